@@ -63,7 +63,8 @@ class Successor:
             group that has read it need not subscribe to it any more.
         gone: the predecessor does not exist any more.
         read_up_to: partition of the predecessor -> the offset behind its last record, where that is final.
-        groups: those that used the predecessor at the switch: they read the successor from its start.
+        groups: those that used the predecessor at the switch: they read the successor from its start. Once a controller
+            has deleted the predecessor, the waived ones alone: each other had an offset on each partition by then.
         groups_complete: False: one may be missing in ``groups``, and any group reads the successor from its start.
         moved: the groups that are let through: these have read the predecessor, as the controller has found.
     """

@@ -313,7 +313,8 @@ class TopicRecord(VersionedRecord):
         groups_complete: False: the list of groups was incomplete; the first complete list adds the missing groups.
         drained_groups: the groups whose committed offsets have proved the drains of retired partitions, each once.
             None: the record had no room for them (:mod:`modeaware.lifecycle.record_size`).
-        waived: group that a partition did not wait for when it became None -> the reason of the waiver.
+        waived: group that a partition did not wait for when it became None, or the deletion of the old topic -> the
+            reason of the waiver.
         opening_since_ms, opening_assignments: of the growth in progress, whose new partitions are ``opening``.
         replacement: the replacement of this topic, in progress or complete; None: the topic was never replaced.
     """
@@ -421,10 +422,19 @@ class TopicRecord(VersionedRecord):
             let_go=replacement.let_go_ms is not None,
             gone=replacement.gone_ms is not None,
             read_up_to={p: r.read_up_to for p, r in self.retired.items() if r.read_up_to is not None},
-            groups=frozenset(self.required_groups) if switched else frozenset(),
+            groups=self._comes_from_the_start(switched=switched),
             groups_complete=self.groups_complete or not switched,
             moved=moved,
         )
+
+    def _comes_from_the_start(self, *, switched: bool) -> frozenset[str]:
+        """Return the groups that read the new topic from its start, because they have used the old one.
+
+        Once a controller has deleted the old topic these are the waived ones alone. Each other group had an offset on
+        each partition of the new topic by then; one without them was deleted or reset meanwhile, and begins anew.
+        """
+        groups = frozenset(self.required_groups if switched else ())
+        return groups.intersection(self.waived) if self.is_alias and self.replacing.deleting_ms is not None else groups
 
     def stamped(self, controller_epoch: int, now_ms: int) -> TopicRecord:
         """Return the next record of this topic: epoch + 1, under the given controller epoch."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from modeaware.clients.starts import start_on_new_topic
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.alias import record_after
@@ -17,7 +18,7 @@ from modeaware.lifecycle.replacement import COMING_MS, FENCE_CONFIGS
 from modeaware.lifecycle.topic_deletion import FENCE_SETTLE_MS, LOOK_AGAIN_MS, why_it_stays
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import Replacement, RetiredPartition, TopicRecord
-from tests.support.lifecycle import EPOCH, NOW_MS, RO, TOPIC, TOPIC_ID, Life, facts, group, log, rule
+from tests.support.lifecycle import EPOCH, NOW_MS, RO, TOPIC, TOPIC_ID, Life, facts, group, log, look, rule
 from tests.support.stories import Steps, Story
 
 NAME, ID = "orders-v2", "id-of-the-successor"
@@ -237,3 +238,19 @@ class DeletedLife(Life):
 @pytest.mark.parametrize("story", STORIES.values(), ids=STORIES)
 def test_deletion(story: Story) -> None:
     story.run(DeletedLife)
+
+
+def test_group_that_is_made_anew_begins_where_it_says_once_a_controller_has_deleted_the_old_topic() -> None:
+    """It had moved by then, or the topic would be there. Of a waived group that is not known."""
+    noted = replace(record(), required_groups=("billing", "stopped"))
+    begun = look(noted, seen(), rules=[rule("waive", "stopped")]).record
+    assert begun is not None
+    assert begun.waived == {"stopped": "because"}
+    assert starts(begun) == [0, 0], "the old topic is there"
+    assert starts(record_after(begun, NOW_MS)) == [None, 0]
+    assert starts(record_after(noted, NOW_MS)) == [0, 0], "deleted by another hand: nothing is known"
+
+
+def starts(record: TopicRecord | None) -> list[int | None]:
+    assert record is not None
+    return [start_on_new_topic(record.view(), group) for group in ("billing", "stopped")]
