@@ -9,7 +9,8 @@ import java.util.function.IntPredicate;
  */
 final class StickyIndex {
     private static final int MAX_DRAWS = 5;
-    private static final int RECORD_OVERHEAD_BYTES = 10; // in a batch, about
+    private static final int BATCH_OVERHEAD_BYTES = 61;
+    private static final int RECORD_OVERHEAD_BYTES = 11; // without headers, up to 8 KB
 
     private final long batchBytes;
     private final long lingerNs;
@@ -26,7 +27,9 @@ final class StickyIndex {
     /** Returns the index of the next record among {@code count} partitions, preferring those that are available. */
     synchronized int next(int count, int recordBytes, IntPredicate isAvailable) {
         long nowNs = System.nanoTime();
-        boolean isOver = leftBytes <= 0 || (lingerNs > 0 && nowNs - untilNs >= 0);
+        // The first record of which the batch has no room begins the next one: behind it that would be a batch by itself.
+        int bytes = recordBytes + RECORD_OVERHEAD_BYTES;
+        boolean isOver = leftBytes < bytes || (lingerNs > 0 && nowNs - untilNs >= 0);
         if (isOver || drawnFrom != count) {
             int draws = 0;
             do {
@@ -34,10 +37,10 @@ final class StickyIndex {
                 draws++;
             } while (draws < MAX_DRAWS && !isAvailable.test(index));
             drawnFrom = count;
-            leftBytes = batchBytes;
+            leftBytes = batchBytes - BATCH_OVERHEAD_BYTES;
             untilNs = nowNs + lingerNs;
         }
-        leftBytes -= recordBytes + RECORD_OVERHEAD_BYTES;
+        leftBytes -= bytes;
         return index;
     }
 }

@@ -14,6 +14,7 @@ from zipfile import ZipFile
 
 import pytest
 from confluent_kafka import murmur2
+from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from modeaware.chain import written_topic
 from modeaware.config import ClientConfig
@@ -285,6 +286,10 @@ DECISIONS = {
     "tail after the last close": "false false",
     "others in the consumer": "false",
     "security in the consumer": "true",
+    "keyless records of 100 bytes": "147",
+    "keyless records of 1000 bytes": "16",
+    "keyless records of 8000 bytes": "2",
+    "keyless records of 20000 bytes": "1",
 }
 LIVE_ID = "bGl2ZS10b3BpYy1pZC0wMQ"
 
@@ -306,6 +311,16 @@ def test_every_case_of_the_plug_ins_is_decided(decided: tuple[dict[str, str], st
 @pytest.mark.parametrize("case", DECISIONS)
 def test_a_record_never_goes_to_a_replaced_or_unknown_place(decided: tuple[dict[str, str], str], case: str) -> None:
     assert decided[0][case] == DECISIONS[case]
+
+
+@pytest.mark.parametrize("size", [100, 1_000, 8_000])
+def test_what_sticks_to_a_partition_fits_one_batch(decided: tuple[dict[str, str], str], size: int) -> None:
+    """One record too many would be a batch by itself: twice as many requests."""
+    batch = DefaultRecordBatchBuilder(2, 0, False, -1, -1, -1, 16_384)
+    room = 0
+    while batch.append(room, 5, None, bytes(size), []) is not None:
+        room += 1
+    assert room - 1 <= int(decided[0][f"keyless records of {size} bytes"]) <= room
 
 
 def test_no_secret_of_the_producer_is_logged(decided: tuple[dict[str, str], str]) -> None:

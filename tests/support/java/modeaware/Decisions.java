@@ -44,6 +44,7 @@ final class Decisions {
         decisions.withViews();
         decisions.withoutViews();
         decisions.tails();
+        keyless();
         System.exit(0);
     }
 
@@ -95,6 +96,20 @@ final class Decisions {
         Set<String> others = Set.of("interceptor.classes", "partitioner.class", "client.id", "key.serializer", "acks");
         say("others in the consumer", () -> Boolean.toString(others.stream().anyMatch(consumer::containsKey)));
         say("security in the consumer", () -> Boolean.toString(consumer.containsKey("sasl.jaas.config")));
+    }
+
+    /** How many records without a key go to one partition in a row, of so many that two draws differ. */
+    private static void keyless() {
+        for (int bytes : new int[] {100, 1_000, 8_000, 20_000}) {
+            StickyIndex sticky = new StickyIndex(16_384, 0);
+            int first = sticky.next(1_000_000, bytes, index -> true);
+            int count = 1;
+            while (sticky.next(1_000_000, bytes, index -> true) == first) {
+                count++;
+            }
+            String records = Integer.toString(count);
+            say("keyless records of " + bytes + " bytes", () -> records);
+        }
     }
 
     private Map<String, Object> configs(String partitioner, String interceptor, String onUnknown) {
