@@ -26,6 +26,7 @@ from benchmarks import (
     fence_leaders,
     fleet_scan,
     footprint,
+    jvm,
     partitioners,
     produce,
     replace,
@@ -58,6 +59,7 @@ PARTS: dict[str, Callable[[Setting], Iterator[Result]]] = {
     "endpoint-metadata": endpoint_metadata.measure,
     "endpoint-attack": endpoint_attack.measure,
     "endpoint-connections": endpoint_connections.measure,
+    "jvm": jvm.measure,
     "spark": spark.measure,
 }
 
