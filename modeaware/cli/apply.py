@@ -207,6 +207,8 @@ class _Paced(_Application):
         for topic in [topic for topic in begun if self.diffs[topic].status == PENDING]:
             del begun[topic]
         self._left, self._is_looked_at = begun, not begun
+        if set(self._states().values()) <= {"done"}:
+            return  # all is as declared, and was said to be
         self.wait(begun, self._begin_next)
         states = self._states()
         self.say(f"Topics: {pace_text(states)}.")

@@ -137,6 +137,7 @@ def test_few_are_under_way_and_all_are_done_in_order(fleet: Fleet, capsys: pytes
     assert capsys.readouterr().out.splitlines()[-1] == "Topics: 6 of 6 done."
     assert fleet.run("--yes", "--at-once", "2") == 0
     assert fleet.begun == [*"abcdef"]
+    assert capsys.readouterr().out.splitlines()[-1] == "Topics: 6 as declared.", "nothing was done this time"
 
 
 def test_the_first_alarm_stops_it_and_a_repetition_passes_it(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
