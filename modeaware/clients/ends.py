@@ -131,20 +131,20 @@ class Ends:
 
     def to_revoke(self, reading: Reading, ended: Iterable[Ended], now_s: float) -> tuple[set[Key], float | None]:
         """Return the partitions that are to be shown as revoked now, and when there may be more: all of a topic that
-        take no writes. They are taken for shown."""
+        take no writes."""
         short = self._short(reading, ended)
         self._short_s = {topic: self._short_s.get(topic, now_s + SHORT_S) for topic in short}
         due = {topic for topic, at_s in self._short_s.items() if at_s <= now_s}
-        revoked = [each for each in ended if each.key[0] in due]
-        self._shown |= {_subject(reading.view(each.key[0]), each.key, each.end) for each in revoked}
-        return {each.key for each in revoked}, min(
-            (at_s for topic, at_s in self._short_s.items() if topic not in due), default=None
-        )
+        later_s = min((at_s for topic, at_s in self._short_s.items() if topic not in due), default=None)
+        return {each.key for each in ended if each.key[0] in due}, later_s
+
+    def show(self, reading: Reading, keys: Iterable[Key]) -> None:
+        """``keys`` are being shown as revoked."""
+        self._shown |= _subjects(reading, keys)
 
     def repeat(self, reading: Reading, keys: Iterable[Key]) -> None:
         """The application's callback has raised when it was shown that ``keys`` are revoked."""
-        ends = {key: reading.topic(key[0]).ends.get(key[1]) for key in keys}
-        subjects = {_subject(reading.view(key[0]), key, end) for key, end in ends.items() if end is not None}
+        subjects = _subjects(reading, keys)
         self._raised.update(subjects)
         self._shown -= {subject for subject in subjects if self._raised[subject] < TRIES}
 
@@ -161,6 +161,11 @@ class Ends:
         busy = {each.key[0] for each in ended if each.key not in done}
         busy |= {key[0] for key in self._partitions if key not in done and reading.view(key[0]).successor is not None}
         return may_be - busy
+
+
+def _subjects(reading: Reading, keys: Iterable[Key]) -> set[_Subject]:
+    ends = {key: reading.topic(key[0]).ends.get(key[1]) for key in keys}
+    return {_subject(reading.view(key[0]), key, end) for key, end in ends.items() if end is not None}
 
 
 def _subject(view: TopicView, key: Key, end: int) -> _Subject:

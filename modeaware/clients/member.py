@@ -155,6 +155,7 @@ class Member:
         self._commit_wait_s = RETRY_S
         self._joining_until_s: float | None = None
         self._asked_s = 0.0
+        self._is_carrying = False
         self._again_s = 0.0
 
     # Inputs: views and subscription
@@ -349,7 +350,7 @@ class Member:
             carrying: the library has returned records that the application will be given afterwards, as part of what
                 it holds now. So only what is requested or committed is done before: a seek would bring them again.
         """
-        self.due_s, self._asked_s = None, now_s
+        self.due_s, self._asked_s, self._is_carrying = None, now_s, carrying
         found = self._first(self._to_show, self._to_assign, self._to_pause)
         if found is None and not rebalancing:
             found = self._first(self._to_change, self._to_place, self._to_say, self._to_start, self._to_follow)
@@ -439,9 +440,15 @@ class Member:
             if keys := self._due((key for key in given if self.partitions[key].step is step), now_s):
                 return Request(what, keys)
         shows = {key for key in given if self.partitions[key].step in (Step.SEEK, Step.DONE)}
-        if hides or shows:
+        if (hides or shows) and self._may_change(now_s):
             self._change(frozenset(hides), frozenset(shows))
         return self._to_show(now_s) or self._to_pause(now_s)
+
+    def _may_change(self, now_s: float) -> bool:
+        """Return whether a change may be shown now; else it is once the records that are carried are given."""
+        if self._is_carrying:
+            self._wait(now_s)
+        return not self._is_carrying
 
     def _change(self, hides: frozenset[Key], shows: frozenset[Key], rewinds: frozenset[Key] = frozenset()) -> None:
         """Have the callbacks show what goes and what comes, as under the protocol of the group."""
@@ -491,9 +498,10 @@ class Member:
         if self._may_be_joining(now_s):
             return None
         revoked, later_s = self._ends.to_revoke(self.reading, ended, now_s)
-        if revoked and not self.traits.incremental:
-            revoked = {key for key, partition in self.partitions.items() if partition.state is State.SHOWN}
-        if revoked:
+        if revoked and self._may_change(now_s):
+            self._ends.show(self.reading, revoked)
+            if not self.traits.incremental:
+                revoked = {key for key, partition in self.partitions.items() if partition.state is State.SHOWN}
             self._change(frozenset(), frozenset(), frozenset(revoked))
         return self._or_later(self._to_show(now_s), later_s)
 

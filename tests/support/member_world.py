@@ -261,12 +261,12 @@ class World:
             if not is_leaving and self.traits.keeps_pauses:
                 self.pending.append(lambda: self.member.reported({key: at}))
 
-    def run(self, *, rebalancing: bool = False) -> None:
+    def run(self, *, rebalancing: bool = False, carrying: bool = False) -> None:
         """Carry out all that is to be done now."""
         for _ in range(1000):
-            action = self.member.next(self.now_s, rebalancing=rebalancing)
+            action = self.member.next(self.now_s, rebalancing=rebalancing, carrying=carrying)
             if action is None:
-                self.seen_stage = self.seen_stage if rebalancing else self.looked_stage
+                self.seen_stage = self.seen_stage if rebalancing or carrying else self.looked_stage
                 return
             self.perform(action)
         raise AssertionError(f"no end of actions: {action}")
@@ -425,25 +425,42 @@ class World:
         if self.random.random() < 0.7:
             self.hear()
         if self.random.random() < 0.9:  # else within a call of the library: nothing is looked at
-            watched = self.member.watched()
-            self.member.polled({key: self.assignment[key].position for key in watched & self.assignment.keys()})
+            self.look_at_positions({})
             self.run()
-        if ready := sorted(filter(self.is_given, self.assignment)):
-            self.receive(self.random.choice(ready))
+        if not (ready := sorted(filter(self.is_given, self.assignment))):
+            return
+        key = self.random.choice(ready)
+        position, record = self.assignment[key].position, self.take(key)
+        if self.traits.keeps_pauses and self.random.random() < 0.3:  # it waits for the rest of its batch
+            if self.random.random() < 0.3:
+                self.hide_or_show()
+            self.look_at_positions({key: position})
+            self.run(carrying=True)
+            self.seen["carried"] += 1
+        self.receive(key, record)
 
-    def receive(self, key: Key) -> None:
+    def look_at_positions(self, without_taken: Mapping[Key, int | None]) -> None:
+        positions = {key: self.assignment[key].position for key in self.member.watched() & self.assignment.keys()}
+        self.member.polled({key: without_taken.get(key, at) for key, at in positions.items()})
+
+    def take(self, key: Key) -> int:
+        """Return the next record of a partition; the library counts it as delivered."""
         fetched = self.assignment[key]
         assert fetched.next is not None
         record = fetched.next
+        fetched.next += 1
+        fetched.position = fetched.next
+        if self.member.committing.stores:
+            fetched.stored = fetched.next
+        return record
+
+    def receive(self, key: Key, record: int) -> None:
         assert key in self.held, f"a record of {key}, which the application does not hold"
         assert self.member.partitions[key].state is State.SHOWN
         assert key not in self.paused_by_application
+        assert record >= self.floors.get(key, 0), f"record {record} of {key} is given again"
         self.judge(key)
-        fetched.next += 1
-        fetched.position = fetched.next
-        self.floors[key] = fetched.next
-        if self.member.committing.stores:
-            fetched.stored = fetched.next
+        self.floors[key] = record + 1
         self.seen[f"record of {key[0]}"] += 1
         if self.random.random() < 0.2:
             self.paused.add(key)
@@ -540,11 +557,14 @@ class World:
         elif chance < 0.94:
             self.rebalance()
         elif chance < 0.97 and self.stages["a"] < 2:
-            self.hidden ^= {("a", self.random.randrange(PARTITIONS))}
-            self.look()
+            self.hide_or_show()
         else:
             for key in self.assignment:
                 self.auto_commit(key)
+
+    def hide_or_show(self) -> None:
+        self.hidden ^= {("a", self.random.randrange(PARTITIONS))}
+        self.look()
 
     def walk(self, steps: int = 120) -> World:
         for _ in range(steps):
