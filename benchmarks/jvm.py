@@ -1,22 +1,37 @@
 """``jvm``: Java's producer with the plug-ins beside the same one without, until acknowledged; where all partitions are
-writable, and on a shrunk topic beside a topic of as many partitions as are writable there."""
+writable, and on a shrunk topic beside a topic of as many partitions as are writable there. Then how long after a switch
+it still writes to partitions that take no writes any more, beside a Python producer."""
 
 from __future__ import annotations
 
+import statistics
 import subprocess
+import tempfile
+import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from itertools import product
+from pathlib import Path
 
+import modeaware
 from benchmarks.harness import Result, Timing, compare
-from benchmarks.setting import WRITABLE, Setting
+from benchmarks.setting import PARTITIONS, WRITABLE, Setting
 from modeaware.local.jars import find_java
-from tests.support.jvm import class_path
+from tests.support.jvm import class_path, java_command
+from tests.support.modelog import RealLog
+from tests.support.plain import drain_topic
+from tests.support.process import LoggedProcess
+from tests.support.waiting import eventually
 
 ROUND_RECORDS = {100: 50_000, 1000: 15_000}
 """Bytes of a record -> records in a round."""
 ROUNDS = 30
 LIMIT = 0.95
 TIMEOUT_S = 600
+SWITCHES = 20
+KINDS = ("keyed", "keyless", "transactional")
+SHRUNK_S, WHOLE_S, PAUSE_S = 1.5, 0.5, 0.005
+LATE_MS = 500
 
 
 def measure(setting: Setting) -> Iterator[Result]:
@@ -34,6 +49,7 @@ def measure(setting: Setting) -> Iterator[Result]:
         result = compare(name, {"plain": plain, "modeaware": own}, ROUND_RECORDS[size], at_least=LIMIT)
         yield result
         yield Result(f"{name}, CPU", result.details["cpu"], "x", at_least=LIMIT)
+    yield from _last_records(setting, log, setting.make_topic())
     log.close()
 
 
@@ -50,3 +66,44 @@ def _rounds(
         raise RuntimeError(done.stderr)
     seconds = [[int(number) / 1e9 for number in line.split()] for line in done.stdout.splitlines()]
     return [Timing(*each[:2]) for each in seconds], [Timing(*each[2:]) for each in seconds]
+
+
+def _last_records(setting: Setting, log: RealLog, topic: str) -> Iterator[Result]:
+    """By the timestamps of records in partitions that take no writes any more: both clients have this host's clock."""
+    spans = []
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as ends:
+        stop, conf = Path(folder, "stop"), {"bootstrap.servers": setting.bootstrap_servers}
+        settings = [f"bootstrap.servers={setting.bootstrap_servers}", f"modeaware.mode.log.topic={log.topic}"]
+        writers = [
+            LoggedProcess(java_command("Writing", kind, topic, str(stop), *settings), Path(folder, kind))
+            for kind in KINDS
+        ]
+        ends.callback(lambda: [each.kill() for each in writers])
+        for writer in writers:
+            eventually(lambda writer=writer: len(writer.said.splitlines()) > len(KINDS) * 100, 60)
+        python = ends.enter_context(modeaware.Producer({**conf, "modeaware.mode.log.topic": log.topic, "linger.ms": 1}))
+        for number in range(setting.rounds(SWITCHES)):
+            begun_ms = time.time() * 1000
+            setting.shrink(log, topic, epoch=2 * number + 1)
+            _write(python, topic, SHRUNK_S)
+            spans.append((begun_ms, time.time() * 1000))
+            setting.shrink(log, topic, PARTITIONS, epoch=2 * number + 2)
+            _write(python, topic, WHOLE_S)
+        stop.touch()
+        for writer in writers:
+            writer.wait_until_it_says("closed", 60)
+    retired = [m for m in drain_topic(setting.bootstrap_servers, topic) if (m.partition() or 0) >= WRITABLE]
+    for client in ("python", *KINDS):
+        stored_ms = [m.timestamp()[1] for m in retired if (m.value() or b"").startswith(client.encode())]
+        late_ms = [max((at - begin for at in stored_ms if begin <= at < end), default=0.0) for begin, end in spans]
+        details = {"rounds": len(late_ms), "median_ms": round(statistics.median(late_ms), 1)}
+        yield Result(
+            f"last record after the switch, {client}, most", max(late_ms), "ms", below=LATE_MS, details=details
+        )
+
+
+def _write(producer: modeaware.Producer, topic: str, seconds: float) -> None:
+    until_s = time.monotonic() + seconds
+    while (now_s := time.monotonic()) < until_s:
+        producer.produce(topic, "python", str(now_s))
+        producer.poll(PAUSE_S)
