@@ -121,7 +121,7 @@ class _Deferral(logging.Filter):
 def get_logger(name: str) -> logging.Logger:
     """Return the logger of that name. Its handlers are called as :func:`call_out` calls."""
     logger = logging.getLogger(name)
-    if not any(isinstance(each, _Deferral) for each in logger.filters):
+    if not any(isinstance(log_filter, _Deferral) for log_filter in logger.filters):
         logger.filters.insert(0, _Deferral(logger))  # a filter of the application is called once, and outside
     return logger
 

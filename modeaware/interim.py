@@ -21,5 +21,5 @@ def is_interim_of(topic: str, kept: str) -> bool:
 
 def kept_name(topic: str) -> str | None:
     """Return the name that is kept where ``topic`` is called as an interim topic is; else None."""
-    found = _SUFFIX.search(topic)
-    return topic[: found.start()] if found is not None else None
+    match = _SUFFIX.search(topic)
+    return topic[: match.start()] if match is not None else None

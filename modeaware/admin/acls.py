@@ -70,7 +70,7 @@ class Acl(NamedTuple):
 class ClusterAcls:
     """The ACLs on the topics of a cluster; ``unknown``: why they are not known."""
 
-    found: Sequence[Acl] = ()
+    bindings: Sequence[Acl] = ()
     unknown: str | None = None
 
 
@@ -128,7 +128,7 @@ def compare_acls(acls: ClusterAcls | None, topic: str, successor: str, servers: 
     """Return the ACLs that an old and a new topic do not share; ``servers`` are for the commands."""
     if acls is None or acls.unknown is not None:
         return None if acls is None else TopicAcls(unknown=acls.unknown)
-    old, new = ([acl for acl in acls.found if acl.matches(name)] for name in (topic, successor))
+    old, new = ([acl for acl in acls.bindings if acl.matches(name)] for name in (topic, successor))
     added = _uncovered(new, old)
     return TopicAcls(
         tuple(dict.fromkeys(_command(acl, successor, servers) for acl in _uncovered(old, new))),

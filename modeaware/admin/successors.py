@@ -180,12 +180,12 @@ def replace_commands(
     return commands, failures
 
 
-def _interim_of(topic: str, predecessor: Predecessor | None, now: Successor | None) -> str:
-    """Return the interim topic of a replacement that keeps the name; ``now``: the new topic of one that is under way.
-    Where neither is known, there is nothing to undo: any name is refused."""
+def _interim_of(topic: str, predecessor: Predecessor | None, under_way: Successor | None) -> str:
+    """Return the interim topic of a replacement that keeps the name; ``under_way``: the new topic, where a replacement
+    is in progress. Where neither is known, there is nothing to undo: any name is refused."""
     if predecessor is not None:
         return interim_name(topic, predecessor.topic_id)
-    return topic if now is None else now.topic
+    return topic if under_way is None else under_way.topic
 
 
 def mirrors(names: Collection[str]) -> list[str]:
@@ -207,11 +207,11 @@ def creating_broker(brokers: Brokers) -> int | None:
     for node, answer in zip(nodes, brokers.ask_each(asks), strict=True):
         if isinstance(answer, ClusterError):
             raise answer
-        (found,) = answer.results
-        if found.error_code:
+        (result,) = answer.results
+        if result.error_code:
             what = f"read whether brokers create topics automatically ({AUTO_CREATE})"
-            raise request_failure(what, found.error_code, found.error_message, None)
-        if any(config.value == "true" for config in found.configs):
+            raise request_failure(what, result.error_code, result.error_message, None)
+        if any(config.value == "true" for config in result.configs):
             return node
     return None
 

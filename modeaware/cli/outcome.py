@@ -127,8 +127,8 @@ def _kept_name_text(topic: str, watch: Watch, kept: KeptNameReport) -> list[str]
     assert watch.replacement is not None
     count = watch.replacement.num_partitions
     if kept.phase == "done":
-        now = f"{count} partitions{_fewer(watch, count)}" if watch.count else f"{count} partitions"
-        return [f"{topic}: keeps its name, with {now}. {kept.interim} is deleted."]
+        size = f"{count} partitions{_fewer(watch, count)}" if watch.count else f"{count} partitions"
+        return [f"{topic}: keeps its name, with {size}. {kept.interim} is deleted."]
     old, rest = (topic, f", and {topic} gets its name back then") if kept.half == 1 else (kept.interim, "")
     return [f"{topic}: every group has moved. {old} is deleted once its own retention has emptied it{rest}."]
 

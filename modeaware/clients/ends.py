@@ -74,30 +74,30 @@ class Ends:
     def ended(self, reading: Reading, how: Committing) -> list[Ended]:
         """Return the partitions that the application holds and that have an end."""
         may_show = self.sees_revocations and how.may_be_short and not how.transactional
-        found = []
-        for key, each in self._partitions.items():
+        ended = []
+        for key, partition in self._partitions.items():
             topic = reading.topic(key[0])
-            if not topic.ends or each.state is not State.SHOWN or each.step is not Step.DONE:
+            if not topic.ends or partition.state is not State.SHOWN or partition.step is not Step.DONE:
                 continue
             if (end := topic.ends.get(key[1])) is not None:
                 is_due = may_show and (topic.awaits_word or topic.view.successor is None)
                 is_final = not is_due or _subject(topic.view, key, end) in self._shown
-                found.append(Ended(key, each, end, topic.awaits_word, key in self._paused, is_final))
-        return found
+                ended.append(Ended(key, partition, end, topic.awaits_word, key in self._paused, is_final))
+        return ended
 
     def is_watched(self, reading: Reading, key: Key, how: Committing) -> bool:
         """Return whether more is to be learned of what the application was given of a partition, and has committed."""
-        topic, each = reading.topic(key[0]), self._partitions[key]
+        topic, partition = reading.topic(key[0]), self._partitions[key]
         end = topic.ends.get(key[1])
         if end is None or reading.reader.is_let_through(topic.view):
             return False
-        if not each.is_handled(end, paused=key in self._paused):
+        if not partition.is_handled(end, paused=key in self._paused):
             return True
         if not reading.reader.group:
             return False
         if not topic.awaits_word and not (self.sees_revocations and how.may_be_short and not how.transactional):
             return False
-        at = each.committed
+        at = partition.committed
         is_said = at is not None and at.offset >= end
         return not is_said or (
             topic.awaits_word and kind_of(at.metadata if at else "") not in (Note.READ, Note.FOREIGN)
@@ -107,26 +107,27 @@ class Ends:
         """Return the partitions at their ends, or of which the start is not known either, of which it is not known what
         the group has committed."""
         return [
-            each.key
-            for each in ended
-            if not each.partition.knows_commit
-            and (each.is_old or not each.is_final)
-            and not each.partition.needs_flush(each.end, how, paused=each.paused)
-            and each.partition.may_be_at(each.end)
+            entry.key
+            for entry in ended
+            if not entry.partition.knows_commit
+            and (entry.is_old or not entry.is_final)
+            and not entry.partition.needs_flush(entry.end, how, paused=entry.paused)
+            and entry.partition.may_be_at(entry.end)
         ]
 
     def to_say(self, ended: Iterable[Ended], how: Committing) -> Commit | CommitStored | None:
         """Return the commit that is to be made of what is said; first that of what is stored."""
         notes: dict[Key, Committed] = {}
-        for each in ended:
-            if (each.is_old or not each.is_final) and each.partition.needs_flush(each.end, how, paused=each.paused):
+        for entry in ended:
+            may_flush = entry.is_old or not entry.is_final
+            if may_flush and entry.partition.needs_flush(entry.end, how, paused=entry.paused):
                 return CommitStored()
-            if each.is_old:
-                note = each.partition.note(each.end, how, paused=each.paused, says_given=each.is_final)
+            if entry.is_old:
+                note = entry.partition.note(entry.end, how, paused=entry.paused, says_given=entry.is_final)
             else:
-                note = each.partition.idle_start(each.end)
+                note = entry.partition.idle_start(entry.end)
             if note is not None:
-                notes[each.key] = note
+                notes[entry.key] = note
         return Commit(notes) if notes else None
 
     def to_revoke(self, reading: Reading, ended: Iterable[Ended], now_s: float) -> tuple[set[Key], float | None]:
@@ -136,7 +137,7 @@ class Ends:
         self._short_s = {topic: self._short_s.get(topic, now_s + SHORT_S) for topic in short}
         due = {topic for topic, at_s in self._short_s.items() if at_s <= now_s}
         later_s = min((at_s for topic, at_s in self._short_s.items() if topic not in due), default=None)
-        return {each.key for each in ended if each.key[0] in due}, later_s
+        return {entry.key for entry in ended if entry.key[0] in due}, later_s
 
     def show(self, reading: Reading, keys: Iterable[Key]) -> None:
         """``keys`` are being shown as revoked."""
@@ -154,11 +155,11 @@ class Ends:
 
     def _short(self, reading: Reading, ended: Iterable[Ended]) -> set[str]:
         """The topics of which the application was given all that this member owns, and has not committed all."""
-        may_be = {each.key[0] for each in ended if not each.is_final and each.partition.is_short(each.end)}
+        may_be = {entry.key[0] for entry in ended if not entry.is_final and entry.partition.is_short(entry.end)}
         if not may_be:
             return may_be
-        done = {each.key for each in ended if each.partition.is_handled(each.end, paused=each.paused)}
-        busy = {each.key[0] for each in ended if each.key not in done}
+        done = {entry.key for entry in ended if entry.partition.is_handled(entry.end, paused=entry.paused)}
+        busy = {entry.key[0] for entry in ended if entry.key not in done}
         busy |= {key[0] for key in self._partitions if key not in done and reading.view(key[0]).successor is not None}
         return may_be - busy
 

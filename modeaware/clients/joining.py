@@ -68,8 +68,8 @@ class Joining:
         return None, min(times, default=None)
 
     def _unknown(self, reading: Reading) -> set[str]:
-        found = {topic for topic in reading.new_topics if (topic, reading.topic_id(topic)) not in self._there}
-        return {topic for topic in found if topic not in reading.reader.names or reading.is_alias(topic)}
+        unseen = {topic for topic in reading.new_topics if (topic, reading.topic_id(topic)) not in self._there}
+        return {topic for topic in unseen if topic not in reading.reader.names or reading.is_alias(topic)}
 
     def rejoined(self) -> None:
         self._rejoins = False

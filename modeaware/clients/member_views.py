@@ -85,7 +85,7 @@ class MemberViews:
 
     def stats(self) -> dict[str, Any]:
         """Return what ``modeaware_stats`` has of the member (any thread)."""
-        states = [each.state for each in tuple(self._member.partitions.values())]
+        states = [partition.state for partition in tuple(self._member.partitions.values())]
         reading = self._member.reading
         gates = [
             {"topic": reading.old[topic].topic, "new_topic": topic, "state": reading.gate(topic).value}

@@ -32,14 +32,14 @@ class _Waiting:
     Attributes:
         starts: to be committed.
         others: partitions of other members, or of none, whose starts are to be requested.
-        found: their starts, until it is known whether they have a commit by now.
+        other_starts: their starts, until it is known whether they have a commit by now.
     """
 
     since_s: float
     ask_s: float
     starts: dict[Key, Committed] = field(default_factory=dict)
     others: frozenset[Key] = frozenset()
-    found: dict[Key, Committed] = field(default_factory=dict)
+    other_starts: dict[Key, Committed] = field(default_factory=dict)
 
 
 class NewTopics:
@@ -61,15 +61,15 @@ class NewTopics:
         others: set[Key] = set()
         every: set[Key] = set()
         for topic, successor in _let_through(reading, {topic for topic, _ in partitions}):
-            each = self._topics.setdefault(successor.topic_id, _Waiting(now_s, now_s))
-            if each is None:
+            waiting = self._topics.setdefault(successor.topic_id, _Waiting(now_s, now_s))
+            if waiting is None:
                 continue
-            starts |= {key: at for key, at in each.starts.items() if not _has_commit(partitions, key)}
-            others |= each.others
-            if each.ask_s <= now_s:
+            starts |= {key: at for key, at in waiting.starts.items() if not _has_commit(partitions, key)}
+            others |= waiting.others
+            if waiting.ask_s <= now_s:
                 every |= {(topic, partition) for partition in range(successor.partition_count)}
             else:
-                later.append(each.ask_s)
+                later.append(waiting.ask_s)
         if starts:
             return Commit(starts), None
         if others:
@@ -79,17 +79,17 @@ class NewTopics:
     def sent(self, keys: Iterable[Key]) -> None:
         """Starts of ``keys`` were sent. Whether they are committed shows when it is requested again."""
         gone = set(keys)
-        for each in self._topics.values():
-            if each is not None:
-                each.starts = {key: at for key, at in each.starts.items() if key not in gone}
+        for waiting in self._topics.values():
+            if waiting is not None:
+                waiting.starts = {key: at for key, at in waiting.starts.items() if key not in gone}
 
     def found(self, keys: frozenset[Key], answer: Mapping[Key, Start], now_s: float) -> None:
         """The starts of other members' partitions are known, of those in ``answer``."""
-        for each in self._topics.values():
-            if each is not None and each.others & keys:
-                found = {key: answer[key].offset for key in each.others & answer.keys()}
-                each.found = {key: Committed(at, OPENED) for key, at in found.items() if at is not None}
-                each.others, each.ask_s = frozenset(), now_s if each.found else now_s + ASK_S
+        for waiting in self._topics.values():
+            if waiting is not None and waiting.others & keys:
+                offsets = {key: answer[key].offset for key in waiting.others & answer.keys()}
+                waiting.other_starts = {key: Committed(at, OPENED) for key, at in offsets.items() if at is not None}
+                waiting.others, waiting.ask_s = frozenset(), now_s if waiting.other_starts else now_s + ASK_S
 
     def committed(
         self,
@@ -103,18 +103,18 @@ class NewTopics:
         """What the group has committed on ``keys`` is known, of those in ``answer``."""
         for topic, successor in _let_through(reading, {topic for topic, _ in keys}):
             every = {(topic, partition) for partition in range(successor.partition_count)}
-            each = self._topics.get(successor.topic_id)
-            if each is None or not every <= keys:
+            waiting = self._topics.get(successor.topic_id)
+            if waiting is None or not every <= keys:
                 continue
             missing = {key for key in every & answer.keys() if answer[key] is None and not _has_commit(partitions, key)}
             if every <= answer.keys() and not missing:
                 self._topics[successor.topic_id] = None
                 continue
             own = {key: start for key in missing & partitions.keys() if (start := _start(partitions[key], how))}
-            each.starts = {key: each.found[key] for key in missing & each.found.keys()} | own
-            others = missing - partitions.keys() - each.found.keys()
-            each.others = frozenset(others if now_s >= each.since_s + UNCOMMITTED_S else ())
-            each.ask_s, each.found = now_s + ASK_S, {}
+            waiting.starts = {key: waiting.other_starts[key] for key in missing & waiting.other_starts.keys()} | own
+            others = missing - partitions.keys() - waiting.other_starts.keys()
+            waiting.others = frozenset(others if now_s >= waiting.since_s + UNCOMMITTED_S else ())
+            waiting.ask_s, waiting.other_starts = now_s + ASK_S, {}
 
 
 def _let_through(reading: Reading, topics: set[str]) -> Iterable[tuple[str, Successor]]:
@@ -133,16 +133,16 @@ def _let_through(reading: Reading, topics: set[str]) -> Iterable[tuple[str, Succ
 
 def _has_commit(partitions: Mapping[Key, Partition], key: Key) -> bool:
     """Whether this member has seen a commit, or has sent one, which a request may have overtaken."""
-    each = partitions.get(key)
-    return each is not None and each.committed is not None
+    partition = partitions.get(key)
+    return partition is not None and partition.committed is not None
 
 
-def _start(each: Partition, how: Committing) -> Committed | None:
+def _start(partition: Partition, how: Committing) -> Committed | None:
     """The start of this member's own partition, where that is to be committed.
 
     What was delivered is committed by the application, or in its name; the start then only where the application
     decides when, which may be much later.
     """
-    is_idle = each.position is None or (how.may_be_short and not how.transactional)
-    is_known = each.step is Step.DONE and each.start is not None and each.start >= 0
-    return Committed(each.start or 0, OPENED) if is_idle and is_known else None
+    is_idle = partition.position is None or (how.may_be_short and not how.transactional)
+    is_known = partition.step is Step.DONE and partition.start is not None and partition.start >= 0
+    return Committed(partition.start or 0, OPENED) if is_idle and is_known else None

@@ -139,21 +139,21 @@ class Partition:
         if at is not None and self.given_up_to is None:
             self.start = self.base = at.offset
 
-    def starts(self, found: Start) -> None:
+    def starts(self, start: Start) -> None:
         """Its start is known: that of the group, which the application's own choice overrides."""
-        self.committed, self.knows_commit = found.committed, True
+        self.committed, self.knows_commit = start.committed, True
         if not self.is_chosen:
-            self.place = found.offset
+            self.place = start.offset
         self.step = Step.ASSIGN
 
-    def goes_on(self, found: Place) -> None:
+    def goes_on(self, place: Place) -> None:
         """It is known where it goes on. Where nothing was delivered, it has not begun: retention may have taken what it
         was to begin with."""
-        self.place, self.step = found.offset, Step.SEEK
-        if found.offset is not None and found.has_begun:
-            self.furthest = max(self.furthest, found.offset)
-        elif found.offset is not None and self.base == self.start:
-            self.start = self.base = found.offset
+        self.place, self.step = place.offset, Step.SEEK
+        if place.offset is not None and place.has_begun:
+            self.furthest = max(self.furthest, place.offset)
+        elif place.offset is not None and self.base == self.start:
+            self.start = self.base = place.offset
 
     def reads_from(self, offset: int | None) -> None:
         """The library reads it from ``offset``, and gives nothing of it that was fetched before."""

@@ -32,11 +32,13 @@ def find_places(
         if key not in replaced
     }
     if replaced:
-        found = starts.find(replaced, offsets, group=group, ask_again=True).starts
-        places |= {key: Place(at) for key, at in found.items()}
-    behind = {key for key, each in places.items() if each.offset is not None and starts.may_be_behind(key, each.offset)}
+        new_starts = starts.find(replaced, offsets, group=group, ask_again=True).starts
+        places |= {key: Place(at) for key, at in new_starts.items()}
+    behind = {
+        key for key, place in places.items() if place.offset is not None and starts.may_be_behind(key, place.offset)
+    }
     known = log_starts(behind) if behind else {}
     for key, at in known.items():
         if at > (places[key].offset or 0):
             places[key] = Place(at, places[key].has_begun)
-    return {key: each for key, each in places.items() if key not in behind or key in known}
+    return {key: place for key, place in places.items() if key not in behind or key in known}

@@ -230,9 +230,9 @@ class Starts:
             view = self._predecessors.get(topic)
             if view is None or start_on_new_topic(view, self._group) is not None:
                 continue
-            for each in topics_before(topic, self._predecessors):
-                if not each.is_alias:
-                    before.setdefault(topic, set()).update((each.topic, p) for p in range(len(each.modes)))
+            for earlier in topics_before(topic, self._predecessors):
+                if not earlier.is_alias:
+                    before.setdefault(topic, set()).update((earlier.topic, p) for p in range(len(earlier.modes)))
         answer = offsets.committed_elsewhere(set().union(*before.values())) if before else {}
         return {topic for topic, keys in before.items() if any(answer.get(key, 0) is not None for key in keys)}
 
@@ -284,8 +284,8 @@ class Starts:
     def started(self, key: Key, offset: int | None) -> None:
         """``key`` starts at ``offset``; None or a negative one: the client library decides."""
         before = self._predecessors.get(key[0])
-        now = None if before is None else self._views.view(before.topic)
-        self._started[key] = _Started(offset, self._views.view(key[0]).topic_id, now)
+        predecessor = None if before is None else self._views.view(before.topic)
+        self._started[key] = _Started(offset, self._views.view(key[0]).topic_id, predecessor)
 
     def hidden(self, key: Key) -> None:
         """``key`` is not read for a while. A view that hides it has its topic's id, which none had when it started."""
@@ -314,8 +314,13 @@ class Starts:
         """
         start = self._started.get(key, _Started())
         if (before := start.predecessor) is not None:
-            was, now = before.successor, self._views.view(before.topic).successor
-            if was is not None and now is not None and now.topic == was.topic and now.topic_id != was.topic_id:
+            was, successor = before.successor, self._views.view(before.topic).successor
+            if (
+                was is not None
+                and successor is not None
+                and successor.topic == was.topic
+                and successor.topic_id != was.topic_id
+            ):
                 return True
         return self._is_another(key[0], start.topic_id)
 

@@ -132,21 +132,21 @@ class Reading:
     def view(self, topic: str) -> TopicView:
         """Return the view of the topic that brokers have under a name: that of an alias is of one that is gone, and a
         chain may lead back to its name (invariant I8)."""
-        found = self.views.get(topic)
-        return TopicView.unlisted(topic) if found is None or found.is_alias else found
+        view = self.views.get(topic)
+        return TopicView.unlisted(topic) if view is None or view.is_alias else view
 
     def is_alias(self, topic: str) -> bool:
         return topic in self.views and self.views[topic].is_alias
 
     def topic(self, topic: str) -> TopicReading:
         """Return what the member makes of ``topic``; worked out once."""
-        found = self._topics.get(topic)
-        if found is None:
+        reading = self._topics.get(topic)
+        if reading is None:
             view = self.view(topic)
             waits = view.successor is not None and not self.reader.is_let_through(view)
-            found = TopicReading(view, self._gate(topic, view), _ends(view), bool(self.reader.group) and waits)
-            self._topics[topic] = found
-        return found
+            reading = TopicReading(view, self._gate(topic, view), _ends(view), bool(self.reader.group) and waits)
+            self._topics[topic] = reading
+        return reading
 
     def gate(self, topic: str) -> Gate:
         """Return what hides ``topic``, a topic that the member is assigned."""
@@ -215,12 +215,14 @@ def _ends(view: TopicView) -> Mapping[int, int]:
     if view.successor is not None:
         return view.successor.read_up_to
     ends = view.resume_offsets.items()
-    return {each: end for each, end in ends if view.mode(each) is PartitionMode.READ_ONLY}
+    return {partition: end for partition, end in ends if view.mode(partition) is PartitionMode.READ_ONLY}
 
 
 def _first_topics(reader: Reader, views: Mapping[str, TopicView]) -> Iterable[str]:
     """The names from which the chains of ``reader`` begin."""
-    matched = (topic for topic in views if any(reader.match(each, topic) is not False for each in reader.patterns))
+    matched = (
+        topic for topic in views if any(reader.match(pattern, topic) is not False for pattern in reader.patterns)
+    )
     return dict.fromkeys([*(name for name in reader.names if not name.startswith("^")), *matched])
 
 

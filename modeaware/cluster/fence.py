@@ -88,7 +88,7 @@ def has_fence(brokers: Brokers) -> bool:
     Raises:
         ClusterError: no broker answers.
     """
-    served = {each.api_key for each in brokers.ask(ApiVersionsRequest(max_version=2)).api_keys}
+    served = {api.api_key for api in brokers.ask(ApiVersionsRequest(max_version=2)).api_keys}
     return _DESCRIBE_QUORUM in served
 
 
@@ -125,7 +125,7 @@ def _configs_of_each_broker(
     """Return node id -> topic -> those of the fence's configs that are set on the topic, and the failures of topics. A
     silent broker is missing."""
     nodes, wanted = brokers.node_ids(), list(topics)
-    found: dict[int, dict[str, dict[str, str]]] = {}
+    by_node: dict[int, dict[str, dict[str, str]]] = {}
     failures: dict[str, ClusterError] = {}
     keys = sorted(FENCE_CONFIGS)
     asks = [Ask(node, configs_request(TOPIC_RESOURCE, wanted, *keys, min_version=1)) for node in nodes]
@@ -133,10 +133,10 @@ def _configs_of_each_broker(
         for name, configs in ({} if isinstance(answer, ClusterError) else read_configs(answer)).items():
             if not isinstance(configs, ClusterError):
                 own = {c.name: str(c.value) for c in configs if c.config_source == SET_ON_TOPIC}
-                found.setdefault(node, {})[name] = own
+                by_node.setdefault(node, {})[name] = own
             elif configs.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 failures[name] = configs
-    return found, failures
+    return by_node, failures
 
 
 def _probed(

@@ -65,12 +65,12 @@ class Members:
     """The members of a group, and the topics that they are subscribed to or assigned.
 
     ``unknown`` is why these topics may not be all, and ``rebalancing`` whether a rebalance is the reason. ``streams``:
-    the members are Kafka Streams'. ``any``: there are members, also where ``each`` is empty: they consume no topics.
+    the members are Kafka Streams'. ``any``: there are members, also where ``members`` is empty: they consume no topics.
     ``assigned``: topic -> the partitions that members hold, or are about to; None: not known.
     """
 
     any: bool = False
-    each: tuple[Member, ...] = ()
+    members: tuple[Member, ...] = ()
     topics: frozenset[str] = frozenset()
     streams: bool = False
     unknown: str | None = None
@@ -79,11 +79,11 @@ class Members:
 
     @property
     def ids(self) -> frozenset[str]:
-        return frozenset(member.id for member in self.each)
+        return frozenset(member.id for member in self.members)
 
     def seen(self, topic: str) -> MembersSeen:
         """Return the members that read a topic; while that is not known, all of them."""
-        reading = [member for member in self.each if topic in member.topics or self.unknown is not None]
+        reading = [member for member in self.members if topic in member.topics or self.unknown is not None]
         aware = sum(member.client_id == CLIENT_ID for member in reading)
         return MembersSeen(aware, len(reading) - aware, sum(topic in member.holds for member in reading))
 
@@ -310,7 +310,7 @@ def _classic(group: Any) -> Members:
         return Members(any=True)
     if group.group_state in ("PreparingRebalance", "CompletingRebalance"):  # no subscriptions or assignments then
         return _all(group, (), unknown="is in a rebalance: its topics are not known yet", rebalancing=True)
-    each: list[Member] = []
+    members: list[Member] = []
     assigned: set[tuple[str, int]] = set()
     unknown = None
     for member in group.members:
@@ -323,11 +323,11 @@ def _classic(group: Any) -> Members:
             unknown = f"has a member whose subscription cannot be read: {error}"
         holds = {topic for topic, _ in mine}
         assigned |= mine
-        each.append(Member(member.member_id, member.client_id, topics | holds, holds))
+        members.append(Member(member.member_id, member.client_id, topics | holds, holds))
     return Members(
         any=True,
-        each=tuple(each),
-        topics=frozenset().union(*(member.topics for member in each)),
+        members=tuple(members),
+        topics=frozenset().union(*(member.topics for member in members)),
         streams=group.protocol_data == "stream",
         unknown=unknown,
         assigned=_by_topic(assigned) if unknown is None else None,
@@ -336,14 +336,14 @@ def _classic(group: Any) -> Members:
 
 def _consumer(group: Any) -> Members:
     """Read patterns by their assignments: the broker's expressions (RE2) are not Python's."""
-    each: list[Member] = []
+    members: list[Member] = []
     held: set[tuple[str, int]] = set()
     stable, by_pattern = group.group_state == "Stable", False
     for member in group.members:
         assigned, target = _assigned(member.assignment), _assigned(member.target_assignment)
         held |= assigned | target
         topics = {*member.subscribed_topic_names, *(topic for topic, _ in assigned | target)}
-        each.append(Member(member.member_id, member.client_id, topics, {topic for topic, _ in assigned}))
+        members.append(Member(member.member_id, member.client_id, topics, {topic for topic, _ in assigned}))
         by_pattern = by_pattern or bool(member.subscribed_topic_regex)
         stable = stable and assigned == target
     unknown = None
@@ -351,8 +351,8 @@ def _consumer(group: Any) -> Members:
         unknown = "subscribes by a pattern and is not stable: its topics are not known yet"
     return Members(
         any=True,
-        each=tuple(each),
-        topics=frozenset().union(*(member.topics for member in each)),
+        members=tuple(members),
+        topics=frozenset().union(*(member.topics for member in members)),
         unknown=unknown,
         rebalancing=unknown is not None,
         assigned=_by_topic(held),
@@ -378,15 +378,15 @@ def _streams(group: Any) -> Members:
 def _all(group: Any, topics: Iterable[str], **others: Any) -> Members:
     """Return the members of a group of which any may read any of its topics."""
     whole = frozenset(topics)
-    each = tuple(Member(member.member_id, member.client_id, whole) for member in group.members)
-    return Members(any=True, each=each, topics=whole, **others)
+    members = tuple(Member(member.member_id, member.client_id, whole) for member in group.members)
+    return Members(any=True, members=members, topics=whole, **others)
 
 
 def _by_topic(partitions: Iterable[tuple[str, int]]) -> dict[str, frozenset[int]]:
-    found: dict[str, set[int]] = {}
+    by_topic: dict[str, set[int]] = {}
     for topic, partition in partitions:
-        found.setdefault(topic, set()).add(partition)
-    return {topic: frozenset(numbers) for topic, numbers in found.items()}
+        by_topic.setdefault(topic, set()).add(partition)
+    return {topic: frozenset(numbers) for topic, numbers in by_topic.items()}
 
 
 def _assigned(assignment: Any) -> set[tuple[str, int]]:

@@ -300,12 +300,12 @@ def configs_request(kind: int, names: Iterable[str], *keys: str, min_version: in
 
 def read_configs(answer: Any) -> dict[str, Any]:
     """Return each topic's configs of a DescribeConfigs response, or the :class:`ClusterError` of its refusal."""
-    found = {}
+    configs = {}
     for result in answer.results:
         name, code = result.resource_name, result.error_code
         what = f"describe the configs of topic {name!r}"
-        found[name] = refusal(what, code, result.error_message, topic=name) if code else result.configs
-    return found
+        configs[name] = refusal(what, code, result.error_message, topic=name) if code else result.configs
+    return configs
 
 
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3

@@ -161,14 +161,14 @@ class AdminClient(librdkafka.AdminClient):
 
         def create(new: Mapping[str, NewTopic]) -> dict[str, Any]:
             refused = refused_aliases(self._calls.views(deadline), new)
-            free = [each for topic, each in new.items() if topic not in refused]
+            free = [new_topic for topic, new_topic in new.items() if topic not in refused]
             at_brokers = stock(free, **options_within(kwargs, deadline)) if free else {}
             return refused | {topic: _failure(topic, f, deadline.left_s() + 1) for topic, f in at_brokers.items()}
 
         def create_with_minimum(new: Mapping[str, NewTopic]) -> dict[str, Any]:
             refused = refused_aliases(self._calls.views(deadline), new)
             with self._creation(deadline) as creation:
-                free = [each for topic, each in new.items() if topic not in refused]
+                free = [new_topic for topic, new_topic in new.items() if topic not in refused]
                 return refused | creation.create_topics(free, validate_only)
 
         return {
@@ -248,7 +248,10 @@ class AdminClient(librdkafka.AdminClient):
             whole, controlled = split_growths(views, growths)
 
             def send(placed: Sequence[Placement]) -> Mapping[str, object]:
-                commands = [growth_command(each.topic, growths[each.topic], each.assignments) for each in placed]
+                commands = [
+                    growth_command(placement.topic, growths[placement.topic], placement.assignments)
+                    for placement in placed
+                ]
                 return self._calls.create_partitions(views, commands, validate_only, deadline)
 
             with self._creation(deadline) as creation:
@@ -357,8 +360,8 @@ class AdminClient(librdkafka.AdminClient):
             retrying = partial(Retrying, deadline, RetryPolicy.from_conf(self._calls.conf))
             options = {"pause_before_switch": pause_before_switch, "undo": undo, "validate_only": validate_only}
             with closing(self._brokers(request_timeout)) as brokers:
-                found = {topic: views.view(topic).successor for topic in topics}
-                under_way = {topic: successor for topic, successor in found.items() if successor is not None}
+                successors = {topic: views.view(topic).successor for topic in topics}
+                under_way = {topic: successor for topic, successor in successors.items() if successor is not None}
                 servers = bootstrap_servers(self._calls.conf)
                 commands, failures = replace_commands(brokers, topics, under_way, servers, retrying, **options)
             return failures | self._calls.replace_topics(views, commands, validate_only, deadline)
@@ -411,8 +414,8 @@ class AdminClient(librdkafka.AdminClient):
         """
         deadline = Deadline(request_timeout)
         if topics is None:
-            found = dict(self._calls.views(deadline).views())
-            return self._futures(found, lambda: found)
+            all_views = dict(self._calls.views(deadline).views())
+            return self._futures(all_views, lambda: all_views)
         wanted = list(dict.fromkeys(topics))
 
         def work() -> dict[str, TopicView]:

@@ -34,13 +34,13 @@ def refused_aliases(views: Views, topics: Iterable[str]) -> dict[str, RequestRef
     leads_to = {topic: written_topic(topic, views.view).topic for topic in topics if views.view(topic).is_replaced}
     return {
         topic: RequestRefused(
-            f"topic {topic!r} was replaced by {now!r}, and clients that use its name write to {now!r} and read that: "
-            f"there is nothing to create. For another topic of that name, first end the alias: modeaware alias forget "
-            f"{topic}",
+            f"topic {topic!r} was replaced by {target!r}, and clients that use its name write to {target!r} and read "
+            f"that: there is nothing to create. For another topic of that name, first end the alias: modeaware alias "
+            f"forget {topic}",
             code=ErrorCode.TOPIC_ALREADY_EXISTS,
             topic=topic,
         )
-        for topic, now in leads_to.items()
+        for topic, target in leads_to.items()
     }
 
 
@@ -107,13 +107,13 @@ def check_delay_ms(delay_ms: int | None) -> None:
 
 def pairs(keys: Iterable[_Key]) -> dict[tuple[str, int], _Key]:
     """Return (topic, partition) -> the key as it was given; raise ValueError where one comes twice."""
-    found: dict[tuple[str, int], _Key] = {}
+    by_pair: dict[tuple[str, int], _Key] = {}
     for key in keys:
         pair = pair_of(key)
-        if pair in found:
+        if pair in by_pair:
             raise ValueError(f"partition {pair[0]}-{pair[1]} is named twice")
-        found[pair] = key
-    return found
+        by_pair[pair] = key
+    return by_pair
 
 
 def pair_of(key: Any) -> tuple[str, int]:
@@ -139,7 +139,9 @@ def split_growths(
 ) -> tuple[dict[str, NewPartitions], dict[str, NewPartitions]]:
     """Return the growths for the brokers, and those for the controller: of topics with a record in the mode log, and of
     successors whose predecessor is not let go yet, which the controller refuses."""
-    waiting = {now.topic for view in views.views().values() if (now := view.successor) and not now.let_go}
+    waiting = {
+        successor.topic for view in views.views().values() if (successor := view.successor) and not successor.let_go
+    }
     controlled = {topic for topic in growths if topic in waiting or views.view(topic).topic_id is not None}
     return (
         {topic: new for topic, new in growths.items() if topic not in controlled},

@@ -44,7 +44,7 @@ class CommitNotes:
 
     def for_transaction(self, offsets: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Return the offsets of a transaction with their notes."""
-        return [self._noted(each, each.offset, in_transaction=True) for each in offsets]
+        return [self._noted(partition, partition.offset, in_transaction=True) for partition in offsets]
 
     def _commit(self, method: Target, consumer: Any, *args: Any, **kwargs: Any) -> Any:
         given = {**dict(zip(_PARAMETERS, args, strict=False)), **kwargs}
@@ -60,7 +60,9 @@ class CommitNotes:
             return result
         noted = self._with_notes(offsets)
         result = method(consumer, offsets=noted, **others)
-        self._member.committed({key_of(each): Committed(each.offset, metadata_of(each)) for each in noted})
+        self._member.committed(
+            {key_of(partition): Committed(partition.offset, metadata_of(partition)) for partition in noted}
+        )
         return result
 
     def _store(self, method: Target, consumer: Any, *args: Any, **kwargs: Any) -> Any:
@@ -69,7 +71,9 @@ class CommitNotes:
             return method(consumer, *args, **kwargs)
         noted = self._with_notes(offsets)
         result = method(consumer, offsets=noted)
-        self._member.committed({key_of(each): Committed(each.offset, metadata_of(each)) for each in noted})
+        self._member.committed(
+            {key_of(partition): Committed(partition.offset, metadata_of(partition)) for partition in noted}
+        )
         self._member.stored(map(key_of, noted))
         return result
 
@@ -84,22 +88,28 @@ class CommitNotes:
     def _with_notes(self, offsets: Iterable[TopicPartition]) -> list[TopicPartition]:
         offsets = list(offsets)
         positions = self._positions(self._member.partitions.keys() & set(map(key_of, offsets)))
-        return [self._noted(each, positions.get(key_of(each))) for each in offsets]
+        return [self._noted(partition, positions.get(key_of(partition))) for partition in offsets]
 
-    def _noted(self, each: TopicPartition, position: int | None, *, in_transaction: bool = False) -> TopicPartition:
-        if metadata_of(each) or each.offset < 0:
-            return each
-        metadata = self._member.metadata(key_of(each), each.offset, position, in_transaction=in_transaction)
+    def _noted(
+        self, partition: TopicPartition, position: int | None, *, in_transaction: bool = False
+    ) -> TopicPartition:
+        if metadata_of(partition) or partition.offset < 0:
+            return partition
+        metadata = self._member.metadata(key_of(partition), partition.offset, position, in_transaction=in_transaction)
         if not metadata:
-            return each
-        epoch: int | None = each.leader_epoch  # None where there is none
+            return partition
+        epoch: int | None = partition.leader_epoch  # None where there is none
         known: dict[str, Any] = {} if epoch is None else {"leader_epoch": epoch}
-        return TopicPartition(each.topic, each.partition, each.offset, metadata, **known)
+        return TopicPartition(partition.topic, partition.partition, partition.offset, metadata, **known)
 
 
 def _offsets_of(given: dict[str, Any]) -> list[TopicPartition] | None:
     message, offsets = given.get("message"), given.get("offsets")
-    if isinstance(offsets, list) and message is None and all(isinstance(each, TopicPartition) for each in offsets):
+    if (
+        isinstance(offsets, list)
+        and message is None
+        and all(isinstance(partition, TopicPartition) for partition in offsets)
+    ):
         return offsets
     if not isinstance(message, Message) or offsets is not None or message.error() is not None:
         return None
@@ -120,5 +130,5 @@ def transactional_offsets(offsets: Any, metadata: Any) -> Any:
     """Return ``offsets``, which a producer sends to its transaction with a group's metadata, with the notes of the
     consumer that has returned this; as they are where there is none (any thread)."""
     notes = notes_of(metadata) if isinstance(metadata, bytes) else None
-    is_usual = isinstance(offsets, list) and all(isinstance(each, TopicPartition) for each in offsets)
+    is_usual = isinstance(offsets, list) and all(isinstance(partition, TopicPartition) for partition in offsets)
     return notes.for_transaction(offsets) if notes is not None and is_usual else offsets

@@ -139,7 +139,9 @@ class ControllerCalls:
         """
         answers: Answers = {}
         for immediate in (False, True):  # a request says it once, for all of its topics
-            if chosen := {topic: each for topic, each in shrinks.items() if bool(each.immediate_delete) is immediate}:
+            if chosen := {
+                topic: shrink for topic, shrink in shrinks.items() if bool(shrink.immediate_delete) is immediate
+            }:
                 answers |= self._delete_partitions(views, chosen, delay_ms, immediate, deadline)
         return answers
 
@@ -169,13 +171,13 @@ class ControllerCalls:
                 views.refresh(deadline.left_s())
             except ModeSourceError:
                 return in_doubt(topic, last)
-            now = views.view(topic)
-            unchanged = (now.topic_id, now.epoch) == (before[topic].topic_id, before[topic].epoch)
+            view = views.view(topic)
+            unchanged = (view.topic_id, view.epoch) == (before[topic].topic_id, before[topic].epoch)
             if unchanged and outcome_of(last) is Outcome.FINAL:
                 return last
-            if unchanged or len(now.writable) != shrinks[topic].total_count:
+            if unchanged or len(view.writable) != shrinks[topic].total_count:
                 return in_doubt(topic, last)
-            retired = {p: mode for p, mode in enumerate(now.modes) if not mode.writable}
+            retired = {p: mode for p, mode in enumerate(view.modes) if not mode.writable}
             return messages.TopicResult(topic, retired, "an earlier attempt has done it")
 
         return self._answers(shrinks, views, message, deadline, repeatable=not immediate_delete, settle=settle)

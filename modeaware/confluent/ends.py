@@ -80,7 +80,8 @@ class PartitionEnds:
         """
         self.retry_s = None
         partitions = self._member.partitions
-        hidden = keys if keys is not None else (key for key, each in partitions.items() if _is_hidden(each.state))
+        all_hidden = (key for key, partition in partitions.items() if _is_hidden(partition.state))
+        hidden = keys if keys is not None else all_hidden
         ends = {key: end for key in hidden if (end := self._end_of(key)) is not None}
         ends = {key: end for key, end in ends.items() if self._reported.get(key, -1) < end}
         for place in self._stock.position(parts_of(ends.keys() - self._ending)) if ends else ():
@@ -106,9 +107,13 @@ class PartitionEnds:
 
     def _end_of(self, key: Key) -> int | None:
         view = self._member.reading.view(key[0])
-        each = self._member.partitions.get(key)
+        partition = self._member.partitions.get(key)
         is_hidden = self.wanted and view.mode(key[1]) is PartitionMode.NONE
-        if not is_hidden or each is None or each.state in (State.WITHHELD, State.HIDDEN_BY_GATE, State.DECLINED):
+        if (
+            not is_hidden
+            or partition is None
+            or partition.state in (State.WITHHELD, State.HIDDEN_BY_GATE, State.DECLINED)
+        ):
             return None
         return view.resume_offsets.get(key[1])
 

@@ -18,9 +18,9 @@ def list_topics(stock: Callable[..., ClusterMetadata], leads_to: LeadsTo, *args:
     name = given.get("topic")
     if not isinstance(name, str) or len(args) > 2 or (topic := leads_to(name, _seconds(given))) == name:
         return stock(*args, **kwargs)
-    found = stock(**{**given, "topic": topic})
-    found.topics = {name: found.topics[topic]}
-    return found
+    metadata = stock(**{**given, "topic": topic})
+    metadata.topics = {name: metadata.topics[topic]}
+    return metadata
 
 
 def offsets(
@@ -32,21 +32,21 @@ def offsets(
     if asked is partitions:
         return answer
     return [
-        found if found.error is not None or found.topic == given.topic else placed(found, given.topic)
-        for given, found in zip(partitions, answer, strict=True)
+        result if result.error is not None or result.topic == given.topic else placed(result, given.topic)
+        for given, result in zip(partitions, answer, strict=True)
     ]
 
 
 def led(leads_to: LeadsTo, partitions: Any, options: dict[str, Any]) -> Any:
     """Return ``partitions`` of the topics that their names stand for; ``partitions`` itself where these are the same,
     and where librdkafka will refuse it."""
-    if not isinstance(partitions, list) or not all(isinstance(each, TopicPartition) for each in partitions):
+    if not isinstance(partitions, list) or not all(isinstance(partition, TopicPartition) for partition in partitions):
         return partitions
     timeout_s = _seconds(options)
-    topics = {each.topic: leads_to(each.topic, timeout_s) for each in partitions}
+    topics = {partition.topic: leads_to(partition.topic, timeout_s) for partition in partitions}
     if all(name == topic for name, topic in topics.items()):
         return partitions
-    return [placed(each, topics[each.topic]) for each in partitions]
+    return [placed(partition, topics[partition.topic]) for partition in partitions]
 
 
 def placed(partition: TopicPartition, topic: str) -> TopicPartition:

@@ -70,8 +70,8 @@ class LogicalNames:
             anew: the subscription is another one. Else earlier names stay: of a view out of force for a while, say.
         """
         with self._lock:
-            found = {topic: PairedName.of(name, name, topic) for topic, name in find().items()}
-            self._names = found if anew else {**self._names, **found}
+            paired = {topic: PairedName.of(name, name, topic) for topic, name in find().items()}
+            self._names = paired if anew else {**self._names, **paired}
             if not self._names or not self._renames:
                 return False
             self._translates = True
@@ -111,7 +111,7 @@ class LogicalNames:
         Raises:
             KafkaException: code ``_INVALID_ARG``.
         """
-        for name in {getattr(each, "topic", None) for each in offsets} & self._given:
+        for name in {getattr(partition, "topic", None) for partition in offsets} & self._given:
             raise KafkaException(
                 KafkaError(
                     KafkaError._INVALID_ARG,

@@ -71,8 +71,8 @@ def positions(stock: Any, keys: Collection[Key]) -> dict[Key, int | None]:
 
 def commits_of(answer: Iterable[TopicPartition]) -> dict[Key, Committed | None]:
     """Return what the group has committed, by what ``committed()`` has returned."""
-    found = {key_of(p): p for p in answer if p.error is None}
-    return {key: Committed(p.offset, metadata_of(p)) if p.offset >= 0 else None for key, p in found.items()}
+    answered = {key_of(p): p for p in answer if p.error is None}
+    return {key: Committed(p.offset, metadata_of(p)) if p.offset >= 0 else None for key, p in answered.items()}
 
 
 def metadata_of(committed: TopicPartition) -> str:
@@ -151,14 +151,14 @@ class LibrdkafkaOffsets:
         ``poll`` waits meanwhile. Where many leaders are away, only some partitions are requested one by one in a call.
         """
         asked = [TopicPartition(*key, OFFSET_BEGINNING) for key in sorted(keys)]
-        found = self._answered(asked, ANSWER_S) if asked else {}
-        if not found and len(asked) > 1:
+        log_starts = self._answered(asked, ANSWER_S) if asked else {}
+        if not log_starts and len(asked) > 1:
             deadline_s = time.monotonic() + ANSWER_S
-            for each in random.sample(asked, len(asked)):  # the same silent ones must not always come first
+            for partition in random.sample(asked, len(asked)):  # the same silent ones must not always come first
                 if time.monotonic() >= deadline_s:
                     break
-                found |= self._answered([each], SINGLE_ANSWER_S)
-        return found
+                log_starts |= self._answered([partition], SINGLE_ANSWER_S)
+        return log_starts
 
     def _answered(self, asked: list[TopicPartition], timeout_s: float) -> dict[Key, int]:
         """Request offsets once, by the timestamps in ``asked``; those without an answer are left out."""
@@ -223,11 +223,11 @@ class Onlooker:
     def topics(self) -> frozenset[str]:
         """Return the names of all topics; empty: no answer."""
         try:
-            found = self._client.ask(lambda consumer: consumer.list_topics(timeout=ANSWER_S)).topics
+            topics = self._client.ask(lambda consumer: consumer.list_topics(timeout=ANSWER_S)).topics
         except KafkaException as error:
             log.debug("%s: topics not known: %s", self._group_id, error)
             return frozenset()
-        return frozenset(name for name, topic in found.items() if topic.error is None)
+        return frozenset(name for name, topic in topics.items() if topic.error is None)
 
     def close(self) -> None:
         self._client.close()

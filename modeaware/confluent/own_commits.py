@@ -96,7 +96,7 @@ class OwnCommits:
         self._sent.append(sent)
 
     def _take(self, error: KafkaError | None, parts: list[TopicPartition]) -> None:
-        sent = next((each for each in self._sent if each.has(parts)), None)
+        sent = next((commit for commit in self._sent if commit.has(parts)), None)
         is_empty = error is not None and error.code() == KafkaError._NO_OFFSET and self._flushes > 0
         self._flushes -= is_empty
         if sent is not None:

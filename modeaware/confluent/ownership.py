@@ -155,10 +155,10 @@ class GroupDescriber:
             # coordinator is away (an assertion in rdkafka_queue.h, librdkafka 2.16). This older call does not.
             # Its deprecation concerns us alone; where warnings are errors the call would fail.
             warnings.filterwarnings("ignore", r"list_groups\(\) is deprecated", DeprecationWarning)
-            found = self._admin.ask(lambda admin: admin.list_groups(self._group_id, timeout=REQUEST_TIMEOUT_S))
+            groups = self._admin.ask(lambda admin: admin.list_groups(self._group_id, timeout=REQUEST_TIMEOUT_S))
         except KafkaException as error:
             raise self._unknown(error.args[0]) from error
-        for group in found:
+        for group in groups:
             if group.id == self._group_id:
                 if group.error is not None:
                     raise self._unknown(group.error)
@@ -293,13 +293,13 @@ class Ownership:
         return self._pinned | self.withheld
 
     def _possible_of(self, topic: str) -> frozenset[frozenset[int]] | None:
-        now = self._views.view(topic)
+        view = self._views.view(topic)
         if self._joined is None:
             # Joined without any view (modeaware.on.unknown=writable): all is well unless partitions are hidden.
-            return None if hidden(now) else _NOTHING_HIDDEN
+            return None if hidden(view) else _NOTHING_HIDDEN
         with self._lock:
             seen = list(self._seen.get(topic, ()))
-        return possible_hidden(self._joined.get(topic) or TopicView.unlisted(topic), seen, now)
+        return possible_hidden(self._joined.get(topic) or TopicView.unlisted(topic), seen, view)
 
     def settle(self, given: set[Key]) -> None:
         """Resolve the topics that are still in doubt, if the group can be described now.
@@ -363,8 +363,8 @@ class Ownership:
         turns: list[str] = []
         if group.strategy == RANGE:
             for topic in sorted(topic for topic, _ in changed):
-                now = hidden(self._views.view(topic))
-                turns += rejoin_turns(group.of(topic), self._possible.get(topic), now)
+                hidden_now = hidden(self._views.view(topic))
+                turns += rejoin_turns(group.of(topic), self._possible.get(topic), hidden_now)
         me = self._stock.memberid()
         if me not in turns:
             return False

@@ -83,16 +83,16 @@ class Patterns:
     def topics(self, subscribe: Subscribe) -> tuple[str, ...]:
         """Return the names and patterns for librdkafka to subscribe to."""
         self.listed = frozenset()
-        found: dict[str, None] = {}
+        subscribed: dict[str, None] = {}
         lists = False
         for name in subscribe.topics:
             left_out = {topic for topic in subscribe.left_out if name.startswith("^") and self._match(name, topic)}
             names = self._without(name, left_out)
             lists = lists or names != [name]
-            found |= dict.fromkeys([name] if names is None else names)
+            subscribed |= dict.fromkeys([name] if names is None else names)
         if not lists:
             self._all, self.due_s, self._retry_wait_s = frozenset(), None, None
-        return tuple(found)
+        return tuple(subscribed)
 
     def _without(self, pattern: str, left_out: Collection[str]) -> list[str] | None:
         """Return what to subscribe to so as to read what ``pattern`` matches, but for the topics ``left_out``; None:
@@ -103,14 +103,14 @@ class Patterns:
         if is_harmless and pattern in self._as_is:
             return [pattern]
         topics = self._list()
-        found = sorted(topic for topic in topics.difference(left_out) if self._match(pattern, topic))
-        if is_harmless and found:
+        matched = sorted(topic for topic in topics.difference(left_out) if self._match(pattern, topic))
+        if is_harmless and matched:
             self._as_is.add(pattern)
             return [pattern]
         if not topics:
             return None
-        self.listed |= frozenset(found)
-        return found
+        self.listed |= frozenset(matched)
+        return matched
 
     def _list(self) -> frozenset[str]:
         """Return all topics, as they were when it was last time to look; empty: not known yet."""

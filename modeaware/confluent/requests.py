@@ -67,8 +67,8 @@ class Requests:
                 # Another client's request may overtake this one's commits. Of others librdkafka would keep each.
                 own = keys & self._member.partitions.keys()
                 others = keys - own
-                found = commits_of(self._stock.committed(parts_of(own), timeout=ANSWER_S)) if own else {}
-                return found | (commits_of(self._onlooker.committed(parts_of(others), ANSWER_S)) if others else {})
+                commits = commits_of(self._stock.committed(parts_of(own), timeout=ANSWER_S)) if own else {}
+                return commits | (commits_of(self._onlooker.committed(parts_of(others), ANSWER_S)) if others else {})
             case Asked.OWNED:
                 return {key: not self._ownership.lacks_owner({key[0]}, given) for key in keys}
             case Asked.TOPICS:
@@ -76,7 +76,7 @@ class Requests:
 
     def _present(self, keys: frozenset[Key], *, inside: bool) -> list[Key]:
         old = self._member.reading.old
-        is_switched = {key[0]: (each := old[key[0]].successor) is not None and each.switched for key in keys}
+        is_switched = {key[0]: (successor := old[key[0]].successor) is not None and successor.switched for key in keys}
         new = {topic for topic, switched in is_switched.items() if not switched}
         present = self._probe.present(new, inside=inside) if new else set()
         return [key for key in keys if is_switched[key[0]] or key[0] in present]

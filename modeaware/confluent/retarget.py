@@ -104,9 +104,10 @@ def stock_method(ours: type, of: type, name: str) -> Target:
     """Return the method ``name`` that comes after that of ``ours`` in the classes of ``of``: librdkafka's own, or a
     tracer's. It takes the client as its first argument."""
     classes = of.__mro__[of.__mro__.index(ours) + 1 :]
-    found = next((vars(each)[name] for each in classes if name in vars(each)), None)
-    if type(found) in (FunctionType, MethodDescriptorType):  # not isinstance(): a wrapper (wrapt's) poses as a function
-        return cast(Target, found)
+    method = next((vars(cls)[name] for cls in classes if name in vars(cls)), None)
+    # Not isinstance(): a wrapper (wrapt's) poses as a function.
+    if type(method) in (FunctionType, MethodDescriptorType):
+        return cast(Target, method)
     return lambda client, *args, **kwargs: getattr(super(ours, client), name)(*args, **kwargs)
 
 

@@ -223,10 +223,10 @@ def partition_count(client: librdkafka.Producer | librdkafka.Consumer, timeout_s
             try:
                 # Within a delivery callback, list_topics would make confluent_kafka abort at the next callback of that
                 # poll: what it keeps for the poll is kept for each thread.
-                found = os_threads.call_apart(stock.list_topics, sending, topic, timeout=left_s)
+                metadata = os_threads.call_apart(stock.list_topics, sending, topic, timeout=left_s)
             except os_threads.NoThread as none:
                 raise KafkaException(KafkaError(KafkaError._FAIL, f"partition count not requested: {none}")) from none
-            described = found.topics[topic]
+            described = metadata.topics[topic]
             if described.error is None and described.partitions:
                 return len(described.partitions)
             error = described.error or KafkaError(KafkaError.LEADER_NOT_AVAILABLE, f"{topic}: no partitions yet")

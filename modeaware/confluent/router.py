@@ -204,16 +204,19 @@ def faithful_produce(
         key = args[2] if len(args) > 2 else kwargs.get("key")
         given = args[3] if len(args) > 3 else kwargs.get("partition", UNASSIGNED)
         value = args[1] if len(args) > 1 else kwargs.get("value")
-        where, found = placed(route, routes, topic, (key, given, value), doubt)
+        where, current = placed(route, routes, topic, (key, given, value), doubt)
         changes = {} if where is given else {3: where}
-        if found is not None and found.view.topic != topic:
-            changes[0] = found.view.topic
+        if current is not None and current.view.topic != topic:
+            changes[0] = current.view.topic
         if reports:
             callbacks = {at: args[at] if len(args) > at else kwargs.get(PARAMETERS[at]) for at in (4, 5)}
-            changes |= {at: reported(reports, topic, each) for at, each in callbacks.items() if each is not None}
-        positional = [changes.pop(at, each) for at, each in enumerate(args)]
+            changes |= {
+                at: reported(reports, topic, callback) for at, callback in callbacks.items() if callback is not None
+            }
+        positional = [changes.pop(at, argument) for at, argument in enumerate(args)]
         try:
-            return base(producer, *positional, **{**kwargs, **{PARAMETERS[at]: each for at, each in changes.items()}})
+            changed = {PARAMETERS[at]: argument for at, argument in changes.items()}
+            return base(producer, *positional, **{**kwargs, **changed})
         except KafkaException as error:
             if where is given or not _is_doubtful(error.args[0]):
                 raise
@@ -240,7 +243,7 @@ def routed_batch(
         if route is None or not _well_formed(messages):  # the latter raises there, before anything is queued
             return base(producer, topic, messages, partition, *args, **kwargs)
         by_partition: dict[Any, list[dict[str, Any]]] = {}
-        found: Route | None = route
+        current: Route | None = route
         for message in messages:
             message.pop("_error", None)  # of an earlier call: what is found below is of this one
             own = message.get("partition")
@@ -248,9 +251,9 @@ def routed_batch(
             if isinstance(value := message.get("value"), str):
                 value.encode()  # what cannot be written is refused here, before any record is queued
             arguments = (message.get("key"), given, value)
-            where, found = placed(found, routes, topic, arguments, doubt)
+            where, current = placed(current, routes, topic, arguments, doubt)
             by_partition.setdefault(where, []).append(message)
-        to = topic_of(found, topic)
+        to = topic_of(current, topic)
         if to != topic_of(route, topic):  # a switch in between: the first ones were placed in another topic
             return produce(producer, topic, messages, partition, *args, **kwargs)
         send = _reporting(base, partial(reported, reports, topic)) if reports else base
@@ -270,7 +273,7 @@ def routed_batch(
         if left:
             doubt(topic)
             try:
-                if route_of(routes, topic) is not found:
+                if route_of(routes, topic) is not current:
                     for message in left:
                         del message["_error"]
                     queued += produce(producer, topic, left, partition, *args, **kwargs)
@@ -289,10 +292,11 @@ def _reporting(base: Callable[..., Any], report: Callable[[Any], Any]) -> Callab
         producer: Any, topic: Any, messages: list[dict[str, Any]], partition: Any, *args: Any, **kwargs: Any
     ) -> Any:
         copies = [
-            {**each, "callback": report(each["callback"])} if "callback" in each else {**each} for each in messages
+            {**original, "callback": report(original["callback"])} if "callback" in original else {**original}
+            for original in messages
         ]
         kwargs = {name: report(value) for name, value in kwargs.items()}
-        queued = base(producer, topic, copies, partition, *(report(each) for each in args), **kwargs)
+        queued = base(producer, topic, copies, partition, *(report(argument) for argument in args), **kwargs)
         for message, copy in zip(messages, copies, strict=True):
             if "_error" in copy:
                 message["_error"] = copy["_error"]
@@ -426,7 +430,7 @@ class Router(Routes):
                 self._await_ids(name, self._compare(compared, VERIFY_TIMEOUT_S, MAX_ID_AGE_S))
             with self._lock:
                 self._unanswered_since_s.pop(name, None)
-                self._verified |= {topic: each for topic, each in self.unverified(name) if topic in compared}
+                self._verified |= {topic: topic_id for topic, topic_id in self.unverified(name) if topic in compared}
                 self._enter(name)
         route = self._routes.get(name)
         return route.verified() if isinstance(route, Unverified) else route

@@ -79,8 +79,8 @@ class QueueLoads:
         self._looks.append(
             {
                 name: {
-                    int(partition): max(found["msgs"] - found["txmsgs"], 0) + sent.get(found["leader"], 0)
-                    for partition, found in topic["partitions"].items()
+                    int(partition): max(counts["msgs"] - counts["txmsgs"], 0) + sent.get(counts["leader"], 0)
+                    for partition, counts in topic["partitions"].items()
                 }
                 for name, topic in statistics["topics"].items()
             }

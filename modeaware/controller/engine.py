@@ -400,7 +400,7 @@ class Engine:
         closing = [record for record in passed if closes(record, self._clock.now_ms())]
         unused = self._observe([Look(record.topic, None) for record in closing]) if closing else []
         looked = zip(closing, unused, strict=False)
-        ended = [record.topic_id for record, found in looked if isinstance(found, TopicFacts) and is_unused(found)]
+        ended = [record.topic_id for record, facts in looked if isinstance(facts, TopicFacts) and is_unused(facts)]
         self._append([], ended)
         waiting = [record for record in passed if waits(record, self._records)]
         changed = self._lead_back(waiting) if waiting else False
@@ -416,24 +416,24 @@ class Engine:
             interim_id = alias.replacing.successor_id or ""
             if isinstance(facts, ClusterError) or facts.topic_id != interim_id:
                 continue
-            found = hindrance(alias, self._records.get(interim_id), facts, self._config, now_ms, known)
-            if found is None:
+            hinders = hindrance(alias, self._records.get(interim_id), facts, self._config, now_ms, known)
+            if hinders is None:
                 begun.append((alias, facts))
             else:
-                hindered.append((alias, found))
+                hindered.append((alias, hinders))
         commands = [second_half_of(alias) for alias, _ in begun]
         results = self._execute(commands, [facts for _, facts in begun]) if begun else []
         for (alias, _), result in zip(begun, results, strict=False):
             if result.code is not ErrorCode.NONE:
                 logger.warning("topic %s: not renamed back yet: %s", alias.topic, result.message)
                 hindered.append((alias, Hindrance(RENAME_REFUSED)))
-        others = [(alias, found.reason) for alias, found in hindered if found.reason != alias.replacing.reason]
+        others = [(alias, obstacle.reason) for alias, obstacle in hindered if obstacle.reason != alias.replacing.reason]
         changes = [Replaced(alias, alias.replacing).changed(reason=reason) for alias, reason in others]
         for record in changes:
             why = reason_text(record.replacing.reason or "")
             logger.warning("topic %s: not renamed back yet: %s", record.topic, why, extra=about_record(record))
         self._append(changes)
-        if effects := [effect for _, found in hindered for effect in found.effects]:
+        if effects := [effect for _, obstacle in hindered for effect in obstacle.effects]:
             self._perform_all(effects, appended=bool(changes))
         return bool(begun or changes)
 

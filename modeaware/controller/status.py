@@ -425,10 +425,10 @@ def waiting_groups(report: TopicReport) -> int | None:
 
 def gate_age_s(seen: TopicSeen, now_ms: int) -> float | None:
     """For how long the gate of a successor has been shut for some required group, in seconds; None: it is not."""
-    now = seen.record.replacing
-    if now.switched_ms is None or now.let_go_ms is not None:
+    replacement = seen.record.replacing
+    if replacement.switched_ms is None or replacement.let_go_ms is not None:
         return None
-    return max(now_ms - now.switched_ms, 0) / 1000
+    return max(now_ms - replacement.switched_ms, 0) / 1000
 
 
 def blocked_ages_s(seen: TopicSeen, now_ms: int) -> dict[str, float]:

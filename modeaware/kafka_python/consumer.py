@@ -206,7 +206,7 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
             ModeSourceError, FirstViewTimeout: no view of the modes yet, by ``modeaware_on_unknown``.
         """
         stock = super().partitions_for_topic
-        return self._named.writable_partitions(topic, lambda found: len(stock(found)))
+        return self._named.writable_partitions(topic, lambda written: len(stock(written)))
 
     def partitions_for_topic(self, topic: str) -> set[int]:
         """As ``kafka.KafkaConsumer.partitions_for_topic``, those in mode None too.
@@ -214,8 +214,8 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
         Under the name of a topic that was replaced and is gone, those of the topic that the name leads to; so do
         :meth:`committed`, :meth:`beginning_offsets`, :meth:`end_offsets` and :meth:`offsets_for_times`.
         """
-        found: set[int] = super().partitions_for_topic(self._named.present(topic))
-        return found
+        partitions: set[int] = super().partitions_for_topic(self._named.present(topic))
+        return partitions
 
     def committed(self, partition: Partition, metadata: bool = False, timeout_ms: float | None = None) -> Any:
         """As ``kafka.KafkaConsumer.committed``; see :meth:`partitions_for_topic`."""
@@ -223,20 +223,20 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
 
     def beginning_offsets(self, partitions: Iterable[Partition], timeout_ms: float | None = None) -> Offsets:
         """As ``kafka.KafkaConsumer.beginning_offsets``; see :meth:`partitions_for_topic`."""
-        led = {each: self._led(each) for each in partitions}
+        led = {partition: self._led(partition) for partition in partitions}
         return _under_names(led, super().beginning_offsets([*led.values()], timeout_ms))
 
     def end_offsets(self, partitions: Iterable[Partition], timeout_ms: float | None = None) -> Offsets:
         """As ``kafka.KafkaConsumer.end_offsets``; see :meth:`partitions_for_topic`."""
-        led = {each: self._led(each) for each in partitions}
+        led = {partition: self._led(partition) for partition in partitions}
         return _under_names(led, super().end_offsets([*led.values()], timeout_ms))
 
     def offsets_for_times(
         self, timestamps: Mapping[Partition, int], timeout_ms: float | None = None
     ) -> dict[Partition, Any]:
         """As ``kafka.KafkaConsumer.offsets_for_times``; see :meth:`partitions_for_topic`."""
-        led = {each: self._led(each) for each in timestamps}
-        asked = {led[each]: timestamp for each, timestamp in timestamps.items()}
+        led = {partition: self._led(partition) for partition in timestamps}
+        asked = {led[partition]: timestamp for partition, timestamp in timestamps.items()}
         return _under_names(led, super().offsets_for_times(asked, timeout_ms))
 
     def _led(self, partition: Partition) -> Partition:
@@ -306,6 +306,6 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
         return done
 
 
-def _under_names(led: Mapping[Partition, Partition], found: Mapping[Partition, Any]) -> dict[Partition, Any]:
-    """Return what was ``found`` of partitions under those that the application gave for them."""
-    return {given: found[asked] for given, asked in led.items() if asked in found}
+def _under_names(led: Mapping[Partition, Partition], answers: Mapping[Partition, Any]) -> dict[Partition, Any]:
+    """Return the ``answers`` about partitions under those that the application gave for them."""
+    return {given: answers[asked] for given, asked in led.items() if asked in answers}

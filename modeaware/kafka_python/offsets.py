@@ -95,13 +95,13 @@ class KafkaPythonOffsets:
 
     def log_starts_by_topic(self, keys: Collection[Key]) -> Offsets:
         """The same where a right to one of the topics may be missing."""
-        found: Offsets = {}
+        starts: Offsets = {}
         for topic in sorted({topic for topic, _ in keys}):
             try:
-                found |= self.log_starts([key for key in keys if key[0] == topic])
+                starts |= self.log_starts([key for key in keys if key[0] == topic])
             except KafkaError as error:
                 log.warning("%s: not read yet, its log starts are not known: %s", topic, error)
-        return found
+        return starts
 
     def log_ends(self, keys: Collection[Key]) -> Offsets:
         return self._by_leader(self._parts.fetcher.end_offsets, keys)
@@ -113,12 +113,12 @@ class KafkaPythonOffsets:
         leaders: dict[Any, list[Partition]] = defaultdict(list)
         for partition in partitions_of(keys):
             leaders[self._parts.cluster.leader_for_partition(partition)].append(partition)
-        found: Offsets = {}
+        offsets: Offsets = {}
         for leader, led in leaders.items():
             if leader in (None, -1):
                 continue
             try:
-                found.update(request(led, timeout_ms))
+                offsets.update(request(led, timeout_ms))
             except KafkaTimeoutError as error:
                 log.debug("start offsets of %s: %s", led, error)
-        return found
+        return offsets

@@ -145,8 +145,8 @@ class KafkaProducer(_gateway.KafkaProducer):  # type: ignore[misc,unused-ignore]
         """As ``kafka.KafkaProducer.partitions_for``, retired partitions too; under the name of a topic that was
         replaced, those of the topic that its records go to."""
         routes = self._modeaware
-        found: set[int] = super().partitions_for(topic if routes is None else routes.named.written(topic))
-        return found
+        partitions: set[int] = super().partitions_for(topic if routes is None else routes.named.written(topic))
+        return partitions
 
     def writable_partitions(self, topic: str) -> tuple[int, ...]:
         """See :meth:`modeaware.Producer.writable_partitions`.
@@ -157,7 +157,7 @@ class KafkaProducer(_gateway.KafkaProducer):  # type: ignore[misc,unused-ignore]
         """
         assert self._modeaware is not None, "the constructor has run"
         stock = super().partitions_for
-        return self._modeaware.named.writable_partitions(topic, lambda found: len(stock(found)))
+        return self._modeaware.named.writable_partitions(topic, lambda written: len(stock(written)))
 
     @wraps(_gateway.KafkaProducer.close, assigned=(), updated=())
     def close(self, *args: Any, **kwargs: Any) -> None:

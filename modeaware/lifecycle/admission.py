@@ -180,8 +180,9 @@ def _replace(record: TopicRecord, command: ReplaceTopicCommand, now_ms: int) -> 
 
 def _undo(record: TopicRecord, now_ms: int) -> TopicRecord:
     """Return the record with the replacement taken back."""
-    now = record.replacing
-    return replace(record, replacement=replace(now, undone_ms=now.undone_ms or now_ms, reason=reasons.UNDOING))
+    replacement = record.replacing
+    undone = replace(replacement, undone_ms=replacement.undone_ms or now_ms, reason=reasons.UNDOING)
+    return replace(record, replacement=undone)
 
 
 def _unread(
@@ -205,8 +206,9 @@ def _unread(
 
 def _check_size(record: TopicRecord, facts: TopicFacts) -> None:
     """Refuse a change whose record might not fit the mode log to its end."""
-    now = record.replacement
-    if now is not None and now.switched_ms is None and now.undone_ms is None:  # the switch will note the groups
+    replacement = record.replacement
+    if replacement is not None and replacement.switched_ms is None and replacement.undone_ms is None:
+        # The switch will note the groups.
         record = replace(record, required_groups=tuple(sorted(facts.groups)))
     size = largest_bytes(record)
     if size > MAX_RECORD_BYTES:
@@ -241,10 +243,10 @@ def alter_group_rules(
     for rule in command.add:
         held = rules.get(rule.key)
         if held is not None and held.glob is not rule.glob:
-            was, now = ("a glob", "a name") if held.glob else ("a name", "a glob")
+            was, requested = ("a glob", "a name") if held.glob else ("a name", "a glob")
             raise _invalid(
-                f"group {rule.group!r} is {now} here, and {was} in a rule {rule.kind!r} for topic {rule.topic!r} that "
-                f"is in force. Remove that rule first: modeaware groups forget {rule.kind} GROUP --topic TOPIC"
+                f"group {rule.group!r} is {requested} here, and {was} in a rule {rule.kind!r} for topic {rule.topic!r} "
+                f"that is in force. Remove that rule first: modeaware groups forget {rule.kind} GROUP --topic TOPIC"
             )
     rules |= {rule.key: rule for rule in command.add}
     if tuple(rules.values()) == record.rules:

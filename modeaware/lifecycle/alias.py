@@ -55,26 +55,28 @@ def predecessor_of(topic_id: str | None, chain: Chain) -> str | None:
 
 def record_after(record: TopicRecord, now_ms: int) -> TopicRecord | None:
     """Return the record of a topic that is gone: None but where its name leads to a successor (invariant I8)."""
-    now = record.replacing
-    if now.switched_ms is None:
+    replacement = record.replacing
+    if replacement.switched_ms is None:
         return None
-    if now.gone_ms is not None:
+    if replacement.gone_ms is not None:
         return record
     # Nothing is left to wait for: every group may read the successor. The proof of our own deletion is kept.
-    gone = replace(now, gone_ms=now_ms, let_go_ms=now.let_go_ms or now_ms, reason=None)
-    retired = record.retired if now.deleting_ms is not None else {}
+    gone = replace(replacement, gone_ms=now_ms, let_go_ms=replacement.let_go_ms or now_ms, reason=None)
+    retired = record.retired if replacement.deleting_ms is not None else {}
     return replace(replace(record, replacement=gone), retired=retired)
 
 
 def advance_gone(topic: Replaced, this: Pass) -> Advance:
     """Keep the name where its topic is gone. A mode log that was restored may be older than the switch: the successor
     shows that by its records (invariant I2)."""
-    (record, replacement), found = topic, this.facts.successor
+    (record, replacement), new_topic = topic, this.facts.successor
     if replacement.switched_ms is None and replacement.undone_ms is None and replacement.successor_id is not None:
-        is_there = found is not None and found.topic_id == replacement.successor_id
-        if found is None or (found.untouched is None if is_there else found.topic_id is None and not found.gone):
+        is_there = new_topic is not None and new_topic.topic_id == replacement.successor_id
+        if new_topic is None or (
+            new_topic.untouched is None if is_there else new_topic.topic_id is None and not new_topic.gone
+        ):
             return Advance()
-        if is_there and not found.untouched:
+        if is_there and not new_topic.untouched:
             modes = (PartitionMode.READ_ONLY,) * len(record.modes)
             record = replace(topic.changed(switched_ms=this.now_ms), modes=modes, groups_complete=False)
     after = record_after(record, this.now_ms)
@@ -91,11 +93,11 @@ def _watch(topic: Replaced, this: Pass) -> Advance:
     """Note that the topic that the name leads to was deleted, or that another one has come up under the name; or
     neither. What is not confirmed yet changes nothing."""
     alias, replacement = topic
-    facts, found, before = this.facts, this.facts.successor, replacement.reason
-    is_missing = found is not None and found.topic_id != replacement.successor_id
+    facts, new_topic, before = this.facts, this.facts.successor, replacement.reason
+    is_missing = new_topic is not None and new_topic.topic_id != replacement.successor_id
     reason = None
-    is_waiting = alias.is_first_half and found is not None
-    if found is not None and (found.gone or (is_missing and before == reasons.LEADS_NOWHERE)):
+    is_waiting = alias.is_first_half and new_topic is not None
+    if new_topic is not None and (new_topic.gone or (is_missing and before == reasons.LEADS_NOWHERE)):
         reason = reasons.LEADS_NOWHERE
     elif is_waiting:
         return Advance(due_ms=this.now_ms + LOOK_AGAIN_MS)
@@ -125,8 +127,8 @@ def facts_for_alias(alias: TopicRecord, facts: TopicFacts, records: Mapping[str,
 def is_successor(topic: str, topic_id: str, records: Iterable[TopicRecord]) -> bool:
     """Return whether a topic has replaced another one, or is about to: it may be there before its id is on a record."""
     return any(
-        topic_id == now.successor_id or (now.successor_id is None and topic == now.successor)
-        for _, now in replaced(records)
+        topic_id == replacement.successor_id or (replacement.successor_id is None and topic == replacement.successor)
+        for _, replacement in replaced(records)
     )
 
 
@@ -138,27 +140,27 @@ def alias_of(command: ReplaceTopicCommand, facts: TopicFacts, records: Collectio
             gone is replaced by one of that name: clients that use it would be led past what they have to read before.
     """
     why = "it is no alias ('modeaware alias list' has them): no topic of that name was replaced and is gone"
-    for record, now in replaced(records):
+    for record, replacement in replaced(records):
         if record.topic != command.topic:
             continue
         if record.is_alias:
-            if now.successor != command.successor:
-                why = f"it leads to {now.successor!r}, not to {command.successor!r}"
+            if replacement.successor != command.successor:
+                why = f"it leads to {replacement.successor!r}, not to {command.successor!r}"
                 raise Objection(command.topic, "alias", ErrorCode.INVALID_REQUEST, why).refusal
             if record.is_first_half:
                 why = "the name is kept: wait until it has a topic again, or stay on the interim topic (--stay)"
                 raise _too_early(command.topic, why).refusal
             _refuse_while_replaced_by(command.topic, records)
             return record
-        if now.switched_ms is not None and record.topic_id != facts.topic_id:
+        if replacement.switched_ms is not None and record.topic_id != facts.topic_id:
             why = "it is no alias yet: no controller has noted that the topic is gone. Run one, and try again"
     raise Objection(command.topic, "alias", ErrorCode.INVALID_REQUEST, why).refusal
 
 
 def _refuse_while_replaced_by(alias: str, records: Iterable[TopicRecord]) -> None:
     """Refuse to end an alias on the way back to its name, before the topic between is gone."""
-    for record, now in replaced(records):
-        if now.successor == alias and not record.is_alias:
+    for record, replacement in replaced(records):
+        if replacement.successor == alias and not record.is_alias:
             why = f"{record.topic!r} is being replaced by another topic of that name: wait until it is gone"
             raise _too_early(alias, why).refusal
 
@@ -218,14 +220,14 @@ def _is_held(command: TopicCommand, topic_id: str | None, before: Replaced, *, h
         topic_id: None: not known, and it is taken for the successor.
         has_alias: the name is an alias as well: of another topic than the successor that speaks for itself.
     """
-    now = before.replacement
-    if now.successor != command.topic:
+    replacement = before.replacement
+    if replacement.successor != command.topic:
         return False
-    if has_alias and topic_id is not None and now.successor_id not in (None, topic_id):
+    if has_alias and topic_id is not None and replacement.successor_id not in (None, topic_id):
         return False
-    if now.let_go_ms is None or before.record.is_alias:
-        return now.let_go_ms is None
-    return has_alias or (isinstance(command, DeletePartitionsCommand) and topic_id in (None, now.successor_id))
+    if replacement.let_go_ms is None or before.record.is_alias:
+        return replacement.let_go_ms is None
+    return has_alias or (isinstance(command, DeletePartitionsCommand) and topic_id in (None, replacement.successor_id))
 
 
 def _while_groups_come(
@@ -282,15 +284,15 @@ def _early_return(command: ReplaceTopicCommand, facts: TopicFacts, alias: Replac
 def ended_by(record: TopicRecord, records: Iterable[TopicRecord]) -> list[str]:
     """Return the ids of the aliases that end with the topic of ``record``, which is gone: its successor has their name,
     and no group has to read another topic before that."""
-    now = record.replacing
-    if now.gone_ms is None:
+    replacement = record.replacing
+    if replacement.gone_ms is None:
         return []
-    ended = (each for each, _ in _aliases(records) if each.topic == now.successor)
-    return [each.topic_id for each in ended if each.topic_id != now.successor_id]  # that leads further on
+    ended = (alias for alias, _ in _aliases(records) if alias.topic == replacement.successor)
+    return [alias.topic_id for alias in ended if alias.topic_id != replacement.successor_id]  # that leads further on
 
 
 def _aliases(records: Iterable[TopicRecord]) -> Iterator[Replaced]:
-    return (each for each in replaced(records) if each.record.is_alias)
+    return (topic for topic in replaced(records) if topic.record.is_alias)
 
 
 def led_on(gone: Collection[str], appended: Sequence[TopicRecord], records: Iterable[TopicRecord]) -> list[TopicRecord]:
@@ -302,19 +304,24 @@ def led_on(gone: Collection[str], appended: Sequence[TopicRecord], records: Iter
         appended: the records that are appended with that.
     """
     latest = {record.topic_id: record for record in (*records, *appended)}
-    removed = {each.record.topic_id: each for each in _aliases(latest.values()) if each.record.topic_id in gone}
-    found = []
+    removed = {topic.record.topic_id: topic for topic in _aliases(latest.values()) if topic.record.topic_id in gone}
+    changed = []
     for alias in _aliases(latest.values()):
         before = removed.get(alias.replacement.successor_id or "")
         if before is None or alias.record.topic_id in gone:
             continue
-        now = _place_of(before, appended)
-        place = {"successor": now.successor, "successor_id": now.successor_id, "num_partitions": now.num_partitions}
-        found.append(alias.changed(**place))
-    return found
+        replacement = _place_of(before, appended)
+        changed.append(
+            alias.changed(
+                successor=replacement.successor,
+                successor_id=replacement.successor_id,
+                num_partitions=replacement.num_partitions,
+            )
+        )
+    return changed
 
 
 def _place_of(removed: Replaced, appended: Iterable[TopicRecord]) -> Replacement:
     """Return the replacement that leads to the topic in the place of an alias that is removed."""
-    returned = (now for _, now in _aliases(appended) if now.successor == removed.record.topic)
+    returned = (replacement for _, replacement in _aliases(appended) if replacement.successor == removed.record.topic)
     return next(returned, removed.replacement)

@@ -166,7 +166,7 @@ def required_of(
         is_closed=is_closed,
     )
     spared = frozenset(name for name in facts.unclear_groups if requirement.waiver_of_topic(name, None) is not None)
-    unclear = (each for name, each in facts.unclear_groups.items() if name not in spared)
+    unclear = (group_doubt for name, group_doubt in facts.unclear_groups.items() if name not in spared)
     return replace(requirement, doubt=worst_doubt((doubt, *unclear)), spared=spared)
 
 

@@ -157,8 +157,8 @@ class GroupsDoubt:
 def worst_doubt(doubts: Iterable[GroupsDoubt | None]) -> GroupsDoubt | None:
     """Return the doubt that most has to change for: one that passes by itself, or that a closed list of groups would
     forgive, only if there is no other."""
-    found = (doubt for doubt in doubts if doubt is not None)
-    return min(found, key=lambda doubt: (doubt.hidden, doubt.settling is not None), default=None)
+    known = (doubt for doubt in doubts if doubt is not None)
+    return min(known, key=lambda doubt: (doubt.hidden, doubt.settling is not None), default=None)
 
 
 @dataclass(frozen=True)

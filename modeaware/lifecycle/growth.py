@@ -77,7 +77,7 @@ def advance_opening(this: Pass) -> Advance:
     for name, group in sorted(facts.groups.items()):
         if group.kind == "share":  # brokers keep its start offsets; it commits none
             continue
-        missing = {p: each.offset for p, each in opening.items() if p not in group.committed}
+        missing = {p: partition.offset for p, partition in opening.items() if p not in group.committed}
         waiting = waiting or bool(missing)
         if missing and not group.has_members:
             effects.append(CommitOffsets(record.topic, record.topic_id, name, missing))
@@ -91,7 +91,7 @@ def advance_opening(this: Pass) -> Advance:
 
 def give_up_opening(record: TopicRecord, facts: TopicFacts) -> TopicRecord:
     """Return the record after the brokers refused to create new partitions, without those that do not exist."""
-    kept = {p: each for p, each in record.opening.items() if p < facts.partition_count}
+    kept = {p: partition for p, partition in record.opening.items() if p < facts.partition_count}
     modes = record.modes[: len(record.modes) - (len(record.opening) - len(kept))]
     since_ms = record.opening_since_ms if kept else None
     return replace(record, modes=modes, opening=kept, opening_since_ms=since_ms, opening_assignments=())

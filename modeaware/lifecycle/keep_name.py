@@ -88,8 +88,8 @@ class KeptName:
     @property
     def reason(self) -> str | None:
         """The code of what holds the change up as a whole."""
-        now = self.second if self.second is not None else self.first
-        return now.replacing.reason if now is not None else None
+        record = self.second if self.second is not None else self.first
+        return record.replacing.reason if record is not None else None
 
 
 def kept(name: str, records: Iterable[TopicRecord]) -> KeptName | None:
@@ -108,17 +108,17 @@ def kept(name: str, records: Iterable[TopicRecord]) -> KeptName | None:
     return KeptName(name, first, second)
 
 
-def removal_of(found: TopicFacts) -> tuple[Effect, ...]:
+def removal_of(facts: TopicFacts) -> tuple[Effect, ...]:
     """Return the effects that delete a topic in the way of the second half; none, where it has records, or may.
 
     The deletion proves the fence, and that each log still ends at 0, right before its request (invariant I2).
     """
-    if found.topic_id is None or not found.untouched:
+    if facts.topic_id is None or not facts.untouched:
         return ()
-    seals = dict.fromkeys(found.partitions, 0)
+    seals = dict.fromkeys(facts.partitions, 0)
     return (
-        FenceTopic(found.topic, found.topic_id, FENCE_CONFIGS),
-        DeletePredecessor(found.topic, found.topic_id, seals),
+        FenceTopic(facts.topic, facts.topic_id, FENCE_CONFIGS),
+        DeletePredecessor(facts.topic, facts.topic_id, seals),
     )
 
 
@@ -127,8 +127,10 @@ def stays_of(command: TopicCommand, records: Iterable[TopicRecord]) -> TopicReco
     None: the command is another one."""
     if not isinstance(command, ReplaceTopicCommand) or not command.undo:
         return None
-    own = (each for each in records if each.is_first_half and each.is_alias and each.topic == command.successor)
-    return next((each for each in own if each.replacing.successor == command.topic), None)
+    own = (
+        record for record in records if record.is_first_half and record.is_alias and record.topic == command.successor
+    )
+    return next((record for record in own if record.replacing.successor == command.topic), None)
 
 
 def restored_by(command: TopicCommand, records: Iterable[TopicRecord]) -> TopicRecord | None:
@@ -136,9 +138,11 @@ def restored_by(command: TopicCommand, records: Iterable[TopicRecord]) -> TopicR
     None: the command is another one."""
     if not isinstance(command, ReplaceTopicCommand) or not command.keep_name or command.undo:
         return None
-    aliases = (each for each in records if each.is_alias and each.topic == command.successor)
-    own = (each for each in aliases if is_interim_of(command.topic, each.topic) and not each.replacing.keep_name)
-    return next((each for each in own if each.replacing.successor == command.topic), None)
+    aliases = (record for record in records if record.is_alias and record.topic == command.successor)
+    own = (
+        record for record in aliases if is_interim_of(command.topic, record.topic) and not record.replacing.keep_name
+    )
+    return next((record for record in own if record.replacing.successor == command.topic), None)
 
 
 def to_keep_name(command: ReplaceTopicCommand, current: TopicRecord, *, compacted: bool) -> Iterator[Objection]:
@@ -162,10 +166,15 @@ def to_keep_name(command: ReplaceTopicCommand, current: TopicRecord, *, compacte
 
 def not_restored(command: TopicCommand, current: TopicRecord, records: Iterable[TopicRecord]) -> Iterator[Objection]:
     """Refuse to keep the name after all once the interim topic is being replaced by another one."""
-    now = current.replacement
-    if not isinstance(command, ReplaceTopicCommand) or not command.keep_name or now is None or now.keep_name:
+    replacement = current.replacement
+    if (
+        not isinstance(command, ReplaceTopicCommand)
+        or not command.keep_name
+        or replacement is None
+        or replacement.keep_name
+    ):
         return
-    after = (each for each in records if each.topic_id == now.successor_id and each.replacement is not None)
+    after = (other for other in records if other.topic_id == replacement.successor_id and other.replacement is not None)
     for record in after:
         why = f"{record.topic!r} is being replaced by {record.replacing.successor!r} itself: the name stays an alias"
         yield Objection(command.topic, "in-progress", ErrorCode.REASSIGNMENT_IN_PROGRESS, why)
@@ -174,11 +183,11 @@ def not_restored(command: TopicCommand, current: TopicRecord, records: Iterable[
 def reserved(command: TopicCommand, records: Iterable[TopicRecord]) -> Iterator[Objection]:
     """Refuse commands of others about an interim topic, while the change is in progress."""
     for record in records:
-        now = record.replacing
-        is_first = record.is_first_half and now.undone_ms is None
+        replacement = record.replacing
+        is_first = record.is_first_half and replacement.undone_ms is None
         if not is_first and not (record.is_second_half and not record.is_alias):
             continue
-        name, interim = (record.topic, now.successor) if is_first else (now.successor, record.topic)
+        name, interim = (record.topic, replacement.successor) if is_first else (replacement.successor, record.topic)
         is_own = (
             isinstance(command, ReplaceTopicCommand)
             and command.successor == name

@@ -225,16 +225,16 @@ class GroupVerdict:
 
     @property
     def has_read(self) -> bool:
-        return all(each.way is not None for each in self.partitions.values())
+        return all(verdict.way is not None for verdict in self.partitions.values())
 
     @property
     def due_ms(self) -> int | None:
         """When the next of its partitions counts if nothing changes."""
-        return earliest_ms(*(each.due_ms for each in self.partitions.values()))
+        return earliest_ms(*(verdict.due_ms for verdict in self.partitions.values()))
 
     def where(self, what: Way | Wait) -> list[int]:
         """Return the partitions that count in this way, or wait for this."""
-        return [p for p, each in self.partitions.items() if what in (each.way, each.wait)]
+        return [p for p, verdict in self.partitions.items() if what in (verdict.way, verdict.wait)]
 
 
 def ends_of(record: TopicRecord) -> dict[int, int] | None:
@@ -334,10 +334,12 @@ def _begins_anew(name: str, ends: Mapping[int, int], facts: TopicFacts, seen: Ma
     new = facts.successor
     if new is None or is_unclear(name, facts) or is_unclear(name, new) or not seen:
         return False
-    if any(each.empty_looks < 2 for each in seen.values()):
+    if any(partition.empty_looks < 2 for partition in seen.values()):
         return False
     group = new.groups.get(name, _NO_GROUP)
-    was_set_back = any((each.committed or 0) < ends[p] for p, each in seen.items() if each.committed is not None)
+    was_set_back = any(
+        (partition.committed or 0) < ends[p] for p, partition in seen.items() if partition.committed is not None
+    )
     return not group.committed or (was_set_back and not _is_behind_start(group, new))
 
 
@@ -576,16 +578,17 @@ _NAMED = 20
 """How many groups a warning names."""
 
 
-def _is_broken(was: RetiredPartition, now: RetiredPartition) -> bool:
+def _is_broken(before: RetiredPartition, after: RetiredPartition) -> bool:
     """Return whether a seal broke in a pass, in which it may have been made anew."""
-    seals = [(each.seal_offset, each.stragglers, each.truncated_to) for each in (was, now)]
-    return was.seal_offset is not None and seals[0] != seals[1]
+    seals = [(state.seal_offset, state.stragglers, state.truncated_to) for state in (before, after)]
+    return before.seal_offset is not None and seals[0] != seals[1]
 
 
 def _no_room_alarm(record: TopicRecord) -> str:
     """Return the warning that groups which come later are let through without having read (invariant I9)."""
-    now = f"every group is let through from {record.topic!r} to {record.replacing.successor!r}"
-    return f"{now}, those that come later too: one record has no room for their names, and no required group is missing"
+    topics = f"from {record.topic!r} to {record.replacing.successor!r}"
+    why = "one record has no room for their names, and no required group is missing"
+    return f"every group is let through {topics}, those that come later too: {why}"
 
 
 def _taken_out_alarm(record: TopicRecord, name: str) -> str:

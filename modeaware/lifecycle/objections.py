@@ -89,22 +89,22 @@ def objection_to_change(replacement: Replacement) -> str:
     return f"it is being replaced by {successor!r}: wait until that is done, or undo it (modeaware replace --undo)"
 
 
-def why_not_now(command: TopicCommand, current: TopicRecord, now: Replacement) -> str | None:
+def why_not_now(command: TopicCommand, current: TopicRecord, replacement: Replacement) -> str | None:
     """Return why a command is refused for a topic that is being replaced, or was: a name that leads to a successor is
     not taken back (invariant I8)."""
-    successor, switched = now.successor, now.switched_ms is not None
+    successor, switched = replacement.successor, replacement.switched_ms is not None
     if not isinstance(command, ReplaceTopicCommand):
-        return objection_to_change(now)
+        return objection_to_change(replacement)
     if command.successor != successor:
         other = f"it is already being replaced, by {successor!r}: name that topic, or undo it first (--undo)"
-        return objection_to_change(now) if switched else other
+        return objection_to_change(replacement) if switched else other
     if command.undo:
         remedy = (
             "--stay ends the change there" if current.is_first_half else "to go back, replace that by another topic"
         )
         back = f"its name already leads to {successor!r}: {remedy}"
         return back if switched else None
-    if now.undone_ms is not None:
+    if replacement.undone_ms is not None:
         return f"its replacement by {successor!r} is being undone: wait until that is done"
     again = repetition_of(command, current)
     if again is not None and again.differs:

@@ -125,15 +125,15 @@ def progress_of(
     Args:
         moved: the groups that are let through to the new topic; None: not known.
     """
-    now = moving(record) if facts.successor is not None else None
-    must_move = set(not_moved(now, facts, requirement)) if now is not None else set()
+    replacement = moving(record) if facts.successor is not None else None
+    must_move = set(not_moved(replacement, facts, requirement)) if replacement is not None else set()
     read, required = _still_read(record, facts), set(requirement.groups)
-    gates = gate_texts(record, moved, facts, requirement) if moved is not None and now is not None else {}
+    gates = gate_texts(record, moved, facts, requirement) if moved is not None and replacement is not None else {}
     through = required.difference(still_reading(requirement, record.replacing, facts).groups)
 
     def of(name: str) -> GroupProgress:
         group, evacuates = facts.groups.get(name), name == requirement.evacuation
-        moves = None if evacuates else now
+        moves = None if evacuates else replacement
         mine = [p for p in read if name not in through and not (evacuates and record.retired[p].evacuated_to_seal)]
         spared = mine if name in required and requirement.waivers else ()
         unread = {p: unread_offsets(group, p, read[p], facts.partitions[p].log_start) for p in mine}

@@ -69,8 +69,8 @@ def fitted(record: TopicRecord) -> TopicRecord:
     if len(_with_largest_stamp(record).to_json()) <= MAX_RECORD_BYTES:
         return record
     retired = {
-        p: replace(each, straggler=None, reason=None if each.reason is None else reasons.code_of(each.reason))
-        for p, each in record.retired.items()
+        p: replace(state, straggler=None, reason=None if state.reason is None else reasons.code_of(state.reason))
+        for p, state in record.retired.items()
     }
     return replace(record, retired=retired, drained_groups=None)
 
@@ -89,13 +89,13 @@ class _Rows(NamedTuple):
 
 def _largest_rows(record: TopicRecord) -> _Rows:
     """Return what takes more room: the partitions that shrinks retire until a switch, or all of them after it."""
-    now, found = record.replacing, []
-    if now.switched_ms is None:
-        found.append(_rows(len(record.retired), _LARGEST, _RANGES_BYTES))
+    replacement, candidates = record.replacing, []
+    if replacement.switched_ms is None:
+        candidates.append(_rows(len(record.retired), _LARGEST, _RANGES_BYTES))
     if record.replacement is not None:  # all its partitions are in one range
-        evacuated_to = None if now.evacuation_epoch is None else _OFFSET
-        found.append(_rows(len(record.modes), replace(_LARGEST_REPLACED, evacuated_to=evacuated_to), len(",")))
-    return max(found, key=lambda rows: rows.all_bytes)
+        evacuated_to = None if replacement.evacuation_epoch is None else _OFFSET
+        candidates.append(_rows(len(record.modes), replace(_LARGEST_REPLACED, evacuated_to=evacuated_to), len(",")))
+    return max(candidates, key=lambda rows: rows.all_bytes)
 
 
 def _rows(partitions: int, largest: RetiredPartition, more_bytes: int) -> _Rows:

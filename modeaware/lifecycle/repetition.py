@@ -34,10 +34,10 @@ def repetition_of(command: TopicCommand, current: TopicRecord) -> Repetition | N
     A growth has nothing to compare: it leads to the same record again.
     """
     if isinstance(command, ReplaceTopicCommand):
-        now = current.replacement
-        if now is None or command.undo or command.successor != now.successor:
+        replacement = current.replacement
+        if replacement is None or command.undo or command.successor != replacement.successor:
             return None
-        return _of_replacement(command, current, now)
+        return _of_replacement(command, current, replacement)
     deletion = current.deletion
     if not isinstance(command, DeletePartitionsCommand) or deletion is None or not in_progress(current):
         return None
@@ -46,48 +46,51 @@ def repetition_of(command: TopicCommand, current: TopicRecord) -> Repetition | N
     return _of_shrink(command, current, deletion)
 
 
-def _of_shrink(command: DeletePartitionsCommand, current: TopicRecord, now: DeleteTopicPartitions) -> Repetition:
-    wanted = replace(now, delay_ms=command.delay_ms, immediate_delete=command.immediate_delete)
+def _of_shrink(command: DeletePartitionsCommand, current: TopicRecord, deletion: DeleteTopicPartitions) -> Repetition:
+    wanted = replace(deletion, delay_ms=command.delay_ms, immediate_delete=command.immediate_delete)
     held = [
-        ("policy", wanted.policy, now.policy),
-        ("delay", _delay_text(wanted.delay_ms), _delay_text(now.delay_ms)),
+        ("policy", wanted.policy, deletion.policy),
+        ("delay", _delay_text(wanted.delay_ms), _delay_text(deletion.delay_ms)),
     ]
-    accepts = _accepted(now, command)
-    added = replace(now, accept_state_loss=tuple(sorted({*now.accept_state_loss, *accepts})))
+    accepts = _accepted(deletion, command)
+    added = replace(deletion, accept_state_loss=tuple(sorted({*deletion.accept_state_loss, *accepts})))
     return Repetition(replace(current, deletion=added), accepts, _others(held))
 
 
-def _of_replacement(command: ReplaceTopicCommand, current: TopicRecord, now: Replacement) -> Repetition:
+def _of_replacement(command: ReplaceTopicCommand, current: TopicRecord, replacement: Replacement) -> Repetition:
     """A count of replicas, a delay, an evacuation and configs that the request does not name stay as they are. It may
     name the fence's configs: copied from a topic that has them since."""
-    factor = now.replication_factor if command.replication_factor == DEFAULT_FACTOR else command.replication_factor
-    delay_ms = now.delay_ms if command.delay_ms is None else command.delay_ms
+    factor = (
+        replacement.replication_factor if command.replication_factor == DEFAULT_FACTOR else command.replication_factor
+    )
+    evacuates = replacement.evacuation_epoch is not None
+    delay_ms = replacement.delay_ms if command.delay_ms is None else command.delay_ms
     held: list[tuple[str, Any, Any]] = [
-        ("number of partitions", command.num_partitions, now.num_partitions),
-        ("replication factor", factor, now.replication_factor),
-        ("delay", _delay_text(delay_ms), _delay_text(now.delay_ms)),
-        ("fence", command.fence, now.fence),
-        ("evacuation", command.evacuate or now.evacuation_epoch is not None, now.evacuation_epoch is not None),
+        ("number of partitions", command.num_partitions, replacement.num_partitions),
+        ("replication factor", factor, replacement.replication_factor),
+        ("delay", _delay_text(delay_ms), _delay_text(replacement.delay_ms)),
+        ("fence", command.fence, replacement.fence),
+        ("evacuation", command.evacuate or evacuates, evacuates),
     ]
-    spared = FENCE_CONFIGS if now.own_configs is not None else {}
+    spared = FENCE_CONFIGS if replacement.own_configs is not None else {}
     named = {name: value for name, value in command.configs.items() if name not in spared}
-    if not named.items() <= now.configs.items():
-        held.append(("set of configs", named, dict(now.configs)))
-    accepts = _accepted(now, command)
+    if not named.items() <= replacement.configs.items():
+        held.append(("set of configs", named, dict(replacement.configs)))
+    accepts = _accepted(replacement, command)
     changed = replace(
-        now,
+        replacement,
         pause_before_switch=command.pause_before_switch,
         keep_name=command.keep_name,
-        accept_state_loss=tuple(sorted({*now.accept_state_loss, *accepts})),
+        accept_state_loss=tuple(sorted({*replacement.accept_state_loss, *accepts})),
     )
-    after = current if changed == now else replace(current, replacement=replace(changed, reason=None))
+    after = current if changed == replacement else replace(current, replacement=replace(changed, reason=None))
     return Repetition(after, accepts, _others(held))
 
 
 def _accepted(
-    now: DeleteTopicPartitions | Replacement, command: DeletePartitionsCommand | ReplaceTopicCommand
+    change: DeleteTopicPartitions | Replacement, command: DeletePartitionsCommand | ReplaceTopicCommand
 ) -> tuple[str, ...]:
-    return tuple(sorted({*command.accept_state_loss} - {*now.accept_state_loss}))
+    return tuple(sorted({*command.accept_state_loss} - {*change.accept_state_loss}))
 
 
 def _delay_text(delay_ms: int | None) -> str | None:
@@ -96,5 +99,7 @@ def _delay_text(delay_ms: int | None) -> str | None:
 
 def _others(held: Iterable[tuple[str, Any, Any]]) -> tuple[str, ...]:
     return tuple(
-        f"another {what} ({'none' if now is None else repr(now)})" for what, wanted, now in held if wanted != now
+        f"another {what} ({'none' if current is None else repr(current)})"
+        for what, wanted, current in held
+        if wanted != current
     )

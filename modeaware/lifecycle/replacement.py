@@ -324,19 +324,19 @@ class _Move:
         replacement, created, lost = self._with_successor(replacement)
         if replacement.successor_id != self._replacement.successor_id and replacement.evacuation_epoch is not None:
             replacement = replace(replacement, evacuation_epoch=self._record.epoch + 1)  # its copies are gone as well
-            retired = {p: replace(each, evacuated_to=None) for p, each in retired.items()}
+            retired = {p: replace(state, evacuated_to=None) for p, state in retired.items()}
             evacuation = evacuation_of(replace(self._record, replacement=replacement))
             self._requirement = replace(self._requirement, evacuation=evacuation)
         effects: tuple[Effect, ...] = (*fence, *created)
         # Once it is let go no group holds it up, and none is asked for: what its seals leave out is.
         waived: dict[str, str] = {}
-        is_sealed = all(each.seal_offset is not None for each in retired.values()) and not self._is_broken
+        is_sealed = all(state.seal_offset is not None for state in retired.values()) and not self._is_broken
         is_kept = replacement.let_go_ms is not None and is_sealed
         if is_kept:
-            retired = {p: replace(each, reason=None) for p, each in retired.items()}
+            retired = {p: replace(state, reason=None) for p, state in retired.items()}
         else:
             retired, waived = self._drained(retired)
-        held_up = any(each.seal_offset is None or each.reason is not None for each in retired.values())
+        held_up = any(state.seal_offset is None or state.reason is not None for state in retired.values())
         denied = replacement.has_fence and replacement.let_go_ms is None and self._not_fenced == reasons.FENCE_DENIED
         reason = lost or (reasons.FENCE_DENIED if denied else None)
         if not held_up and lost is None:
@@ -371,7 +371,7 @@ class _Move:
         """
         stay = why_it_stays(replacement, retired, self._facts, self._requirement, self._now_ms)
         if stay is None:
-            seals = {p: each.seal_offset for p, each in retired.items() if each.seal_offset is not None}
+            seals = {p: state.seal_offset for p, state in retired.items() if state.seal_offset is not None}
             deletion = DeletePredecessor(self._record.topic, self._record.topic_id, seals)
             deleting_ms = replacement.deleting_ms or self._now_ms
             return replace(replacement, deleting_ms=deleting_ms), (deletion,), reasons.DELETING
@@ -547,8 +547,10 @@ class _Move:
 
 def is_followed(record: TopicRecord | None) -> Replacement | None:
     """Return the replacement of a topic whose successor exists, and that may still be there itself."""
-    now = record.replacing if record is not None else None
-    return now if now is not None and now.successor_id is not None and now.gone_ms is None else None
+    replacement = record.replacing if record is not None else None
+    if replacement is None or replacement.successor_id is None or replacement.gone_ms is not None:
+        return None
+    return replacement
 
 
 def creation(topic: str, topic_id: str, what: Replacement | ReplaceTopicCommand) -> CreateTopic:

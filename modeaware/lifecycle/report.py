@@ -323,8 +323,8 @@ class TopicReport:
     @property
     def is_paused(self) -> bool:
         """Whether its replacement waits before the switch, as requested."""
-        now = self.replacement
-        return now is not None and now.pause_before_switch and now.reason == reasons.PAUSED
+        replacement = self.replacement
+        return replacement is not None and replacement.pause_before_switch and replacement.reason == reasons.PAUSED
 
     @property
     def alarm(self) -> str | None:
@@ -335,8 +335,8 @@ class TopicReport:
     @property
     def is_settled(self) -> bool:
         """Whether no controller takes it further until a command comes, or its own retention has emptied it."""
-        now = self.replacement
-        waits_for_retention = self.phase == "reclaim" and now is not None and now.delay_ms is None
+        replacement = self.replacement
+        waits_for_retention = self.phase == "reclaim" and replacement is not None and replacement.delay_ms is None
         return self.phase == "done" or waits_for_retention or self.is_paused
 
 
@@ -373,10 +373,10 @@ def report_topic(
         partitions: those to report.
         moved: the groups that are let through to its new topic; None: not known.
     """
-    groups = progress_of(record, facts, requirement, moved)
-    must_move = tuple(name for name, group in groups.items() if group.must_move)
-    each, view, phases = groups.values(), record.view(), partition_phases(record)
-    members_wait = any(group.let_through is False and group.has_members for group in each)
+    progress = progress_of(record, facts, requirement, moved)
+    must_move = tuple(name for name, group in progress.items() if group.must_move)
+    groups, view, phases = progress.values(), record.view(), partition_phases(record)
+    members_wait = any(group.let_through is False and group.has_members for group in groups)
     return TopicReport(
         topic=record.topic,
         topic_id=record.topic_id,
@@ -389,10 +389,10 @@ def report_topic(
         waived=record.waived,
         evacuation_group=evacuation_of(record),
         partitions=tuple(
-            _partition(p, view.mode(p), phases.get(p), record.retired.get(p), facts.partitions.get(p), each)
+            _partition(p, view.mode(p), phases.get(p), record.retired.get(p), facts.partitions.get(p), groups)
             for p in partitions
         ),
-        groups=tuple(each),
+        groups=tuple(groups),
         groups_doubt=requirement.doubt.detail if requirement.doubt is not None else None,
         writable=record.writable_count,
         looks_within_ms=LATEST_MS if drains_by_groups(record, members_wait=members_wait) else None,
@@ -410,9 +410,9 @@ def _partition(
     shown = retired if retired is not None else RetiredPartition()
     lags = _unread(partition, groups) if retired is not None else _behind(partition, log, groups)
     lag, behind = max(
-        ((lag, each) for lag, each in lags if each.facts is not None), key=itemgetter(0), default=(None, None)
+        ((lag, group) for lag, group in lags if group.facts is not None), key=itemgetter(0), default=(None, None)
     )
-    lagging = {each.group for lag, each in lags if retired is not None and each.required and lag > 0}
+    lagging = {group.group for lag, group in lags if retired is not None and group.required and lag > 0}
     return PartitionReport(
         partition=partition,
         mode=mode,
@@ -435,7 +435,9 @@ def _partition(
 def _unread(partition: int, groups: Iterable[GroupProgress]) -> list[tuple[int, GroupProgress]]:
     """Return what each group has still to read of a retired partition, without those waived."""
     return [
-        (each.unread[partition], each) for each in groups if partition in each.unread and partition not in each.waivers
+        (group.unread[partition], group)
+        for group in groups
+        if partition in group.unread and partition not in group.waivers
     ]
 
 
@@ -445,5 +447,5 @@ def _behind(
     """Return how far each group is behind the end of a partition that is not retired."""
     if log is None:
         return []
-    readers = (each for each in groups if not each.evacuates)
-    return [(unread_offsets(each.facts, partition, log.end_offset, log.log_start), each) for each in readers]
+    readers = (group for group in groups if not group.evacuates)
+    return [(unread_offsets(group.facts, partition, log.end_offset, log.log_start), group) for group in readers]

@@ -30,26 +30,26 @@ class Hindrance(NamedTuple):
 
 def waits(record: TopicRecord, records: Mapping[str, TopicRecord]) -> bool:
     """Return whether the second half of a change has still to begin; ``records``: topic id -> the record, of all."""
-    now = record.replacing
-    if not (record.is_first_half and record.is_alias) or now.reason == reasons.LEADS_NOWHERE:
+    replacement = record.replacing
+    if not (record.is_first_half and record.is_alias) or replacement.reason == reasons.LEADS_NOWHERE:
         return False
-    interim = records.get(now.successor_id or "")
+    interim = records.get(replacement.successor_id or "")
     return interim is None or interim.replacement is None
 
 
 def second_half_of(alias: TopicRecord) -> ReplaceTopicCommand:
     """Return the request by which the interim topic gets the name back: what was requested for the whole, once more.
     The configs are those of the interim topic, whose limits are for the final number of partitions already."""
-    now = alias.replacing
+    replacement = alias.replacing
     return ReplaceTopicCommand(
-        topic=now.successor,
+        topic=replacement.successor,
         successor=alias.topic,
-        num_partitions=now.num_partitions,
-        replication_factor=now.replication_factor,
-        configs=now.configs,
-        delay_ms=now.delay_ms,
-        fence=now.fence,
-        accept_state_loss=now.accept_state_loss,
+        num_partitions=replacement.num_partitions,
+        replication_factor=replacement.replication_factor,
+        configs=replacement.configs,
+        delay_ms=replacement.delay_ms,
+        fence=replacement.fence,
+        accept_state_loss=replacement.accept_state_loss,
         keep_name=True,
     )
 

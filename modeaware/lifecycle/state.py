@@ -192,8 +192,8 @@ def reclaim_policy(partition: int, record: TopicRecord, retired: RetiredPartitio
         RequestRefused: as of :func:`deletion_of`.
     """
     deletion = deletion_of(record)
-    now = retired or record.retired[partition]
-    uncounted = now.stragglers > 0 or now.truncated_to is not None or partition >= deletion.previous_count
+    state = retired or record.retired[partition]
+    uncounted = state.stragglers > 0 or state.truncated_to is not None or partition >= deletion.previous_count
     return DRAINED if deletion.policy == IMMEDIATE and uncounted else deletion.policy
 
 
@@ -204,5 +204,7 @@ def drains(partition: int, record: TopicRecord) -> bool:
 
 def moving(record: TopicRecord | None) -> Replacement | None:
     """Return the replacement of a topic whose groups are to move: from the switch until the old topic is gone."""
-    now = record.replacement if record is not None else None
-    return now if now is not None and now.switched_ms is not None and now.gone_ms is None else None
+    replacement = record.replacement if record is not None else None
+    if replacement is None or replacement.switched_ms is None or replacement.gone_ms is not None:
+        return None
+    return replacement

@@ -81,7 +81,7 @@ def _not_due(
     if replacement.delay_ms is not None:
         due_ms = replacement.requested_ms + replacement.delay_ms
         return Stay(reasons.DELAY, due_ms) if now_ms < due_ms else None
-    emptied = all(facts.partitions[p].log_start >= (each.seal_offset or 0) for p, each in retired.items())
+    emptied = all(facts.partitions[p].log_start >= (state.seal_offset or 0) for p, state in retired.items())
     return None if emptied else Stay(reasons.RETENTION)
 
 
@@ -109,11 +109,11 @@ def _not_fenced(replacement: Replacement, facts: TopicFacts, now_ms: int) -> Sta
 
 
 def _not_at_rest(retired: Mapping[int, RetiredPartition], facts: TopicFacts) -> Stay | None:
-    for partition, each in retired.items():
+    for partition, state in retired.items():
         log = facts.partitions[partition]
         if not log.settled:
             return Stay(reasons.OPEN_TRANSACTION)
-        if not log.log_end == log.end_offset == each.seal_offset or each.read_up_to is None:
+        if not log.log_end == log.end_offset == state.seal_offset or state.read_up_to is None:
             return Stay(reasons.END_NOT_READ)
     return None
 
@@ -134,10 +134,10 @@ def _needed_by(
     if (reason := not_moved_reason(replacement, facts, requirement)) is not None:
         return Stay(reason)
     to_drain = still_reading(requirement, replacement, facts)
-    for partition, each in retired.items():
-        assert each.seal_offset is not None, "it is let go"
+    for partition, state in retired.items():
+        assert state.seal_offset is not None, "it is let go"
         log = facts.partitions[partition]
-        drain = check_drain(partition, each.seal_offset, each.truncated_to, log, facts, to_drain.of(each))
+        drain = check_drain(partition, state.seal_offset, state.truncated_to, log, facts, to_drain.of(state))
         if drain.reason is not None:
             return Stay(drain.reason)
     for name in sorted(requirement.spared):  # a waiver forgives what a group has not read, and no subscription

@@ -375,8 +375,8 @@ class TopicRecord(VersionedRecord):
     @property
     def is_second_half(self) -> bool:
         """Whether it is the interim topic of a change that keeps the name, and is replaced by a topic of that name."""
-        now = self.replacing
-        return now.keep_name and is_interim_of(self.topic, now.successor)
+        replacement = self.replacing
+        return replacement.keep_name and is_interim_of(self.topic, replacement.successor)
 
     @property
     def is_first_half(self) -> bool:

@@ -92,7 +92,7 @@ def topic_status(seen: TopicSeen, snapshot: Snapshot, kept_name: KeptNameReport 
         kept_name: the change that keeps a name, of which the topic is a part; None: there is none.
     """
     record, report = seen.record, replace(report_of(seen, snapshot), kept_name=kept_name)
-    phase, phases = change_phase(report), Counter(each.phase for each in report.partitions)
+    phase, phases = change_phase(report), Counter(partition.phase for partition in report.partitions)
     groups = most_to_read_first(required_groups(report))
     deletion, listed = report.deletion, [_group(group, seen) for group in groups[:MOST_GROUPS]]
     return {
@@ -111,7 +111,9 @@ def topic_status(seen: TopicSeen, snapshot: Snapshot, kept_name: KeptNameReport 
         "policy": deletion.policy if deletion is not None else None,
         "modes": [[first, last, mode.label] for first, last, mode in to_ranges(record.modes)],
         "phases": {phase: phases[phase] for phase in PHASES if phases[phase]},
-        "partitions": [{name: to_json(getattr(each, name)) for name in _OF_PARTITION} for each in report.partitions],
+        "partitions": [
+            {name: to_json(getattr(partition, name)) for name in _OF_PARTITION} for partition in report.partitions
+        ],
         "blocked": _blocked(seen, report),
         "groups": listed,
         "history_ms": [at_ms for at_ms, _ in seen.history],
@@ -133,7 +135,7 @@ _OF_PARTITION = ("partition", "phase", "replica_state", "seal_offset", "log_star
 
 def _blocked(seen: TopicSeen, report: TopicReport) -> list[dict[str, Any]]:
     """Return each reason, with the partitions that it holds up, or the replacement as a whole; the oldest first."""
-    by_id, whole = {each.partition: each for each in report.partitions}, report.replacement
+    by_id, whole = {partition.partition: partition for partition in report.partitions}, report.replacement
     reasons_shown = [
         {
             "reason": reason,
@@ -165,11 +167,11 @@ def _pace(group: GroupProgress, seen: TopicSeen) -> dict[str, Any]:
         return unknown
     before_ms, before = seen.earlier
     passed_s = (seen.looked_ms - before_ms) / 1000
-    then, now = (facts.groups.get(group.group, GroupFacts()).committed for facts in (before, seen.facts))
-    both = seen.record.retired.keys() & then.keys() & now.keys()
+    earlier, latest = (facts.groups.get(group.group, GroupFacts()).committed for facts in (before, seen.facts))
+    both = seen.record.retired.keys() & earlier.keys() & latest.keys()
     if passed_s < SHORTEST_PACE_S or not both:
         return unknown
-    per_s = sum(now[p] - then[p] for p in both) / passed_s
+    per_s = sum(latest[p] - earlier[p] for p in both) / passed_s
     return {"read_per_s": round(per_s, 3), "left_s": round(group.behind / per_s) if per_s > 0 else None}
 
 

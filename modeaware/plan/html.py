@@ -30,7 +30,9 @@ def plan_html(plan: ResizePlan) -> str:
 def fleet_html(plan: FleetPlan) -> str:
     """Return the page of a fleet's plan, with all its topics."""
     freed, top = plan.curve, plan.replicas or 1
-    curve = [(f"{100 * n / len(freed):.2f}", f"{100 - 100 * each / top:.1f}") for n, each in enumerate(freed, 1)]
+    curve = [
+        (f"{100 * n / len(freed):.2f}", f"{100 - 100 * replicas / top:.1f}") for n, replicas in enumerate(freed, 1)
+    ]
     topics = [(cells(row)[0], cells(row)[1:], list(reasons(row))) for row in plan.topics]
     return _template("fleet.html.jinja").render(
         mark=CHOSEN,

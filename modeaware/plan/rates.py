@@ -141,10 +141,10 @@ class TopicLogs:
 def unread_logs(count: int) -> TopicLogs:
     """Return the logs of so many partitions of which nothing is known."""
 
-    def each(value: int) -> array[int]:
+    def filled(value: int) -> array[int]:
         return array("q", [value]) * count
 
-    return TopicLogs(starts=each(0), ends=each(-1), at_start=each(0), first_ms=each(-1), sizes=each(-1))
+    return TopicLogs(starts=filled(0), ends=filled(-1), at_start=filled(0), first_ms=filled(-1), sizes=filled(-1))
 
 
 @dataclass(frozen=True)
@@ -226,7 +226,7 @@ def rates(logs: TopicLogs, configs: LogConfigs, window: Window) -> Rates:
         logs.newest_ms if logs.newest_ms >= 0 else None,
         busiest,
         max(hours, key=lambda hour: (hours[hour], -hour)) if hours and is_known else None,
-        tuple(Note(*each) for each in _notes(logs, configs, window, mean, unplaced, is_known)),
+        tuple(Note(*note) for note in _notes(logs, configs, window, mean, unplaced, is_known)),
     )
 
 

@@ -126,8 +126,8 @@ class _Scanner:
         for name, _, answer in self._offsets(self._filled(logs), dict.fromkeys(logs, MAX_TIMESTAMP)):
             logs[name].newest_ms = max(logs[name].newest_ms, answer.timestamp)
         reached = [self._reached(dict.fromkeys(logs, time_ms)) for time_ms in self.window.points_ms[1:]]
-        for name, each in logs.items():
-            each.reached = [sum(each.at_start), *(point[name] for point in reached)]
+        for name, topic_logs in logs.items():
+            topic_logs.reached = [sum(topic_logs.at_start), *(point[name] for point in reached)]
 
     def read_hours(self, days: Mapping[str, Sequence[int]]) -> None:
         """Read how far logs had come at the hours of days (topic -> its days)."""
@@ -160,9 +160,9 @@ class _Scanner:
         """
         led: dict[tuple[int, str], list[Partition]] = {}
         again: list[Partition] = []
-        for each in partitions:
-            node, _ = self._leaders[each]
-            (led.setdefault((node, ""), []) if node >= 0 else again).append(each)
+        for key in partitions:
+            node, _ = self._leaders[key]
+            (led.setdefault((node, ""), []) if node >= 0 else again).append(key)
         for _, some, answer in ask_in_batches(
             self._brokers, led, PARTITIONS_A_REQUEST, lambda _, some: OffsetsForTimes(some, times_ms)
         ):
@@ -241,7 +241,7 @@ class _Scanner:
                 if isinstance(configs, ClusterError):
                     refused[configs.code.name if configs.code is not None else str(configs)] += 1
                 else:
-                    values = {each.name: each.value for each in configs}
+                    values = {config.name: config.value for config in configs}
                     policy, retention_ms, *others = (values.get(key) for key in _CONFIGS)
                     log_configs[name] = LogConfigs(policy, None if retention_ms is None else int(retention_ms), *others)
         self.unseen += [f"The configs of {n} topics: {why}." for why, n in refused.items()]
@@ -253,7 +253,7 @@ class _Scanner:
             users = find_groups(self._session.cluster, wanted, mode_log=self._session.config.mode_log_topic)
         except ClusterError as error:
             users = dict.fromkeys(wanted, GroupsFound(doubt=GroupsDoubt(str(error))))
-        doubts = {each.doubt.detail for each in users.values() if each.doubt is not None}
+        doubts = {groups.doubt.detail for groups in users.values() if groups.doubt is not None}
         self.unseen += [f"All groups: {why}." for why in sorted(doubts)]
         return users
 

@@ -57,23 +57,26 @@ def describe_topics(
     """Describe ``topics``, by ``log`` or a new reading; None: every topic that has a usable record in the mode log."""
     log = session.read_log() if log is None else log
     wanted = {record.topic for record in log.replay.records.values()} if topics is None else set(topics)
-    each = list(session.records(log, wanted, named=topics is not None))
-    counts = {topic: range(shape.partition_count) for topic, shape, _ in each}
+    records = list(session.records(log, wanted, named=topics is not None))
+    counts = {topic: range(shape.partition_count) for topic, shape, _ in records}
     now_ms = session.clock.now_ms()
     logs: dict[str, dict[int, PartitionFacts]] = {topic: {} for topic in counts}
     for (topic, p), offsets in session.cluster.offsets((t, p) for t, some in counts.items() for p in some).items():
         logs[topic][p] = PartitionFacts(**vars(offsets), quiet_since_ms=now_ms)
-    also = {topic: [group] for topic, _, record in each if (group := evacuation_of(record)) is not None}
-    after = {topic: now for topic, _, record in each if (now := moving(record)) is not None}
-    used = {now.successor: range(now.num_partitions) for now in after.values()}
-    found = find_groups(session.cluster, used | counts, also, mode_log=session.config.mode_log_topic) if counts else {}
+    also = {topic: [group] for topic, _, record in records if (group := evacuation_of(record)) is not None}
+    after = {topic: replacement for topic, _, record in records if (replacement := moving(record)) is not None}
+    used = {change.successor: range(change.num_partitions) for change in after.values()}
+    groups = find_groups(session.cluster, used | counts, also, mode_log=session.config.mode_log_topic) if counts else {}
     try:
         rules = log.rules
     except RecordError:  # of a newer version, say: then waived groups stand among the others
         rules = ()
     described = []
-    for topic, shape, record in each:
-        now, seen = after.get(topic), found[topic]
+    for topic, shape, record in records:
+        replacement, seen, new_topic = after.get(topic), groups[topic], None
+        if replacement is not None:
+            name = replacement.successor
+            new_topic = TopicFacts(name, replacement.successor_id, groups=groups[name].groups)
         facts = TopicFacts(
             topic,
             shape.topic_id,
@@ -82,7 +85,7 @@ def describe_topics(
             groups=seen.groups,
             groups_doubt=seen.doubt,
             unclear_groups=seen.unclear,
-            successor=TopicFacts(now.successor, now.successor_id, groups=found[now.successor].groups) if now else None,
+            successor=new_topic,
         )
         record = current_record(record, topic, shape.topic_id, shape.partition_count)
         requirement = requirement_of(record, facts, rules, session.controller.ignored_groups, now_ms)
@@ -214,18 +217,18 @@ def _kept_name_lines(kept: KeptNameReport, replacement: ReplacementReport | None
     return lines if kept.reason is None or shown_below else [*lines, f"Waits: {kept.waits_for}"]
 
 
-def _replacement_lines(now: ReplacementReport) -> list[str]:
-    since = ", ".join(f"{word} {utc(ms)}" for word, ms in now.events)
-    known = f"id {now.successor_id}, " if now.successor_id is not None else ""
-    lines = [f"Replaced by {now.successor} ({known}{now.num_partitions} partitions): {since}"]
-    if now.fence != "config":
-        lines.append(f"Fence {now.fence}: brokers still take data for it")
-    if now.waits_for is not None:
-        lines.append(f"Waits: {now.waits_for}")
-    if now.not_moved:
-        lines.append(f"Not on the successor yet: {', '.join(now.not_moved)}")
-    if now.accept_state_loss:
-        lines.append(f"Loss of state accepted: {', '.join(now.accept_state_loss)}")
+def _replacement_lines(replacement: ReplacementReport) -> list[str]:
+    since = ", ".join(f"{word} {utc(ms)}" for word, ms in replacement.events)
+    known = f"id {replacement.successor_id}, " if replacement.successor_id is not None else ""
+    lines = [f"Replaced by {replacement.successor} ({known}{replacement.num_partitions} partitions): {since}"]
+    if replacement.fence != "config":
+        lines.append(f"Fence {replacement.fence}: brokers still take data for it")
+    if replacement.waits_for is not None:
+        lines.append(f"Waits: {replacement.waits_for}")
+    if replacement.not_moved:
+        lines.append(f"Not on the successor yet: {', '.join(replacement.not_moved)}")
+    if replacement.accept_state_loss:
+        lines.append(f"Loss of state accepted: {', '.join(replacement.accept_state_loss)}")
     return lines
 
 

@@ -152,9 +152,9 @@ deleted is said after it is done  I1 177
         => return _Step(PartitionMode.NONE, replace(retired,
         replica_state=ReplicaState.DELETION_SUCCESSFUL), delete_up_to=reclaim_offset)
 an immediate deletion takes no stragglers  I2 216
-    lifecycle.state: now.stragglers > 0 or now.truncated_to => now.truncated_to
+    lifecycle.state: state.stragglers > 0 or state.truncated_to => state.truncated_to
 nor what replaced truncated records  I2 1306
-    lifecycle.state: now.stragglers > 0 or now.truncated_to is not None or => now.stragglers > 0 or
+    lifecycle.state: state.stragglers > 0 or state.truncated_to is not None or => state.stragglers > 0 or
 the leader epoch of a seal is noted  I1 148
     lifecycle.seal: seal_leader_epoch=log.leader_epoch, reason=None => reason=None
 a growth is on the log before it is done  I5 234
@@ -266,7 +266,7 @@ what arrives too late is read  I2 3000004310
 partitions of another tool are drained  I2 3000032766
     lifecycle.state: if count <= len(record.modes): => if True:
 a name leads on without its topic  I8 3000000103
-    lifecycle.alias: if now.switched_ms is None:\n        return None => if True:\n        return None
+    lifecycle.alias: if replacement.switched_ms is None:\n        return None => if True:\n        return None
 there is no undo after the switch  I8 3000000141
     lifecycle.objections: return back if switched else None => return None
 an undo looks once more before it deletes  I1 3000000408
@@ -292,9 +292,11 @@ a chain is deleted from its beginning  I2 4000000001
 a topic under an alias is not replaced  I8 4000000074
     lifecycle.alias: if not waits and record.topic in wanted and replacement.switched_ms is not None:
 an alias ends only when its name has a topic again  I2 4000000033
-    lifecycle.alias: for each in ended if each.topic_id != now.successor_id] => for each in ended]
+    lifecycle.alias: for alias in ended if alias.topic_id != replacement.successor_id]
+        => for alias in ended]
 an alias ends when its name has a topic again  I2 4000000000
-    lifecycle.alias: for each in ended if each.topic_id != now.successor_id] => for each in ended if False]
+    lifecycle.alias: for alias in ended if alias.topic_id != replacement.successor_id]
+        => for alias in ended if False]
 an alias leads on when the one that it leads to is removed  I2 4000000016
     lifecycle.alias: if before is None or alias.record.topic_id in gone: => if True:
 a producer follows the chain to its end  I8 4000000005
@@ -307,12 +309,12 @@ a chain that leads back to a name is followed  I2 4000000000
 a gate waits for the one before it  order 4000000985
     tests.simulation.succession.gate: (has_read and is_next) => has_read
 the alias is kept when another topic has its name  I8 4000000007
-    lifecycle.alias: if now.gone_ms is not None:\n        return record
-        => if now.gone_ms is not None:\n        return None
+    lifecycle.alias: if replacement.gone_ms is not None:\n        return record
+        => if replacement.gone_ms is not None:\n        return None
 an interim topic is reserved  name 4500000000
     lifecycle.keep_name: if command.topic == interim and not is_own:
 only an empty topic is removed from under a kept name  I2 4500000005
-    lifecycle.keep_name: if found.topic_id is None or not found.untouched: => if found.topic_id is None:
+    lifecycle.keep_name: if facts.topic_id is None or not facts.untouched: => if facts.topic_id is None:
     tests.simulation.controller: if [len(log.records) for log in logs] != [
         => if False and [len(log.records) for log in logs] != [
 """
