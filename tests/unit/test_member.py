@@ -92,8 +92,8 @@ class Around:
         self.member.assigned(keys, withheld=withheld)
         self.run(rebalancing=True)
 
-    def revoke(self, *keys: Key) -> None:
-        self.member.revoked(keys)
+    def revoke(self, *keys: Key, lost: bool = False) -> None:
+        self.member.revoked(keys, lost=lost)
         self.run(rebalancing=True)
 
     def poll(self, wait_s: float = 0.0, *, carrying: bool = False, **positions: int) -> None:
@@ -252,6 +252,20 @@ STORIES = {
         (do.set(silent={B0}), do.view(replaced()), do.poll(), do.does("topics b0", "subscribe a")),
         (do.poll(0.5), do.does()),
         (do.set(silent=set()), do.poll(1.0), do.does("topics b0", "subscribe a b")),
+    ),
+    "eager application is shown each assignment and revocation, also without partitions": Story(
+        (do.assign(), do.revoke(), do.does("show assigned", "show revoked")),
+        (do.view(replaced()), do.poll(), do.set(done=[]), do.assign(B0)),
+        do.does("show assigned", "starts b0", "assign b0=0", "pause b0"),
+    ),
+    "eager application loses all that it holds": Story(
+        (*joined(A0, A1), do.revoke(A0, lost=True), do.does("show lost a0 a1")),
+    ),
+    "incremental application is shown an assignment without partitions": Story(
+        (do.assign(), do.does("show assigned"), do.revoke(), do.does("show revoked")), traits=COMMON,
+    ),
+    "incremental application loses what is lost": Story(
+        (*joined(A0, A1), do.revoke(A0, lost=True), do.does("show lost a0")), traits=COMMON,
     ),
     "incremental group is shown what comes alone": Story(
         (*joined(A0, B0), do.view(replaced(moved=MOVED)), do.poll()),
