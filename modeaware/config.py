@@ -77,15 +77,15 @@ class ControllerConfig:
         enable: ``delete.topic.partition.enable`` (true): whether shrinks are admitted (KIP-694, Configuration Changes).
         check_interval_ms: ``delete.topic.partition.check.interval.ms`` (300000): the time between two checks of a
             drain that does not wait for a group, and of partitions in mode None. The first checks come sooner.
-        seal_quiet_ms: ``modeaware.seal.quiet.ms`` (10000): how long a retired partition's end offset must not move
-            before it is sealed.
-        open_timeout_ms: ``modeaware.open.timeout.ms`` (60000): how long new partitions stay closed to writes for groups
-            that have not committed an offset on them yet.
+        seal_quiet_ms: ``modeaware.seal.quiet.ms`` (10000): how long the end offset of a retired partition must stay
+            the same before the partition is sealed.
+        open_timeout_ms: ``modeaware.open.timeout.ms`` (60000): how long new partitions take no writes while a group has
+            no offset on them.
         announce_ms: ``modeaware.announce.ms`` (2000): the time between the announcement of a new topic and the switch,
             for clients to see the new topic. Clients of the mode log see it at once. Clients of the wire see it at
             their next refresh, and request views every second from then on.
-        fence_after_ms: ``modeaware.fence.after.ms`` (60000): the time between the switch and the fence, in which
-            producers may still write to the old topic.
+        fence_after_ms: ``modeaware.fence.after.ms`` (60000): the longest time between the switch and the fence. Until
+            the fence brokers take records for the old topic.
         gate_given_ms: ``modeaware.gate.given.ms`` (10000): how long a group that was given all records of the old
             topic, and has not committed the last ones, waits for the new topic.
         gate_unnoted_ms: ``modeaware.gate.unnoted.ms`` (300000): how long a group that has committed all records waits,

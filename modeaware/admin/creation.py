@@ -157,7 +157,7 @@ class Creation:
             count, factor = answer.num_partitions, answer.replication_factor
         if count < 1 or factor < 1:
             raise RequestRefused(
-                f"topic {new.topic!r}: {count} partitions with {factor} replicas: give both, 1 or more",
+                f"topic {new.topic!r}: {count} partitions, {factor} replicas; both must be at least 1",
                 code=ErrorCode.INVALID_PARTITIONS if count < 1 else ErrorCode.INVALID_REPLICATION_FACTOR,
                 topic=new.topic,
             )

@@ -99,7 +99,7 @@ controller nor a mode log; where there is a mode log, the plan says what is in p
 
     def _fleet(self, args: argparse.Namespace) -> int:
         if args.topic is not None or args.partitions is not None or args.sample:
-            raise BadUsage("TOPIC, --partitions and a number for --sample do not go with --all and --topics")
+            raise BadUsage("--all and --topics take no TOPIC, no --partitions and no number for --sample")
         sizing = Sizing(most_on_broker=args.max_partitions_per_broker, price=args.price_per_partition_hour)
         if args.partition_bytes_per_second is not None:
             sizing = replace(sizing, bytes_per_s=args.partition_bytes_per_second)

@@ -1,4 +1,4 @@
-"""``modeaware replace``: a topic by a new one of another number of partitions."""
+"""``modeaware replace``: replace a topic by a new topic with another number of partitions."""
 
 from __future__ import annotations
 
@@ -37,15 +37,17 @@ from modeaware.reports.session import Session
 _FIRST_ONLY = ("partitions", "replication_factor", "config", "delay_ms", "fence")
 ACCEPTING = {
     "accept_access_loss": "switch although users gain or lose access: the ACLs of the new topic differ",
-    "accept_mirroring": "switch although MirrorMaker 2 is in use: it does not copy the configs of the fence",
+    "accept_mirroring": "switch although MirrorMaker 2 is in use: MirrorMaker does not copy the configs of the fence",
     "accept_auto_create": "keep the name although brokers create topics automatically",
 }
-"""Flags: what may follow from a switch and refuses it, unless it is accepted."""
+"""Flag -> help. Each flag accepts one consequence of a switch, for which the switch is refused otherwise."""
 
 
 class Replace(Command):
-    """``replace TOPIC=NAME ... --partitions N``, or ``replace TOPIC ... --partitions N --keep-name``; repeated, it
-    watches the replacement or continues a paused one."""
+    """``replace TOPIC=NAME ... --partitions N``, or ``replace TOPIC ... --partitions N --keep-name``.
+
+    The same command again watches the replacement, or continues a paused one.
+    """
 
     epilog = f"""\
 Several topics: modeaware replace orders=orders-v2 payments=payments-v2 --partitions 4. If one is refused, the others
@@ -53,11 +55,13 @@ proceed and the exit status is 1.
 
 {json_help(ReplacementPlan, "--json prints one object a topic:")}
 Repeat the command without --pause-before-switch to continue a paused replacement, and with --wait to watch one.
---undo takes it back, until producers write to the new topic, and deletes that. TOPIC itself is deleted once every
-group has read it and none is subscribed to it any more, and once the delay has passed or its retention has emptied it.
+--undo gives the replacement up and deletes the new topic, as long as producers do not write to the new topic.
 
-With --keep-name TOPIC is replaced by an interim topic, and that by a new TOPIC. After the first switch --stay ends the
-change on the interim topic; the command with --keep-name again keeps the name after all, until the second switch.
+TOPIC is deleted once every group has read it and no group is subscribed to it any more. The deletion also waits for
+the delay; without a delay, until the retention of TOPIC has emptied it.
+
+With --keep-name TOPIC is replaced by an interim topic, and the interim topic by a new TOPIC. Between the two switches
+--stay ends the change on the interim topic. Until the second switch --keep-name takes --stay back.
 """
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
@@ -65,15 +69,17 @@ change on the interim topic; the command with --keep-name again keeps the name a
             "topics",
             metavar="TOPIC[=NAME]",
             nargs="+",
-            help="a topic to replace, and the new topic, which must not exist; several share the options",
+            help="a topic to replace, and the new topic, which must not exist; the options apply to every TOPIC",
         )
-        parser.add_argument("--with", dest="successor", metavar="NAME", help="the new topic, where one TOPIC is named")
-        parser.add_argument("--partitions", type=int, metavar="N", help="how many partitions it gets, fewer or more")
+        parser.add_argument(
+            "--with", dest="successor", metavar="NAME", help="the new topic, if only one TOPIC is named"
+        )
+        parser.add_argument("--partitions", type=int, metavar="N", help="partitions of the new topic, fewer or more")
         parser.add_argument(
             "--replication-factor",
             type=int,
             metavar="N",
-            help="its replicas (default: those of TOPIC; -1: the brokers' default)",
+            help="replicas of the new topic (default: those of TOPIC; -1: the brokers' default)",
         )
         parser.add_argument(
             "--config",
@@ -81,18 +87,18 @@ change on the interim topic; the command with --keep-name again keeps the name a
             default=[],
             type=key_value,
             metavar="KEY=VALUE",
-            help="a config of it, over those copied from TOPIC; may be repeated",
+            help="a config of the new topic; overrides the one copied from TOPIC; may be repeated",
         )
         add_delay_option(
             parser,
-            "delete TOPIC once every group has read it, and no earlier than this long from now; without it, not "
-            "before its own retention has emptied it",
+            "delete TOPIC once every group has read it, but not before this time has passed (default: not before the "
+            "retention of TOPIC has emptied it)",
         )
         parser.add_argument(
             "--fence",
             choices=FENCES,
-            help="config (default): brokers are made to refuse data for TOPIC before its end counts as final, by two "
-            "of its configs; none: they are not, and TOPIC is never deleted",
+            help="config (default): two configs of TOPIC make brokers refuse data, and only then the end of TOPIC "
+            "counts as final; none: brokers refuse nothing, and TOPIC is never deleted",
         )
         add_state_loss_option(parser, "replace")
         add_flags(
@@ -101,9 +107,9 @@ change on the interim topic; the command with --keep-name again keeps the name a
             "the latest values of its keys to the new one",
             **ACCEPTING,
             pause_before_switch="create and announce the new topic, and wait for a repetition without this option",
-            undo="give the replacement up, and delete the new topic; until producers write to it",
-            keep_name="replace TOPIC by an interim topic, and that by a new topic of the name TOPIC",
-            stay="end a change with --keep-name on its interim topic; between its two switches",
+            undo="give the replacement up and delete the new topic; only before producers write to the new topic",
+            keep_name="replace TOPIC by an interim topic, and the interim topic by a new topic named TOPIC",
+            stay="end a change with --keep-name on its interim topic; only between the two switches",
             json="print the plan as JSON, see below; with --dry-run",
         )
         add_connection_options(parser)
@@ -116,7 +122,7 @@ change on the interim topic; the command with --keep-name again keeps the name a
         if args.stay and (args.undo or args.keep_name or args.evacuate or args.accept_state_loss or _given(args)):
             raise BadUsage("--stay takes only topics")
         if (args.keep_name or args.stay) and any(successors.values()):
-            raise BadUsage("a topic that keeps its name has no other new topic: omit NAME, or --keep-name and --stay")
+            raise BadUsage("--keep-name and --stay take no NAME of a new topic")
         if args.keep_name and args.undo:
             raise BadUsage("--undo takes only topics and the names of their new topics")
         if args.json and not args.dry_run:
@@ -146,7 +152,7 @@ def _given(args: argparse.Namespace) -> list[str]:
 
 
 class Consequences:
-    """What a switch would do to access and to mirrors, by one reading of the ACLs and of the topics' names."""
+    """What a switch would do to access, mirrors and a kept name. ACLs, names and configs are read at most once."""
 
     def __init__(self, args: argparse.Namespace, session: Session) -> None:
         self._args = args
@@ -160,7 +166,7 @@ class Consequences:
         return compare_acls(self._acls(), topic, successor, self._server)
 
     def check(self, command: ReplaceTopicCommand) -> None:
-        """Raise RequestRefused where a consequence is not accepted, as :func:`check_consequences`."""
+        """Raise RequestRefused if a consequence is not accepted; see :func:`check_consequences`."""
         args = self._args
         accepted = Accepted(args.accept_access_loss, args.accept_mirroring, args.accept_auto_create)
         check_consequences(command, accepted, self._acls, self.names, self._creates, self._server)
@@ -202,7 +208,7 @@ class _Replacement(Request):
         situation = seen.situation(topic)
         current = situation.record.replacement if situation.record is not None else None
         if args.stay and (current is None or current.switched_ms is None):
-            why = f"topic {topic!r}: it has no interim topic that producers write to; --undo takes a replacement back"
+            why = f"topic {topic!r}: producers do not write to an interim topic; --undo gives a replacement up"
             raise RequestRefused(why, code=ErrorCode.INVALID_REQUEST, topic=topic)
         successor = self._interim.get(topic) if args.keep_name and current is None else self._successors[topic]
         wanted = _wanted(args, topic, successor, current)
@@ -234,17 +240,17 @@ class _Replacement(Request):
         return TopicDiff(topic, steps=(step,), notes=notes, refusal=refusal)
 
     def _judge_second_half(self, topic: str, change: KeptName, seen: Seen) -> TopicDiff:
-        """Judge a command about a change whose old topic is deleted: it is about the interim topic, which gets the name
-        back, or stays."""
+        """Judge a command about a change in its second half. The command is carried out on the interim topic, which is
+        renamed back or stays."""
         args = self.args
         if args.undo or change.first is None:
             has_new = change.second is not None and change.second.replacing.switched_ms is not None
             why = f"its name already leads to {change.interim!r}: --stay ends the change there"
-            why = "producers write to its new topic already: the change cannot be taken back" if has_new else why
+            why = "producers already write to the second new topic: nothing can be undone" if has_new else why
             raise RequestRefused(f"topic {topic!r}: {why}", code=ErrorCode.REASSIGNMENT_IN_PROGRESS, topic=topic)
         command = replace(second_half_of(change.first), undo=args.stay)
         if args.partitions not in (None, command.num_partitions):
-            why = f"it gets {command.num_partitions} partitions, not {args.partitions}: wait until that is done"
+            why = f"its change to {command.num_partitions} partitions is in progress: wait until the change is done"
             raise RequestRefused(f"topic {topic!r}: {why}", code=ErrorCode.REASSIGNMENT_IN_PROGRESS, topic=topic)
         waits_itself = change.second is None and change.keeps and not args.stay
         step = ReplaceStep(seen.situation(change.interim).writable_count, command)
@@ -276,7 +282,7 @@ class _Replacement(Request):
 def _wanted(
     args: argparse.Namespace, topic: str, successor: str | None, current: Replacement | None
 ) -> TopicReplacement:
-    """Return what the options ask for; of a replacement in progress, what they leave out is as it is."""
+    """Return the wanted replacement. Options that are left out keep the values of the replacement in progress."""
     count, fence = args.partitions, args.fence
     if current is not None:
         successor = current.successor if successor is None else successor
@@ -307,21 +313,21 @@ def _wanted(
 
 
 def _keeps_name(args: argparse.Namespace, current: Replacement | None) -> bool:
-    """Return whether the name is to be kept; of a replacement in progress, what the options leave out is as it is."""
+    """Return whether the name is to be kept. Without an option, the replacement in progress decides."""
     return args.keep_name or (current is not None and current.keep_name and not args.stay)
 
 
 def _changes(command: ReplaceTopicCommand, current: Replacement | None, successor: TopicFacts) -> list[str]:
-    """Return what a command about a replacement in progress changes, in lines."""
+    """Return the lines that say what a command changes in a replacement in progress."""
     if command.undo:
         fate = "stays: it has records" if successor.untouched is False else "is deleted, unless it has records by then"
         return [f"{command.topic}: its replacement is undone. {command.successor} {fate}."]
     lines = [f"{command.topic}: its replacement by {command.successor} is in progress."]
     if current is not None and current.keep_name is not command.keep_name:
-        back = f"It keeps its name: {command.successor} is replaced by a new topic {command.topic}."
-        lines.append(back if command.keep_name else f"It ends on {command.successor}.")
+        back = f"The name is kept: {command.successor} is replaced by a new topic {command.topic}."
+        lines.append(back if command.keep_name else f"The change ends on {command.successor}.")
     if current is not None and current.pause_before_switch and not command.pause_before_switch:
         lines.append(
-            "It continues to the switch: producers write to the new topic then, and it cannot be undone any more."
+            "It continues to the switch: from then on producers write to the new topic, and --undo is refused."
         )
     return lines

@@ -93,7 +93,9 @@ def record_id_of(message: Message) -> str:
         raise KafkaException(error)
     record_id = dict(message.headers() or []).get(ID_HEADER)
     if not isinstance(record_id, bytes):
-        raise ModeAwareError(f"{message.topic()}-{message.partition()}: offset {message.offset()} is not of this demo")
+        raise ModeAwareError(
+            f"{message.topic()}-{message.partition()}: offset {message.offset()} is not a record of this demo"
+        )
     return record_id.decode("ascii")
 
 

@@ -43,7 +43,7 @@ PRODUCERS, CONSUMERS = 2, 3
 RETIRED = range(SHRINK_TO, PARTITIONS)
 PHASES = (
     *("before", "ReadOnly", "seal", "drain", "reclaim", "shrunk"),
-    *("announce", "switch", "let go", "delete", "replaced"),
+    *("announce", "switch", "release", "delete", "replaced"),
 )
 EXPECTED_CHANGES_S = 22.0
 PHASE_TIMEOUT_S = 120.0
@@ -248,13 +248,13 @@ class Story:
 
         self._counted(admin)
         self._stage = f"replacing by {self._successor}"
-        self._event(f"asking for a new topic of {REPLACE_BY} partitions in its place")
+        self._event(f"requesting a replacement by a new topic of {REPLACE_BY} partitions")
         self._until(lambda: self._replaces(admin), PHASE_TIMEOUT_S, "the group to read what came before the shrink")
         for condition, text in (
             (_succession("announced"), f"announced: consumers hold the partitions of {self._successor}"),
             (_succession("switched"), f"switched: {self._topic} means {self._successor} to producers"),
-            (_succession("let_go"), f"let go: the group has read {self._topic} to its end"),
-            (_succession("gone"), f"{self._topic} is deleted; its name leads on"),
+            (_succession("let_go"), f"released: the group has read {self._topic} to its end"),
+            (_succession("gone"), f"{self._topic} is deleted; its name is an alias of {self._successor}"),
         ):
             times_s.append(self._await(condition, text))
         self._counted(admin)

@@ -126,7 +126,7 @@ class Replay:
 
     def _apply_claim(self, value: bytes | None) -> None:
         if value is None:
-            raise RecordError("mode log: a claim cannot be taken back by a tombstone")
+            raise RecordError("mode log: a tombstone for the claim; a claim cannot be deleted")
         claim = ClaimRecord.from_json(value)
         if self.claim is not None and claim.controller_epoch < self.claim.controller_epoch:
             raise RecordError(
@@ -157,7 +157,7 @@ class Replay:
             if record.topic_id != topic_id:
                 key = moved_key(topic_id)
                 raise RecordError(f"mode log: the record under the key {key!r} is one of topic id {record.topic_id!r}")
-            what = f"the groups let through of topic id {topic_id!r}"
+            what = f"the groups that moved from topic id {topic_id!r}"
             self._refuse_replaced(record.controller_epoch, what)
             _refuse_older(record, self.moved.get(topic_id), what)
             self.moved[topic_id] = record

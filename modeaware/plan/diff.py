@@ -271,19 +271,19 @@ def diff_kept(desired: DesiredTopic, change: KeptName) -> TopicDiff:
 
 def _check_successor(desired: DesiredTopic, replacement: Replacement, successor: CurrentTopic | None) -> None:
     """Raise where the new topic is not as declared."""
-    what = f"{replacement.successor!r} has replaced it"
-    instead = f"declare {replacement.successor} itself, in the place of this topic"
+    what = f"it was replaced by {replacement.successor!r}"
+    instead = f"declare {replacement.successor} instead"
     if successor is None or successor.topic_id != replacement.successor_id:
         other = "" if successor is None else " (another topic has its name)"
-        where = "declare the topic that the name leads to now (modeaware alias list), in the place of this one"
-        raise _RefusedError(f"{what}, and does not exist any more{other}: {where}")
+        where = "declare the topic that the alias points to (modeaware alias list) instead"
+        raise _RefusedError(f"{what}, which does not exist any more{other}: {where}")
     if (next_one := successor.known.replacement) is not None and next_one.switched_ms is not None:
-        raise _RefusedError(f"{what}, and {next_one.successor!r} that one: declare {next_one.successor} itself")
+        raise _RefusedError(f"{what}, and that by {next_one.successor!r}: declare {next_one.successor} instead")
     if successor.goal != desired.partitions:
-        raise _RefusedError(f"{what}, with {successor.goal} partitions: {instead}")
+        raise _RefusedError(f"{what}, which has {successor.goal} partitions: {instead}")
     _check(desired, successor)
     if (alter := _configs(desired, successor)) is not None:
-        raise _RefusedError(f"{what}, with other configs ({', '.join((*alter.set, *alter.remove))}): {instead}")
+        raise _RefusedError(f"{what}, which has other configs ({', '.join((*alter.set, *alter.remove))}): {instead}")
 
 
 def _check(desired: DesiredTopic, current: CurrentTopic) -> None:

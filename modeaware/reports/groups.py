@@ -1,7 +1,7 @@
-"""Which groups a drain of a topic waits for now, and why: the output of ``modeaware groups``.
+"""Which groups a drain waits for, and why: the output of ``modeaware groups``.
 
-The controller's own functions decide (:mod:`modeaware.lifecycle.drain`), by facts gathered as the controller gathers
-them. Pure, except :func:`look_at_groups` and :func:`look_at_topics`.
+The controller's own functions gather the facts and decide (:mod:`modeaware.lifecycle.drain`). Pure, except
+:func:`look_at_groups` and :func:`look_at_topics`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class GroupReport(GroupProgress):
             uses the topic now), registered (by a rule), evacuation (the group's commits prove the evacuation of a
             compacted topic), ignored (not waited for until the group commits).
         held_up: retired partition -> reason code for which the partition waits for the group.
-        to_do: the steps that move the group to the new topic; null: none.
+        to_do: the steps that move the group to the new topic; null: the group has nothing to do.
     """
 
     json_also: ClassVar = (*GroupProgress.json_also, "to_do")
@@ -114,7 +114,7 @@ class GroupsReport:
 
 @dataclass(frozen=True)
 class GroupSituation:
-    """The rules, and the record and facts of each topic in the snapshot, by which a rule can be tried out.
+    """The rules in force, and the record and facts of each topic in the snapshot.
 
     ``moved``: id of an old topic -> the groups that may read its new topic.
     """
@@ -127,7 +127,7 @@ class GroupSituation:
     moved: Mapping[str, Moved] = field(default_factory=dict)
 
     def topics(self, *more: GroupRule) -> tuple[TopicGroups, ...]:
-        """Return the groups of each topic; with ``more``, as if these rules were in force too."""
+        """Return the groups of each topic, as if the rules in ``more`` were in force too."""
         keys = {rule.key for rule in more}
         rules = (*(rule for rule in self.rules if rule.key not in keys), *more)
         return tuple(
@@ -141,13 +141,14 @@ class GroupSituation:
 def look_at_topics(
     session: Session, topic: str | None, wanted: Callable[[str], bool] = lambda topic: True
 ) -> GroupSituation:
-    """Take a snapshot of one topic; None: of all topics in a change, without those whose snapshot fails.
-
-    Groups are listed once, and only where there is a topic.
+    """Take a snapshot of one topic, or of all topics in a change. Groups are listed at most once.
 
     Args:
-        wanted: selects among topics in a change, by name: a snapshot of one takes a tenth of a second, and there may be
-            hundreds.
+        topic: None: all topics in a change. A topic whose snapshot fails is left out and logged.
+        wanted: selects among the topics in a change, by name. The snapshot of a topic takes a tenth of a second.
+
+    Raises:
+        ClusterError: the snapshot of the named topic failed.
     """
     log = session.read_log()
     rules = log.rules
@@ -170,8 +171,10 @@ def look_at_topics(
 def look_at_groups(
     observer: Observer, looks: Sequence[Look], rules: Sequence[GroupRule]
 ) -> list[TopicFacts | ClusterError]:
-    """Return the facts of topics' retired partitions, of their new topics, and of all groups, whether or not a change
-    is in progress."""
+    """Return the facts of the topics' retired partitions, of their new topics and of all groups.
+
+    Topics that are not in a change have all their groups in the facts too.
+    """
     facts_by_look = observer.observe_all(looks, rules, before_due=True)
     settled = [topic for topic, record, *_ in looks if record is not None and not in_progress(record)]
     after = {topic: replacement.successor for topic, record, *_ in looks if (replacement := moving(record)) is not None}
@@ -227,7 +230,9 @@ def groups_text(report: GroupsReport) -> str:
     """Return each topic with its groups, then all rules."""
     blocks: list[str] = [printable_lines(_topic_lines(topic)) for topic in report.topics]
     if not blocks:
-        blocks = ["No topic is in a change: no group is waited for. (--topic shows which groups would be.)"]
+        blocks = [
+            "No topic is in a change: no group is waited for. --topic TOPIC shows which groups a change would wait for."
+        ]
     return "\n\n".join([*blocks, printable_lines(_rule_lines(report.rules))])
 
 
@@ -235,7 +240,7 @@ def _topic_lines(topic: TopicGroups) -> list[str]:
     retired = format_ranges(p.partition for p in topic.partitions) if topic.partitions else "none"
     lines = [f"Topic: {topic.topic}  Phase: {topic.phase}  Retired: {retired}"]
     if topic.groups_doubt is not None:
-        lines.append(f"  There may be more groups than these, so nothing is deleted: {topic.groups_doubt}")
+        lines.append(f"  The list of groups may be incomplete, so nothing is deleted: {topic.groups_doubt}")
     if not topic.groups:
         return [*lines, "  No group uses it."]
     rows = [
@@ -297,10 +302,11 @@ def rule_text(rule: GroupRule) -> str:
     group = f"each group that matches the glob {rule.group!r}" if rule.glob else f"group {rule.group!r}"
     if rule.kind == REQUIRE:
         effect = (
-            f"{group} must have consumed what is deleted, {'as far as it is listed' if rule.glob else 'listed or not'}"
+            f"no record is deleted before {group} has consumed it"
+            f"{', if the cluster lists the group' if rule.glob else ', even if the cluster does not list the group'}"
         )
     elif rule.kind == CLOSED:
-        effect = "the groups that are registered or visible count as all groups"
+        effect = "registered and listed groups are taken for all groups"
     else:
         effect = f"{group} is not waited for{' where it has never committed' if rule.uncommitted_only else ''}"
     until = "" if rule.expires_ms is None else f", until {utc(rule.expires_ms)}"
@@ -319,10 +325,10 @@ def given_up(before: Sequence[TopicGroups], after: Sequence[TopicGroups], waiver
             freed = [line for group in waived.groups if (line := _freed(group, waiver)) is not None]
             if topic.groups_doubt not in (None, waived.groups_doubt):
                 freed.append(
-                    f"{topic.groups_doubt}. That is not waited for any more: what it has not read may be deleted."
+                    f"{topic.groups_doubt}. The drain no longer waits for this: unread records may be deleted."
                 )
-            lines += [f"{topic.topic}: {line}" for line in freed or ["no group is waited for less by it now."]]
-    return lines or ["No topic that is in a change matches; the rule applies to later shrinks."]
+            lines += [f"{topic.topic}: {line}" for line in freed or ["the rule changes nothing now."]]
+    return lines or ["No topic in a change matches; the rule applies to later changes."]
 
 
 def _freed(group: GroupReport, waiver: GroupRule) -> str | None:
@@ -334,5 +340,5 @@ def _freed(group: GroupReport, waiver: GroupRule) -> str | None:
         return f"group {group.group!r} has read partitions {format_ranges(partitions)}: nothing is given up."
     return (
         f"group {group.group!r} has not read {number(sum(unread.values()))} offsets of partitions "
-        f"{format_ranges(sorted(unread))}: they are given up, and may be deleted."
+        f"{format_ranges(sorted(unread))}: these records may be deleted unread."
     )

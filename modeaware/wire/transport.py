@@ -1,8 +1,8 @@
-"""The blocking transport: kafka-python's connections, moved by the thread that waits for a response.
+"""The blocking transport: kafka-python's connections, driven by the thread that waits for a response.
 
-:class:`KafkaLink` is the connections and their event loop; :mod:`modeaware.wire.brokers` sends requests to any broker
-over one, :class:`OneServer` sends frames to one server. Both are set up from librdkafka's settings, so that they reach
-the same servers as the same user as the client that they serve.
+:class:`KafkaLink` has the connections and their event loop. :mod:`modeaware.wire.brokers` sends requests to any broker
+over a link; :class:`OneServer` sends frames to one server. Both translate the librdkafka settings of the client that
+they serve: the same servers, the same user.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from kafka.net.selector import NetworkSelector
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslAuthenticateResponse, SaslBytesRequest
 
 ANY_BROKER_TIMEOUT_S = 2.0
-"""How long one broker has where any would do: a paused one accepts connections and never responds."""
+"""How long to wait for one broker if any broker will do. A paused broker accepts connections and never responds."""
 SLICE_S = 0.1
 """How often :meth:`KafkaLink.run` checks whether the result is still wanted."""
 NO_ANSWER = (
@@ -51,7 +51,7 @@ CORRELATION_BYTES = 4
 _CORRELATION_AT = 8  # after the length, the api key and its version
 _ONLY_NODE = "bootstrap-0"  # what kafka-python calls the first bootstrap server
 _DIRECT = "modeaware-direct://"
-"""kafka-python's ``proxy_url`` of connections without a proxy; ``v4`` or ``v6`` after it: only to such addresses."""
+"""The ``proxy_url`` that selects :class:`_ClosingSocket`. A suffix ``v4`` or ``v6`` limits it to such addresses."""
 
 # Settings
 
@@ -64,7 +64,7 @@ _TAKEN = TLS_SETTINGS | {
     "sasl.password",
     "sasl.username",
     "security.protocol",
-    # Without effect on which broker is reached as which user: librdkafka's own defaults and tuning.
+    # librdkafka's own defaults and tuning: no effect on the broker that is reached, or on the user.
     "sasl.kerberos.kinit.cmd",
     "sasl.kerberos.min.time.before.relogin",
     "sasl.oauthbearer.config",
@@ -74,7 +74,7 @@ _TAKEN = TLS_SETTINGS | {
 
 
 def kafka_python_settings(conf: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings with which kafka-python reaches the same brokers as the same user.
+    """Return kafka-python's settings for the same brokers and the same user.
 
     Takes ``bootstrap.servers``, ``client.id``, ``broker.address.family``, ``security.protocol``, ``ssl.*`` with PEM
     files or strings, and ``sasl.*`` for PLAIN, SCRAM, OAUTHBEARER (by ``oauth_cb``) and GSSAPI (with the credentials
@@ -106,7 +106,7 @@ def kafka_python_settings(conf: Mapping[str, Any]) -> dict[str, Any]:
 def _sasl(conf: Mapping[str, Any]) -> dict[str, Any]:
     mechanism = str(conf.get("sasl.mechanism") or conf.get("sasl.mechanisms") or "GSSAPI").upper()
     if mechanism not in _MECHANISMS:
-        raise ConfigError(f"sasl.mechanism: {mechanism!r} is none of {', '.join(_MECHANISMS)}")
+        raise ConfigError(f"sasl.mechanism: {mechanism!r} is not one of {', '.join(_MECHANISMS)}")
     settings: dict[str, Any] = {"sasl_mechanism": mechanism}
     if mechanism == "OAUTHBEARER":
         if str(conf.get("sasl.oauthbearer.method", "default")).lower() != "default":
@@ -115,23 +115,23 @@ def _sasl(conf: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(callback, str):
             callback = named_function(OAUTH_CALLBACK, callback)
         if not callable(callback):
-            raise ConfigError("oauth_cb is missing, which sasl.mechanism OAUTHBEARER takes its tokens from")
+            raise ConfigError("oauth_cb is missing: sasl.mechanism OAUTHBEARER takes its tokens from oauth_cb")
         settings["sasl_oauth_token_provider"] = OauthCallback(callback, str(conf.get("sasl.oauthbearer.config", "")))
     elif mechanism == "GSSAPI":
         if find_spec("gssapi") is None:
-            raise ConfigError("sasl.mechanism: GSSAPI needs the Python package gssapi beside kafka-python")
+            raise ConfigError("sasl.mechanism GSSAPI: install the Python package gssapi")
         settings["sasl_kerberos_service_name"] = str(conf.get("sasl.kerberos.service.name", "kafka"))
     else:
         for setting in ("sasl.username", "sasl.password"):
             if conf.get(setting) is None:
-                raise ConfigError(f"{setting} is missing, which sasl.mechanism {mechanism} needs")
+                raise ConfigError(f"{setting} is missing: sasl.mechanism {mechanism} needs {setting}")
         settings["sasl_plain_username"] = str(conf["sasl.username"])
         settings["sasl_plain_password"] = str(conf["sasl.password"])
     return settings
 
 
 class OauthCallback(AbstractTokenProvider):  # type: ignore[misc,unused-ignore]  # untyped
-    """Tokens by confluent_kafka's ``oauth_cb(config) -> (token, expiry_s[, principal, extensions])``."""
+    """Tokens from confluent_kafka's ``oauth_cb(config) -> (token, expiry_s[, principal, extensions])``."""
 
     def __init__(self, callback: Callable[[str], Any], config: str) -> None:
         super().__init__()
@@ -140,16 +140,16 @@ class OauthCallback(AbstractTokenProvider):  # type: ignore[misc,unused-ignore] 
         self._extensions: dict[str, str] = {}
 
     def token(self) -> str:
-        """Return a new token; each connection takes one."""
+        """Return a new token; kafka-python takes one for each connection."""
         try:
             answer = self._callback(self._config)
         except Exception as error:
             raise kafka_errors.SaslAuthenticationFailedError(
                 f"oauth_cb failed: {type(error).__name__}: {error}"
             ) from error
-        if not isinstance(answer, tuple | list) or len(answer) < 2:  # not quoted: it may be the bare token
+        if not isinstance(answer, tuple | list) or len(answer) < 2:  # the answer is not quoted: it may be a token
             raise kafka_errors.SaslAuthenticationFailedError(
-                f"oauth_cb has to return (token, expiry in seconds), not {type(answer).__name__}"
+                f"oauth_cb must return (token, expiry in seconds), not {type(answer).__name__}"
             )
         self._extensions = dict(answer[3]) if len(answer) > 3 and answer[3] else {}
         return str(answer[0])
@@ -159,9 +159,9 @@ class OauthCallback(AbstractTokenProvider):  # type: ignore[misc,unused-ignore] 
 
 
 class SaslLogFilter(logging.Filter):
-    """Drops the lines of kafka-python's log that hold a SASL message, as an object or as bytes that are sent.
+    """Drops the lines of kafka-python's log that contain a SASL message, as an object or as sent bytes.
 
-    At DEBUG kafka-python logs every request whole, SaslAuthenticate included. Thread-safe.
+    At DEBUG kafka-python logs every request in full, SaslAuthenticate included. Thread-safe.
     """
 
     LOGGERS = ("kafka.net.connection", "kafka.protocol.parser")
@@ -174,7 +174,7 @@ class SaslLogFilter(logging.Filter):
 
 
 def _holds_sasl(frames: object) -> bool:
-    """Whether one of these requests is a SaslAuthenticate, or may be because the bytes are no whole frames."""
+    """Return whether one of these frames is a SaslAuthenticate request. True also if the last frame is incomplete."""
     if not isinstance(frames, (bytes, bytearray)):
         return False
     while frames:
@@ -192,9 +192,9 @@ _SASL_LOG_FILTER = SaslLogFilter()
 
 
 class Ask(NamedTuple):
-    """A request (one of :mod:`~modeaware.wire.requests`, not used before) and the broker it is for.
+    """A request (one of :mod:`~modeaware.wire.requests`, not used before) and its broker.
 
-    ``once``: it must not be carried out twice, so it is not sent again where the connection broke.
+    ``once``: the request must not be carried out twice, so it is not sent again after a broken connection.
     """
 
     node_id: int
@@ -203,9 +203,9 @@ class Ask(NamedTuple):
 
 
 class _ClosingSocket(KafkaNetSocket):  # type: ignore[misc,unused-ignore]  # untyped
-    """A plain connection whose socket is closed when it cannot be made: kafka-python leaves that to the collector.
+    """A plain socket that is closed if it cannot connect; kafka-python leaves the close to the garbage collector.
 
-    Classes are chosen by the scheme of ``proxy_url``; there is no proxy.
+    kafka-python chooses this class by the scheme of ``proxy_url``.
     """
 
     SCHEMES = (_DIRECT.removesuffix("://"),)
@@ -223,7 +223,7 @@ class _ClosingSocket(KafkaNetSocket):  # type: ignore[misc,unused-ignore]  # unt
         return wanted
 
     async def connect(self, net: Any, addrinfo: Any, socket_options: Any = (), timeout_at: float | None = None) -> Any:
-        """Connect, or close the socket. The time that is left is shared by the addresses that are left."""
+        """Connect, or close the socket. Each address gets an equal share of the time that remains."""
         if timeout_at is not None and self._untried > 1:
             now_s = time.monotonic()
             timeout_at = now_s + (timeout_at - now_s) / self._untried
@@ -239,14 +239,16 @@ class _ClosingSocket(KafkaNetSocket):  # type: ignore[misc,unused-ignore]  # unt
             made.close()
             if self._untried <= 0:
                 raise
-            raise kafka_errors.KafkaConnectionError(f"{address}: {error}") from error  # after which the next is tried
+            raise kafka_errors.KafkaConnectionError(
+                f"{address}: {error}"
+            ) from error  # kafka-python tries the next address
         except BaseException:
             made.close()
             raise
 
 
 class _ClosingSSLSocket(ssl.SSLSocket):
-    """Closed where its handshake fails, as :class:`_ClosingSocket` is."""
+    """A TLS socket that is closed if its handshake fails."""
 
     def do_handshake(self, block: bool = False) -> None:
         try:
@@ -259,7 +261,7 @@ class _ClosingSSLSocket(ssl.SSLSocket):
 
 
 class KafkaLink:
-    """kafka-python's connections, and the loop that moves them in the thread that calls ``net.poll``."""
+    """kafka-python's connections and their event loop, which runs in the thread that calls ``net.poll``."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         configs = {
@@ -271,7 +273,7 @@ class KafkaLink:
             "request_timeout_ms": ANY_BROKER_TIMEOUT_S * 1000,
             "socket_connection_setup_timeout_ms": ANY_BROKER_TIMEOUT_S * 1000,
             "socket_connection_setup_timeout_max_ms": 2 * ANY_BROKER_TIMEOUT_S * 1000,
-            "slow_task_threshold_secs": 0,  # it warns of large responses, which take a while to decode
+            "slow_task_threshold_secs": 0,  # no warnings: a large response takes a while to decode
         }
         if (context := settings.get("ssl_context")) is not None:
             context.sslsocket_class = _ClosingSSLSocket
@@ -282,12 +284,16 @@ class KafkaLink:
         cluster = self.manager.cluster
         bootstrap = cluster.bootstrap_brokers()
         in_turn = cycle(random.sample(bootstrap, len(bootstrap)))
-        # kafka-python picks one at random each time, and so may stay with one that never answers.
+        # kafka-python picks a server at random each time, and may pick one that never answers again and again.
         cluster.bootstrap_brokers = lambda: [next(in_turn)]
 
     def run(self, what: Callable[[], Any], deadline_s: float, wanted: Callable[[], bool] = lambda: True) -> Any:
-        """Drive the connections until ``what`` is done, and return its result; or raise its error, KafkaTimeoutError at
-        ``deadline_s``, or Cancelled once ``wanted`` returns False."""
+        """Drive the connections until ``what`` is done, and return its result or raise its error.
+
+        Raises:
+            KafkaTimeoutError: ``deadline_s`` has passed.
+            Cancelled: ``wanted`` returned False.
+        """
         future = self.net.call_soon_with_future(what)
         while not future.is_done:
             if not wanted():
@@ -311,7 +317,7 @@ class KafkaLink:
                     raise
 
     async def refresh(self, deadline_s: float) -> None:
-        """Learn the brokers again from a known one."""
+        """Learn the brokers again from a known broker."""
         while True:
             try:
                 await self.manager.cluster.refresh_metadata()
@@ -322,7 +328,7 @@ class KafkaLink:
                 await self.net.sleep(0.05)
 
     async def send(self, ask: Ask, deadline_s: float) -> Any:
-        """Send a request, at most twice: a connection that was idle for long may be found closed when it is used."""
+        """Send a request, and send it once more if the connection breaks: an idle connection may have been closed."""
         try:
             return await self._send_once(ask, deadline_s)
         except (kafka_errors.KafkaConnectionError, kafka_errors.UnknownBrokerIdError):
@@ -364,7 +370,7 @@ def _left_ms(deadline_s: float) -> float:
 class OneServer:
     """A connection to one server, with the client's own security settings; the client software name is ``modeaware``.
 
-    Connects at the first request, and has no thread: its socket moves while a call waits. For one thread at a time.
+    Connects at the first request. Has no thread: a call drives the socket while it waits. For one thread at a time.
     """
 
     def __init__(self, conf: Mapping[str, Any], server: str) -> None:
@@ -386,30 +392,32 @@ class OneServer:
 
         Args:
             encode: makes the request's frame payload from a correlation id and a client id.
-            timeout_s: for all of it: connection, TLS, SASL, and the response.
-            wanted: called several times a second; where it returns False, the call fails.
+            timeout_s: for connection, TLS, SASL and the response together.
+            wanted: called several times a second; the call fails once ``wanted`` returns False.
 
         Raises:
             ClusterError: no response (code REQUEST_TIMED_OUT), the server did not authenticate the user
-                (SASL_AUTHENTICATION_FAILED), or something else went wrong. The connection is closed, and the next call
-                makes another.
+                (SASL_AUTHENTICATION_FAILED), or another error (no code). The connection is closed; the next call
+                opens a new one.
         """
         deadline_s = time.monotonic() + timeout_s
         try:
             return self._ask(_Request(api_key, api_version, encode), deadline_s, wanted)
-        except BaseException:  # nothing half done is left on the connection, and no refusal is remembered
+        except (
+            BaseException
+        ):  # a half-sent request must not stay on the connection, nor kafka-python remember a failed login
             self.close()
             raise
 
     def close(self) -> None:
-        """Close the connection; the next call makes another. Idempotent."""
+        """Close the connection; the next call opens a new one. Idempotent."""
         link, self._link = self._link, None
         if link is not None:
             link.close()
 
     @property
     def connected(self) -> bool:
-        """Whether there is a connection; one that the server has closed since the last request counts."""
+        """Whether the connection is open, or was closed by the server after the last request."""
         return self._link is not None
 
     def _ask(self, request: _Request, deadline_s: float, wanted: Callable[[], bool]) -> bytes:
@@ -436,7 +444,7 @@ class OneServer:
 
 
 class _Request:
-    """What kafka-python's connections take for a request: it encodes itself, and its response is not decoded."""
+    """A request in the form that kafka-python's connections expect; its response stays bytes."""
 
     def __init__(self, api_key: int, api_version: int, encode: Callable[[int, str | None], bytes]) -> None:
         self.API_KEY = api_key
@@ -464,7 +472,7 @@ class _RequestHeader(Header):
 
 
 class _RawResponse:
-    """A response as it came; kafka-python's own class for the api key may have another layout."""
+    """A response that stays bytes: kafka-python's own class for the api key may have another layout."""
 
     def __init__(self, correlation_id: int) -> None:
         self.correlation_id = correlation_id
@@ -480,11 +488,13 @@ class _RawResponse:
 
 
 class Repeated:
-    """A request that is sent again and again as it is: encoded once, and its responses stay bytes (the frame's
-    payload, which begins with :data:`CORRELATION_BYTES` that differ), so that they can be compared before they are
-    decoded. For thousands of topics both take longer than all else.
+    """A request that is sent many times: encoded once, and its responses stay bytes until they are decoded.
 
-    For one request at a time. Where one fails, another is to be made: the next broker may be of another version.
+    For thousands of topics, encoding and decoding take most of the time. So the caller compares the bytes of a response
+    with those of the last one before it decodes them. A response is the payload of the frame; its first
+    :data:`CORRELATION_BYTES` differ each time.
+
+    One request at a time. After a failure, make a new object: the next broker may have another version.
 
     Args:
         request: one of :mod:`~modeaware.wire.requests`, not used before.
@@ -513,7 +523,7 @@ class Repeated:
         return self._before + self.header.correlation_id.to_bytes(CORRELATION_BYTES, "big") + self._after
 
     def decoded(self, answer: bytes) -> Any:
-        """Return the response as kafka-python's object."""
+        """Decode a response to kafka-python's object."""
         response, data = self._request.header.get_response_class(), BytesIO(answer)
         response.parse_header(data)
         return response.decode(data)

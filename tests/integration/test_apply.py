@@ -159,7 +159,7 @@ def test_a_topic_is_replaced_where_the_file_says_so(
     again = told_json(site, write(**{topic: declared}), "--check")[topic]
     assert (again["status"], again["steps"]) == ("unchanged", [])
     other = told_json(site, write(**{topic: {**declared, "partitions": 3}}), "--yes", status=1)[topic]
-    assert f"'{name}' has replaced it, with 2 partitions" in other["error"]
+    assert f"it was replaced by '{name}', which has 2 partitions" in other["error"]
     taken = told_json(site, write(**{make_topic(3): {"partitions": 1, "replace": name}}), "--yes", status=1)
     assert [each["status"] for each in taken.values()] == ["refused"]
     assert site.run("apply", write(**{name: {"partitions": 2}}), "--check").status == 0, "it is a topic of its own"

@@ -461,18 +461,18 @@ def test_another_replacement_than_the_declared_one_is_refused(
 @pytest.mark.parametrize(
     ("successor", "told"),
     [
-        (None, "does not exist any more: declare the topic that the name leads to"),
+        (None, "does not exist any more: declare the topic that the alias points to"),
         (
             CurrentTopic(4, frozenset({1}), {"a": "1"}, topic_id="other"),
             "(another topic has its name): declare the topic",
         ),
-        (CurrentTopic(5, frozenset({1}), topic_id="v2-id"), "with 5 partitions: declare orders-v2 itself"),
+        (CurrentTopic(5, frozenset({1}), topic_id="v2-id"), "which has 5 partitions: declare orders-v2 instead"),
         (
             CurrentTopic(4, frozenset({1}), {"a": "2"}, topic_id="v2-id"),
-            "with other configs (a): declare orders-v2 itself",
+            "which has other configs (a): declare orders-v2 instead",
         ),
         (CurrentTopic(4, frozenset({2}), {"a": "1"}, topic_id="v2-id"), "its replication factor is 2, not 1"),
-        (CurrentTopic(4, topic_id="v2-id", record=ONWARD), "'orders-v3' that one: declare orders-v3 itself"),
+        (CurrentTopic(4, topic_id="v2-id", record=ONWARD), "and that by 'orders-v3': declare orders-v3 instead"),
     ],
 )
 def test_what_has_replaced_a_topic_is_as_declared_or_its_own(successor: CurrentTopic | None, told: str) -> None:

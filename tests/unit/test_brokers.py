@@ -176,7 +176,7 @@ def test_strings_are_gone_from_the_disk_at_once(certificate: Certificate, monkey
         ({}, "bootstrap.servers"),
         ({**SERVERS, "security.protocol": "TLS"}, "security.protocol"),
         ({**SASL, "sasl.mechanism": "PLAIN", "sasl.username": "alice"}, "sasl.password"),
-        ({**SASL, "sasl.mechanism": "DIGEST"}, "'DIGEST' is none of"),
+        ({**SASL, "sasl.mechanism": "DIGEST"}, "'DIGEST' is not one of"),
         ({**SASL, "sasl.mechanism": "OAUTHBEARER"}, "oauth_cb"),
         ({**SASL, "sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.method": "oidc"}, "sasl.oauthbearer.method"),
         ({**SASL, **USER, "sasl.mechanism": "PLAIN", "sasl.kerberos.keytab": "x"}, "sasl.kerberos.keytab"),

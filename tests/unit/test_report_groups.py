@@ -98,7 +98,7 @@ def test_each_topic_is_shown_with_its_groups() -> None:
         report_groups(None, replace(FACTS, groups={}), [], IGNORED, NOW),
     )
     lines = groups_text(GroupsReport.of(topics, (), NOW)).splitlines()
-    assert "There may be more groups than these, so nothing is deleted: a broker is silent" in lines[1]
+    assert "The list of groups may be incomplete, so nothing is deleted: a broker is silent" in lines[1]
     app, gone = (next(line for line in lines if line.split()[:1] == [name]) for name in ("app", "gone"))
     assert app.endswith("the loss of its state is accepted")
     assert gone.endswith("2-3: no, waived (why)")
@@ -114,7 +114,9 @@ def test_a_waiver_gives_up_what_its_group_has_not_read() -> None:
     gone = _rule("waive", "gone")
     after = report_groups(RECORD, FACTS, [gone], IGNORED, NOW)
     (line,) = given_up([before], [after], gone)
-    assert line.startswith("orders: group 'gone' has not read 28 offsets of partitions 2-3: they are given up")
+    assert line.startswith(
+        "orders: group 'gone' has not read 28 offsets of partitions 2-3: these records may be deleted"
+    )
 
 
 def test_a_waiver_of_a_group_that_cannot_be_judged_shows_what_it_gives_up() -> None:
@@ -123,7 +125,7 @@ def test_a_waiver_of_a_group_that_cannot_be_judged_shows_what_it_gives_up() -> N
     before, after = (report_groups(RECORD, facts, rules, IGNORED, NOW) for rules in ([], [waiver]))
     assert (before.groups_doubt, after.groups_doubt) == ("group 'elsewhere' is in a rebalance", None)
     (line,) = given_up([before], [after], waiver)
-    assert line.startswith("orders: group 'elsewhere' is in a rebalance. That is not waited for any more")
+    assert line.startswith("orders: group 'elsewhere' is in a rebalance. The drain no longer waits for this")
 
 
 def test_a_topic_that_was_never_changed_shows_who_would_be_waited_for() -> None:
