@@ -216,6 +216,22 @@ def creating_broker(brokers: Brokers) -> int | None:
     return None
 
 
+def automatic_creation(creates: Callable[[], int | None]) -> str | None:
+    """Return why no topic can keep its name in this cluster, unless that is accepted: while no topic has the name, a
+    client may have it created. None: topics can.
+
+    Args:
+        creates: returns what :func:`creating_broker` does.
+    """
+    node = creates()
+    if node is None:
+        return None
+    return (
+        f"broker {node} creates topics automatically ({AUTO_CREATE}), and may create the name again before it has its "
+        "new topic: turn that off, or accept it with --accept-auto-create"
+    )
+
+
 def check_consequences(
     command: ReplaceTopicCommand,
     accepted: Accepted,
@@ -225,7 +241,7 @@ def check_consequences(
     servers: str,
 ) -> None:
     """Refuse a command that leads to the switch and changes who has access, or mirrors, unless that is accepted; or
-    that keeps a name where brokers create topics: while no topic has the name, a client may have it created.
+    that keeps a name where brokers create topics (:func:`automatic_creation`).
 
     Args:
         acls: returns what :func:`read_acls` does, ``names`` those of all topics, ``creates`` what
@@ -238,13 +254,8 @@ def check_consequences(
         return
     if not accepted.access_loss:
         check_access(command, compare_acls(acls(), command.topic, command.successor, servers))
-    if command.keep_name and not accepted.auto_create and (node := creates()) is not None:
-        raise RequestRefused(
-            f"topic {command.topic!r}: broker {node} creates topics automatically ({AUTO_CREATE}), and may create the "
-            "name again before it has its new topic: turn that off, or accept it with --accept-auto-create",
-            code=ErrorCode.POLICY_VIOLATION,
-            topic=command.topic,
-        )
+    if command.keep_name and not accepted.auto_create and (why := automatic_creation(creates)) is not None:
+        raise RequestRefused(f"topic {command.topic!r}: {why}", code=ErrorCode.POLICY_VIOLATION, topic=command.topic)
     if command.fence != "none" and not accepted.mirroring and (mirroring := mirrors(names())):
         raise RequestRefused(
             f"topic {command.topic!r}: MirrorMaker 2 is in use (topic {mirroring[0]!r}) and may copy the fence. "

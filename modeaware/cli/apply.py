@@ -10,6 +10,7 @@ from functools import cache, partial
 from pathlib import Path
 
 from modeaware.cli import BadUsage, Command
+from modeaware.cli.certificates import add_certificates_option
 from modeaware.cli.change import Request, Seen
 from modeaware.cli.outcome import Watch
 from modeaware.cli.progress import Progress, tell
@@ -71,6 +72,7 @@ left by Ctrl-C.
         parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="YAML, see below")
         add_connection_options(parser)
         add_change_options(parser)
+        add_certificates_option(parser)
         check = f"as --dry-run, with exit status {CHANGES_PENDING} if changes are pending"
         add_flags(parser, check=check, **ACCEPTING, json="print one JSON object, see below")
         parser.add_argument(

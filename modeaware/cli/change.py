@@ -25,7 +25,8 @@ from functools import cached_property, partial
 
 from modeaware.admin.new_topics import NewPartitions
 from modeaware.admin.successors import validate_successor
-from modeaware.cli import INTERRUPTED
+from modeaware.cli import INTERRUPTED, BadUsage
+from modeaware.cli.certificates import CertificateFolder
 from modeaware.cli.embedded import admin_client, carry_out_all, embedded_controller
 from modeaware.cli.outcome import Watch, outcome
 from modeaware.cli.progress import (
@@ -291,6 +292,9 @@ class Request:
 
     def __init__(self, args: argparse.Namespace, topics: Iterable[str]) -> None:
         self.args = args
+        self._folder = getattr(args, "certificates", None)
+        if self._folder is not None and not args.wait:
+            raise BadUsage("--certificates belongs to --wait")
         self.topics = list(topics)
         self.claim: ClaimRecord | None = None
         self.diffs: dict[str, TopicDiff] = {}
@@ -430,8 +434,10 @@ class Request:
 
     def wait(self, left: dict[str, Watch], begin: Begin = begin_none) -> None:
         """Wait for the end of each (``begin`` may add others), and say at once what it has come to."""
+        certificates = CertificateFolder(self._folder, self.change.session)
 
         def ended(topic: TopicDescription) -> bool:
+            certificates.write(topic)
             if not left[topic.topic].ended(topic):
                 return self.gives_up(topic)
             watch = left.pop(topic.topic)

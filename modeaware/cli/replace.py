@@ -11,6 +11,7 @@ from modeaware.admin.acls import TopicAcls, compare_acls, read_acls
 from modeaware.admin.new_topics import Accepted, TopicReplacement, check_replacement
 from modeaware.admin.successors import check_consequences, creating_broker, look_at_predecessors, replace_command
 from modeaware.cli import BadUsage, Command, key_value
+from modeaware.cli.certificates import add_certificates_option
 from modeaware.cli.change import Request, Seen
 from modeaware.cli.session import (
     add_change_options,
@@ -114,6 +115,7 @@ With --keep-name TOPIC is replaced by an interim topic, and the interim topic by
         )
         add_connection_options(parser)
         add_change_options(parser)
+        add_certificates_option(parser)
 
     def run(self, args: argparse.Namespace) -> int:
         successors = _successors(args)

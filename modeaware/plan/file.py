@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from textwrap import wrap
 from typing import Any, TypeVar
 
 import yaml
@@ -18,7 +19,7 @@ from modeaware.errors import ConfigError
 from modeaware.lifecycle.commands import DeletePartitionsCommand
 from modeaware.lifecycle.objections import is_topic_name
 from modeaware.modelog.records import DRAINED, MAX_PARTITIONS, RETENTION
-from modeaware.printable import printable_lines
+from modeaware.printable import printable, printable_lines
 from modeaware.spelling import nearest
 
 _T = TypeVar("_T")
@@ -37,6 +38,7 @@ _INTEGER = re.compile(r"-?(0|[1-9][0-9]*)")
 _TAG = "tag:yaml.org,2002:"
 _STR, _INT, _BOOL, _FLOAT, _NULL = (f"{_TAG}{kind}" for kind in ("str", "int", "bool", "float", "null"))
 _MOST_REPLICAS = 32_767
+_COMMENT_WIDTH = 118
 _MOST_CONFIGS = 250
 """Brokers have some 40 topic configs. Each topic is compared on its own, also where YAML aliases share its configs."""
 
@@ -95,14 +97,24 @@ class DesiredTopic:
         return self.shrink if self.shrink is not None else ShrinkRules()
 
 
-def topics_text(batches: Mapping[str, Iterable[DesiredTopic]]) -> str:
-    """Return a file that declares these topics, each batch below its title. Names are quoted: they may be numbers."""
-    lines = [f"version: {VERSION}", "topics:" if batches else "topics: {}"]
+def topics_text(
+    batches: Mapping[str, Iterable[DesiredTopic]], *, head: str | None, why_renamed: Mapping[str, str]
+) -> str:
+    """Return a file that declares these topics, each batch below its title. Names are quoted: they may be numbers.
+
+    Args:
+        head: a comment on the whole file.
+        why_renamed: topic -> why it does not keep its name, a comment.
+    """
+    lines = [f"# {line}" for line in wrap(printable(head or ""), _COMMENT_WIDTH)]
+    lines += [f"version: {VERSION}", "topics:" if batches else "topics: {}"]
     for nth, (title, topics) in enumerate(batches.items(), 1):
         lines.append(f"  # batch {nth}: {title}")
         for topic in topics:
+            why = f"  # {printable(why_renamed[topic.name])}" if topic.name in why_renamed else ""
             lines += [f'  "{topic.name}":', f"    partitions: {topic.partitions}"]
-            lines += [f'    replace: "{topic.replace}"'] if topic.replace is not None else []
+            lines += [f'    replace: "{topic.replace}"{why}'] if topic.replace is not None else []
+            lines += ["    keep_name: true"] if topic.keep_name else []
     return "\n".join([*lines, ""])
 
 

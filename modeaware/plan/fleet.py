@@ -22,6 +22,7 @@ from typing import ClassVar, Literal
 
 from modeaware.config import ControllerConfig
 from modeaware.durations import duration_text
+from modeaware.interim import interim_name
 from modeaware.lifecycle.commands import DeletePartitionsCommand, Objection, ReplaceTopicCommand
 from modeaware.lifecycle.facts import TopicFacts
 from modeaware.lifecycle.objections import objections
@@ -294,9 +295,7 @@ def advise(topic: ScannedTopic, fleet: Fleet, sizing: Sizing, names: Collection[
     if not fleet.can_replace:
         do, needs = "shrink", next(n for n in range(needs, now + 1) if divides(n, now))
         command = DeletePartitionsCommand(facts.topic, needs)
-    refused: list[Objection] = []
-    if needs < now:
-        refused += objections(command, topic.record, facts, fleet.config, fleet.window.now_ms, fleet.replaced)
+    refused = [*_refusals(command, topic, fleet)] if needs < now else []
     if _is_unused(topic, rate):
         do, reason = "delete?", f"no record for {duration_text(fleet.window.length_ms)}, and no group uses it"
     elif (kept := _why_left(topic, rate, needs, refused)) is not None:
@@ -304,6 +303,20 @@ def advise(topic: ScannedTopic, fleet: Fleet, sizing: Sizing, names: Collection[
     notes = (*rate.notes, *_unknown(topic))
     blocks = tuple(each.kind for each in refused)
     return TopicAdvice(topic, do, needs, replacement if do == "replace" else None, rate, blocks, reason, notes)
+
+
+def why_renamed(row: TopicAdvice, fleet: Fleet) -> str | None:
+    """Return why a topic that is to be replaced cannot keep its name; None: it can, as far as the topic decides it."""
+    facts = row.scanned.facts
+    interim = interim_name(facts.topic, facts.topic_id or "")
+    command = ReplaceTopicCommand(facts.topic, interim, row.to, keep_name=True)
+    return next((each.text for each in _refusals(command, row.scanned, fleet)), None)
+
+
+def _refusals(
+    command: ReplaceTopicCommand | DeletePartitionsCommand, topic: ScannedTopic, fleet: Fleet
+) -> Iterator[Objection]:
+    return objections(command, topic.record, topic.facts, fleet.config, fleet.window.now_ms, fleet.replaced)
 
 
 def _floors(topic: ScannedTopic, rate: Rates, sizing: Sizing) -> Iterator[tuple[int, str]]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -14,6 +17,7 @@ from modeaware import cli
 from modeaware.admin.new_topics import Accepted, TopicReplacement
 from modeaware.admin.successors import check_consequences, creating_broker, replace_commands
 from modeaware.cli.apply import diff_of
+from modeaware.cli.certificates import CertificateFolder
 from modeaware.cli.outcome import Watch, outcome
 from modeaware.controller.status import Role, Snapshot, TopicSeen
 from modeaware.errors import ClusterError, ErrorCode, ModeAwareError, RequestRefused
@@ -229,6 +233,93 @@ def test_wait_fails_where_the_change_was_taken_back() -> None:
         outcome(cast(Any, SimpleNamespace()), "orders", watch)
 
 
+# Certificates
+
+
+class Certificates:
+    """What stands in place of certificates: ``asked`` for which topics, ``of`` which ones they are, and the errors."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.asked: list[str] = []
+        self.of: dict[str, str] = {}
+        self.errors: list[ModeAwareError] = []
+
+        def take(session: None, name: str) -> Any:
+            self.asked.append(name)
+            if self.errors:
+                raise self.errors.pop()
+            return replace(described(None, "done"), topic=self.of.get(name, name))
+
+        monkeypatch.setattr("modeaware.cli.certificates.take_certificate", take)
+        monkeypatch.setattr("modeaware.cli.certificates.Session", lambda *_: nullcontext())
+
+
+@pytest.fixture
+def certificates(monkeypatch: pytest.MonkeyPatch) -> Certificates:
+    return Certificates(monkeypatch)
+
+
+NO_SESSION = cast(Any, SimpleNamespace(conf=None, config=None, controller=None))
+HALVES = (
+    of_wait(first(SWITCHED), phase="drain", now=SWITCHED),
+    of_wait(first(GONE), phase="done", now=GONE),
+    of_wait(first(GONE), second(BACK), phase="announce", now=BACK),
+    of_wait(second(OVER), phase="done", now=None),
+)
+
+
+def test_wait_writes_the_certificate_of_each_half_when_its_topic_is_deleted(
+    certificates: Certificates, tmp_path: Path
+) -> None:
+    folder = CertificateFolder(tmp_path, NO_SESSION)
+    written = []
+    for look in HALVES:
+        folder.write(look)
+        written.append(sorted(file.name for file in tmp_path.iterdir()))
+    of_old, of_interim = "orders.json", f"{INTERIM}.json"
+    assert written == [[], [of_old], [of_old], [of_old, of_interim]]
+    assert certificates.asked == ["orders", INTERIM]
+    assert json.loads((tmp_path / of_interim).read_text())["topic"] == INTERIM
+
+
+def test_wait_writes_the_certificate_of_a_topic_that_is_replaced(certificates: Certificates, tmp_path: Path) -> None:
+    folder = CertificateFolder(tmp_path, NO_SESSION)
+    folder.write(described(None, "done"))
+    folder.write(described(replace(SWITCHED, keep_name=False), "drain"))
+    assert certificates.asked == []
+    folder.write(described(replace(GONE, keep_name=False), "done"))
+    assert certificates.asked == ["orders"]
+    assert (tmp_path / "orders.json").exists()
+
+
+def test_certificate_that_brokers_do_not_answer_is_taken_by_the_next_look(
+    certificates: Certificates, tmp_path: Path
+) -> None:
+    folder = CertificateFolder(tmp_path, NO_SESSION)
+    certificates.errors = [ClusterError("no answer")]
+    with pytest.raises(ClusterError):
+        folder.write(HALVES[1])
+    folder.write(HALVES[2])
+    assert (tmp_path / "orders.json").exists()
+
+
+def test_certificate_that_is_missing_is_reported_once_and_fails_nothing(
+    certificates: Certificates, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = CertificateFolder(tmp_path, NO_SESSION)
+    certificates.errors = [RequestRefused("another tool has deleted it")]
+    folder.write(HALVES[1])
+    folder.write(HALVES[2])
+    assert capsys.readouterr().err == "orders: no certificate: another tool has deleted it\n"
+    certificates.of = {"orders": INTERIM}
+    late = CertificateFolder(tmp_path, NO_SESSION)
+    late.write(HALVES[3])
+    late.write(HALVES[3])
+    told = capsys.readouterr().err
+    assert told.count(f"orders: no certificate: its record has ended; {INTERIM} has replaced it") == 1
+    assert [file.name for file in tmp_path.iterdir()] == [f"{INTERIM}.json"]
+
+
 # The plan
 
 
@@ -413,6 +504,32 @@ def test_what_is_too_early_or_too_late_is_refused(
     assert run(change, "orders", *options, "--yes") == 1
     assert told in capsys.readouterr().err
     assert change.replaced == []
+
+
+def test_certificates_are_written_while_the_command_waits(run: Run, certificates: Certificates, tmp_path: Path) -> None:
+    change = changing()
+    change.ends, change.session.conf, change.session.config = HALVES[2:], None, None
+    options = ["--partitions", "4", "--keep-name", "--yes"]
+    assert run(change, "orders", *options, "--wait", "--certificates", str(tmp_path)) == 0
+    assert certificates.asked == ["orders", INTERIM]
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ("--certificates .", "--certificates belongs to --wait"),
+        ("--wait --certificates nowhere/at/all", "nowhere/at/all: no such folder"),
+    ],
+)
+@pytest.mark.parametrize("command", ["replace orders --partitions 4 --keep-name", "apply /dev/null"])
+def test_certificates_need_a_wait_and_a_folder(
+    command: str, options: str, told: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("modeaware.cli.apply.read_files", lambda paths: [])
+    with pytest.raises(SystemExit) as ended:
+        cli.main([*command.split(), *options.split(), "--bootstrap-server", "127.0.0.1:1"])
+    assert ended.value.code == 2
+    assert told in capsys.readouterr().err
 
 
 def test_failure_of_the_second_half_is_that_of_the_topic(run: Run, capsys: pytest.CaptureFixture[str]) -> None:

@@ -212,10 +212,13 @@ def test_batches_have_the_safest_first() -> None:
 
 
 def test_a_written_file_is_read_by_apply() -> None:
-    some = {"first": [DesiredTopic("123", 2, replace="123-v2")], "then": [DesiredTopic("read", 3)]}
-    text = topics_text(some)
+    first = [DesiredTopic("123", 2, replace="123-v2"), DesiredTopic("kept", 2, keep_name=True)]
+    some = {"first": first, "then": [DesiredTopic("read", 3)]}
+    text = topics_text(some, head="a reason\n" * 40, why_renamed={"123": "it is\nso: #1"})
     topics, mistakes = read_topics(text, "topics.yaml")
     assert mistakes == []
     assert [replace(each, where="") for each in topics] == [*some["first"], *some["then"]]
     assert "  # batch 1: first\n" in text
-    assert read_topics(topics_text({}), "topics.yaml") == ([], [])
+    assert 'replace: "123-v2"  # it is\\nso: #1\n' in text
+    assert max(map(len, text.splitlines())) <= 120
+    assert read_topics(topics_text({}, head=None, why_renamed={}), "topics.yaml") == ([], [])

@@ -6,17 +6,29 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from modeaware import cli
 from modeaware.cli import plan as command
+from modeaware.cli.plan import topics_file
+from modeaware.config import ControllerConfig
+from modeaware.errors import ClusterError, ErrorCode, ModeAwareError, RequestRefused
+from modeaware.lifecycle.objections import objections
+from modeaware.plan.diff import CurrentTopic, diff_topic
 from modeaware.plan.file import read_files
 from modeaware.plan.fleet import Fleet, Sizing, make_fleet_plan
 from modeaware.plan.fleet_text import fleet_text
 from modeaware.plan.html import fleet_html
+from modeaware.plan.steps import Replace
 from modeaware.reports.serialise import json_text
 from tests.unit.test_plan_fleet import GROUP, WEEK, fleet, topic
+
+LONG = "t" * 240
+"""A name that leaves room for ``-v2``, and none for the end of an interim topic's."""
+DENIED = RequestRefused("the user lacks DESCRIBE_CONFIGS", code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+SILENT = ClusterError("broker 2 does not answer")
 
 
 @pytest.fixture
@@ -25,6 +37,8 @@ def scanned(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     asked: list[object] = []
 
     class NoSession:
+        cluster = SimpleNamespace(brokers=None)
+
         def __enter__(self) -> NoSession:
             return self
 
@@ -37,6 +51,7 @@ def scanned(monkeypatch: pytest.MonkeyPatch) -> list[object]:
 
     monkeypatch.setattr(command, "open_session", lambda args, what: NoSession())
     monkeypatch.setattr(command, "scan", scan)
+    monkeypatch.setattr(command, "creating_broker", lambda brokers: None)
     return asked
 
 
@@ -108,6 +123,70 @@ def test_the_command_writes_page_and_file(
     assert "Topics (1 of 3)" in capsys.readouterr().out
     assert page.read_text().count("<details>") == 3
     assert [each.name for each in read_files([file])] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("creates", "head"),
+    [
+        (None, None),
+        (7, "broker 7 creates topics automatically (auto.create.topics.enable)"),
+        (DENIED, "whether the cluster admits that is not known: the user lacks DESCRIBE_CONFIGS"),
+        (SILENT, "whether the cluster admits that is not known: broker 2 does not answer"),
+    ],
+)
+def test_written_topics_keep_their_names_where_the_cluster_is_known_to_admit_that(
+    creates: int | ModeAwareError | None, head: str | None, scanned: list[object], tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    def creating_broker(brokers: object) -> int | None:
+        if isinstance(creates, ModeAwareError):
+            raise creates
+        return creates
+
+    monkeypatch.setattr(command, "creating_broker", creating_broker)
+    file = tmp_path / "topics.yaml"
+    assert cli.main(["plan", "--all", "--write", str(file)]) == 0
+    kept, renamed = ((None, True), (None, True)), (("a-v2", False), ("b-v2", False))
+    assert tuple((each.replace, each.keep_name) for each in read_files([file])) == (kept if head is None else renamed)
+    comment = " ".join(line.removeprefix("# ") for line in file.read_text().partition("version:")[0].splitlines())
+    assert comment.startswith("Topics do not keep their names (keep_name: true): " + head if head is not None else "")
+    assert bool(comment) is (head is not None)
+
+
+def test_a_topic_whose_interim_topic_cannot_be_named_gets_a_new_name(tmp_path: Path) -> None:
+    found = Fleet([topic("a"), topic(LONG)], WEEK)
+    text = topics_file(make_fleet_plan(found, Sizing()), found, None)
+    (tmp_path / "topics.yaml").write_text(text)
+    read = {each.name: (each.replace, each.keep_name) for each in read_files([tmp_path / "topics.yaml"])}
+    assert read == {"a": (None, True), LONG: (f"{LONG}-v2", False)}
+    assert "  # invalid topic name" in text
+    assert not text.startswith("#")
+
+
+def test_apply_does_not_refuse_what_was_written(tmp_path: Path) -> None:
+    found = Fleet([topic("a"), topic(LONG), topic("b-v2", 24)], WEEK)
+    (tmp_path / "topics.yaml").write_text(topics_file(make_fleet_plan(found, Sizing()), found, None))
+    facts = {each.facts.topic: each.facts for each in found.topics}
+    for each in read_files([tmp_path / "topics.yaml"]):
+        of = facts[each.name]
+        current = CurrentTopic(of.partition_count, frozenset({2}), {}, topic_id=of.topic_id)
+        (step,) = diff_topic(each, current).steps
+        assert isinstance(step, Replace)
+        assert list(objections(step.command, None, of, ControllerConfig(), WEEK.now_ms)) == []
+
+
+def test_a_file_of_shrinks_says_nothing_of_names() -> None:
+    found = Fleet([topic()], WEEK, can_replace=False)
+    text = topics_file(make_fleet_plan(found, Sizing()), found, None, "broker 7 creates topics")
+    assert (text.startswith("version: 1"), "keep_name" in text, "replace" in text) == (True, False, False)
+
+
+@pytest.mark.usefixtures("scanned")
+def test_brokers_are_asked_about_automatic_creation_only_where_a_file_is_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(command, "creating_broker", lambda brokers: pytest.fail("the scan needs no such right"))
+    assert cli.main(["plan", "--all"]) == 0
 
 
 def test_globs_choose_topics(scanned: list[object]) -> None:

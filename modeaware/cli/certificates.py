@@ -1,0 +1,79 @@
+"""The certificates of topics that a change has deleted, which ``--wait`` writes to a folder (``--certificates``).
+
+A certificate is made of the topic's record in the mode log. The record of most replaced topics stays there, as an
+alias. A change that keeps the topic's name leaves no alias: the record of the old topic ends with the deletion of the
+interim topic, which may follow within seconds, and the record of the interim topic ten minutes later. So each
+certificate is taken by the first look that finds its topic deleted.
+"""
+
+from __future__ import annotations
+
+import argparse
+from functools import partial
+from pathlib import Path
+
+from modeaware.cli.progress import run_interruptibly, tell
+from modeaware.errors import RequestRefused
+from modeaware.plan.html import write_file
+from modeaware.reports.certificate import Certificate, take_certificate
+from modeaware.reports.describe import TopicDescription
+from modeaware.reports.serialise import json_text
+from modeaware.reports.session import Session
+
+
+def add_certificates_option(parser: argparse.ArgumentParser) -> None:
+    """Add ``--certificates``."""
+    what = "write the certificate of each topic that is deleted to FOLDER/TOPIC.json"
+    why = "of a change that keeps a name they cannot be taken later"
+    parser.add_argument("--certificates", type=_folder, metavar="FOLDER", help=f"with --wait: {what}; {why}")
+
+
+def _folder(text: str) -> Path:
+    if not Path(text).is_dir():
+        raise argparse.ArgumentTypeError(f"{text}: no such folder")
+    return Path(text)
+
+
+class CertificateFolder:
+    """Writes the certificate of each topic to ``TOPIC.json``, once; without a folder nothing."""
+
+    def __init__(self, folder: Path | None, session: Session) -> None:
+        self._folder = folder
+        self._session = session
+        self._ended: set[str] = set()
+
+    def write(self, topic: TopicDescription) -> None:
+        """Write the certificates of those topics of a change that are deleted by now.
+
+        Raises:
+            ClusterError, ModeSourceError: no answer. The next look writes what is missing.
+            ModeAwareError: a file cannot be written.
+        """
+        if self._folder is None:
+            return
+        for name in [name for name in _deleted(topic) if name not in self._ended]:
+            try:
+                certificate = run_interruptibly(partial(_take, self._session, name))
+            except RequestRefused as error:  # another tool has deleted the topic, say
+                tell(f"{name}: no certificate: {error}")
+            else:
+                file = self._folder / f"{name}.json"
+                write_file(f"{json_text(certificate)}\n", file)
+                tell(f"Written: {file}")
+            self._ended.add(name)
+
+
+def _deleted(topic: TopicDescription) -> list[str]:
+    """Return the topics that are deleted: of a change that keeps a name one after the other."""
+    if (kept := topic.kept_name) is not None:
+        return [kept.name] * (kept.half == 2) + [kept.interim] * (kept.phase == "done")
+    return [topic.topic] if topic.replacement is not None and topic.replacement.gone_ms is not None else []
+
+
+def _take(session: Session, topic: str) -> Certificate:
+    # With a connection of its own, which it may still use after an interruption.
+    with Session(session.conf, session.config, session.controller) as own:
+        certificate = take_certificate(own, topic)
+    if certificate.topic != topic:
+        raise RequestRefused(f"its record has ended; {certificate.topic} has replaced it", topic=topic)
+    return certificate
