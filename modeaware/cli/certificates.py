@@ -25,13 +25,7 @@ def add_certificates_option(parser: argparse.ArgumentParser) -> None:
     """Add ``--certificates``."""
     what = "write the certificate of each topic that is deleted to FOLDER/TOPIC.json"
     why = "of a change that keeps a name they cannot be taken later"
-    parser.add_argument("--certificates", type=_folder, metavar="FOLDER", help=f"with --wait: {what}; {why}")
-
-
-def _folder(text: str) -> Path:
-    if not Path(text).is_dir():
-        raise argparse.ArgumentTypeError(f"{text}: no such folder")
-    return Path(text)
+    parser.add_argument("--certificates", type=Path, metavar="FOLDER", help=f"with --wait: {what}; {why}")
 
 
 class CertificateFolder:

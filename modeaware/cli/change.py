@@ -295,6 +295,8 @@ class Request:
         self._folder = getattr(args, "certificates", None)
         if self._folder is not None and not args.wait:
             raise BadUsage("--certificates belongs to --wait")
+        if self._folder is not None and not self._folder.is_dir():
+            raise BadUsage(f"--certificates: no folder {self._folder}")
         self.topics = list(topics)
         self.claim: ClaimRecord | None = None
         self.diffs: dict[str, TopicDiff] = {}

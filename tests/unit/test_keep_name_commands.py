@@ -518,7 +518,7 @@ def test_certificates_are_written_while_the_command_waits(run: Run, certificates
     ("options", "told"),
     [
         ("--certificates .", "--certificates belongs to --wait"),
-        ("--wait --certificates nowhere/at/all", "nowhere/at/all: no such folder"),
+        ("--wait --certificates nowhere/at/all", "--certificates: no folder nowhere/at/all"),
     ],
 )
 @pytest.mark.parametrize("command", ["replace orders --partitions 4 --keep-name", "apply /dev/null"])
