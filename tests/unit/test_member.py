@@ -123,6 +123,12 @@ class Around:
         done, self.done = self.done, []
         assert done == list(expected)
 
+    def add(self, places: Mapping[Key, int | None]) -> None:
+        self.member.assigned_by_application(places, incremental=True)
+
+    def holds(self, *keys: Key) -> None:
+        assert self.member.partitions.keys() == set(keys)
+
     def is_due(self) -> None:
         assert self.member.due_s == self.now_s
 
@@ -266,6 +272,15 @@ STORIES = {
     ),
     "incremental application loses what is lost": Story(
         (*joined(A0, A1), do.revoke(A0, lost=True), do.does("show lost a0")), traits=COMMON,
+    ),
+    "application that assigns within its group leaves out what it was shown, not what it was not": Story(
+        (*joined(A0, A1, B0), do.call("assigned_by_application", {A0: 2}), do.run(rebalancing=True)),
+        (do.holds(A0, B0), do.view(replaced(moved=MOVED)), do.set(done=[]), do.poll()),
+        do.does("places b0", "show revoked a0", "show assigned a0 b0", "seek b0=0", "resume b0",
+                "committed b0 b1", "commit b0=0 the gate is open"),
+    ),
+    "application that assigns one more keeps the others": Story(
+        (*joined(A0), do.add({A1: 2}), do.run(rebalancing=True), do.holds(A0, A1)), traits=COMMON,
     ),
     "incremental group is shown what comes alone": Story(
         (*joined(A0, B0), do.view(replaced(moved=MOVED)), do.poll()),
