@@ -1,22 +1,25 @@
-"""Reading messages by their schemas from bytes that a stranger may have sent.
+"""Decode messages by their schemas, from the bytes of an untrusted peer.
 
-kafka-python's own decoders take what they find: strings that are cut short, varints of any length, counts of elements
-that are not there. This one reads the same schemas into the same classes, and is bounded:
+kafka-python's own decoders accept malformed bytes: strings that are cut short, varints of any length, counts without
+the elements that they count. The decoder here uses the same schemas, returns objects of the same classes, and has
+bounds:
 
-- a length is checked against what is left of the frame before anything is read or made for it: n bytes need n bytes,
-  n elements need n times the bytes that their smallest form has;
-- the objects of one message count against ``Budget.objects`` before an array is read, because a small element on the
-  wire is large in memory, and slow to make: a struct counts 1, and 1 for each of its fields that is read by itself or
-  tagged; a string of an array, and a tagged field, 1. Elements of fixed size are read together, and the frame's length
-  bounds them. A string has ``Budget.string_bytes`` at most;
-- a varint has 5 bytes at most and fits in 32 bits;
-- nothing recurses but the reading of a struct in a struct, as deep as the schema is, whatever the bytes say;
-- null stands only where the schema has it, any other negative length nowhere;
-- tagged fields come in the order of their numbers, as KIP-482 has it, and a known one fills its length exactly; an
-  unknown one is passed over and not kept.
+- Each length is checked against the rest of the frame before anything is read or allocated. A string of n bytes needs n
+  bytes; an array of n elements needs n times the size of the smallest element.
+- The objects of one message are counted against ``Budget.objects`` before an array is read, because an element of a few
+  bytes on the wire may be large in memory, and slow to make. A struct in an array counts 1, plus 1 for each run of
+  adjacent numbers and booleans, which are read together, for each other field, and for each tagged field of its schema.
+  A string in an array counts 1, as does each tagged field in the message. An array of numbers or booleans counts 0: the
+  length of the frame bounds it.
+- A string has at most ``Budget.string_bytes``.
+- A varint has at most 5 bytes and fits in 32 bits.
+- The depth of recursion is that of the structs in the schema, whatever the bytes contain.
+- Null is accepted only where the schema allows null. Every other negative length is rejected.
+- Tagged fields must come in the order of their numbers (KIP-482). A known one must fill its length exactly; an unknown
+  one is skipped and not kept.
 
-So the work, and the memory, are proportional to the length of the frame at worst, and below a limit for any frame.
-This module knows kafka-python's schema objects by their methods alone and does not import it.
+So time and memory are at worst proportional to the length of the frame, and limited for every frame.
+This module calls methods of kafka-python's schema objects and does not import kafka-python.
 """
 
 from __future__ import annotations
@@ -35,12 +38,17 @@ _NO_UUID = bytes(16)
 
 
 class OverBudget(ValueError):
-    """A message has more objects than its budget."""
+    """A message has more objects than its budget allows."""
 
 
 @dataclass(slots=True)
 class Budget:
-    """What is left for one message: objects of all arrays and tagged fields together; bytes of one string."""
+    """The limits of one message.
+
+    Attributes:
+        objects: how many more objects its arrays and tagged fields may have, all together; decreases.
+        string_bytes: how many bytes each of its strings may have.
+    """
 
     objects: int
     string_bytes: int
@@ -49,7 +57,7 @@ class Budget:
         """Count ``objects`` that are about to be made.
 
         Raises:
-            OverBudget: they are more than are left.
+            OverBudget: fewer objects are left in the budget.
         """
         self.objects -= objects
         if self.objects < 0:
@@ -57,13 +65,19 @@ class Budget:
 
 
 Read = Callable[[bytes, int, Budget], tuple[Any, int]]
-"""Reads a value at a position; gives it and the position after it."""
+"""Reads a value at a position; returns the value and the position behind it."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """``format``: of a value of fixed size, which is read together with its neighbours, else "". ``objects``: what one
-    element of an array of it counts."""
+    """How values of one type are read.
+
+    Attributes:
+        read: reads one value.
+        least_bytes: the size of the smallest value.
+        format: of a number or boolean: its ``struct`` format, by which adjacent values are read together; else "".
+        objects: how many objects one value counts as an element of an array.
+    """
 
     read: Read
     least_bytes: int
@@ -72,7 +86,7 @@ class _Reader:
 
 
 def read_message(message_class: Any, data: bytes, position: int, version: int, budget: Budget) -> tuple[Any, int]:
-    """A message (of one of kafka-python's classes) and the position after it.
+    """Return a message (of one of kafka-python's classes) and the position behind it.
 
     Raises:
         ValueError, IndexError, struct.error: the bytes do not follow the schema.
@@ -81,12 +95,13 @@ def read_message(message_class: Any, data: bytes, position: int, version: int, b
 
 
 def read_nullable_string(data: bytes, position: int, budget: Budget) -> tuple[str | None, int]:
-    """The ``client_id`` of a request's header: the one string that is in the old form in flexible versions too."""
+    """Return a request's ``client_id`` and the position behind it. This string is never compact, not even in a flexible
+    version."""
     return _string(compact=False, nullable=True)(data, position, budget)
 
 
 def skip_tagged_fields(data: bytes, position: int, budget: Budget) -> int:
-    """The position after the tagged fields of a header, none of which is known."""
+    """Return the position behind the tagged fields of a header; all of them are skipped."""
     return _read_tagged_fields(None, {}, data, position, budget)
 
 
@@ -97,15 +112,15 @@ def _message(message_class: Any, version: int) -> Read:
 
 
 def _struct(schema: Any, make: Callable[[], Any], version: int, flexible: bool) -> _Reader:
-    """Reads a struct into an object that ``make`` returns."""
+    """Return the reader of a struct; ``make`` returns the object whose attributes it sets."""
     readers = [(field.name, _reader(field, version, flexible)) for field in schema.untagged_fields(version)]
     steps = _steps(readers)
     known = {
         field.tag: (field.name, _reader(field, version, flexible).read)
         for field in schema.tagged_fields(version)._fields
     }
-    # Set at once, because an attribute that is not set is looked up by a slow way each time. Each object has lists of
-    # its own: kafka-python has one and the same list for all as their default.
+    # All other attributes get their defaults at once, because kafka-python looks up an attribute that is not set in a
+    # slow way each time. Each object gets new lists: kafka-python's default is one list for all objects.
     read_names = {name for name, _ in readers}
     absent = [(field.name, field.default) for field in schema._fields if field.name not in read_names]
     lists = [name for name, default in absent if isinstance(default, list)]
@@ -139,7 +154,7 @@ _Step = tuple[tuple[str, ...], struct.Struct | None, Read]
 
 
 def _steps(readers: Iterable[tuple[str, _Reader]]) -> list[_Step]:
-    """Fields of fixed size that follow each other are one step."""
+    """Return the steps that read the fields: adjacent fields of fixed size are one step."""
     steps: list[_Step] = []
     for name, reader in readers:
         if not reader.format:
@@ -184,7 +199,7 @@ def _array(element: _Reader, flexible: bool, nullable: bool) -> Read:
     def read(data: bytes, position: int, budget: Budget) -> tuple[list[Any] | None, int]:
         if not flexible:
             count, position = _INT32.unpack_from(data, position)[0], position + 4
-        elif (count := data[position] - 1) < 0x7F:  # of one byte, as nearly all are
+        elif (count := data[position] - 1) < 0x7F:  # a varint of one byte, as nearly all counts are
             position += 1
         else:
             count, position = _read_varint(data, position)
@@ -224,7 +239,7 @@ def _string(compact: bool, nullable: bool) -> Read:
             return None, position
         end = _end(data, position, length)
         if length > budget.string_bytes:
-            raise ValueError(f"a string of {length} bytes; {budget.string_bytes} are taken")
+            raise ValueError(f"a string has {length} bytes; the limit is {budget.string_bytes}")
         return str(data[position:end], "utf-8"), end
 
     return read
@@ -244,7 +259,7 @@ def _read_uuid(data: bytes, position: int, budget: Budget) -> tuple[UUID | None,
 
 
 def _read_bitfield(data: bytes, position: int, budget: Budget) -> tuple[set[int] | None, int]:
-    """kafka-python's form of the operations that a user is authorized for; None: not requested."""
+    """Return the operations that a user is authorized for, in kafka-python's form; None: they were not requested."""
     bits = int.from_bytes(data[position : _end(data, position, 4)], "big")
     return (None if bits == 1 << 31 else {bit for bit in range(32) if bits >> bit & 1}), position + 4
 
