@@ -1,11 +1,12 @@
-"""What groups have committed, as their coordinators have it: partitions by name, or whole groups, whichever is less.
+"""The offsets that groups have committed, read from the groups' coordinators.
 
-A request that names partitions costs groups times partitions, though most groups have no commits on most topics; one
-that names none costs what there is of a group, on whatever topics. Where many partitions are looked at, a few groups
-are read whole first, and show which way the others are cheaper.
+A request names either the wanted partitions or only groups. With partitions, its cost is the number of groups times the
+number of partitions, though most groups have no commits on most topics. Without partitions (the group is *read whole*),
+its cost is the number of the groups' commits on all topics. If many partitions are wanted, a sample of the groups is
+read whole first, and their mean number of commits decides how the other groups are read.
 
-The response for a whole group leaves out, without an error, every topic that the user may not DESCRIBE on that broker.
-So each coordinator is then asked for the topics by name as well, of one group.
+The response for a group that is read whole omits, without an error, every topic that the user may not DESCRIBE on that
+broker. So each coordinator then gets one more request, which names the topics, for one of its groups.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from modeaware.wire.brokers import BULK_TIMEOUT_S, Ask, Brokers
 from modeaware.wire.requests import DescribeShareGroupOffsetsRequest, OffsetFetchRequest
 
 NAMED_PARTITIONS = 100
-"""Up to so many partitions are named in any case: of one topic, mostly."""
+"""Up to this number of wanted partitions, requests name them, without a sample. Most topics have fewer."""
 OFFSETS_A_REQUEST, GROUPS_A_REQUEST = 20_000, 250
 SAMPLED_GROUPS = 20
 
@@ -36,10 +37,13 @@ _LEFT_OUT = "its coordinator left them out of the response"
 
 @dataclass(frozen=True)
 class Commits:
-    """A group's offsets on one topic: partition -> offset, and the leader epoch and the note of the commit where it has
-    one.
+    """A group's commits on one topic.
 
-    ``unknown``: why they cannot be read.
+    Attributes:
+        offsets: partition -> committed offset; of a share group, see :func:`read_offsets`.
+        epochs: partition -> leader epoch of the commit; only of commits that have one.
+        unknown: why the commits cannot be read.
+        notes: partition -> note of the commit (:mod:`modeaware.notes`); only of commits that have metadata.
     """
 
     offsets: Mapping[int, int] = field(default_factory=dict)
@@ -50,11 +54,12 @@ class Commits:
 
 @dataclass
 class GroupOffsets:
-    """What was read.
+    """The commits of groups on topics.
 
     Attributes:
-        of_topic: topic -> group -> its commits, where it has any or they are not known.
-        unknown: group -> why nothing of it could be read.
+        of_topic: topic -> group -> the group's commits on the topic. A group without commits there is missing; a
+            group whose commits there are unknown is not.
+        unknown: group -> why none of its commits could be read.
     """
 
     of_topic: dict[str, dict[str, Commits]]
@@ -66,7 +71,10 @@ class GroupOffsets:
 
 
 def read_offsets(brokers: Brokers, groups: Iterable[ListedGroup], topics: Mapping[str, Iterable[int]]) -> GroupOffsets:
-    """Return the offsets of ``groups`` on partitions of ``topics``; of share groups, their start offsets."""
+    """Return the committed offsets of ``groups`` on partitions of ``topics``.
+
+    Of a share group, these are the offsets up to which all records are acknowledged.
+    """
     wanted = {topic: frozenset(partitions) for topic, partitions in topics.items()}
     coordinators: dict[tuple[int, bool], list[str]] = {}
     for group in groups:
@@ -99,7 +107,8 @@ class _Reading:
     def share(self, coordinators: _Coordinators) -> None:
         if not coordinators:
             return
-        # Read first: what is acknowledged up to a later end is acknowledged up to this one.
+        # The ends are read before the groups: a group that has acknowledged all records up to a later end has also
+        # acknowledged all records up to this one.
         ends = end_offsets(self._brokers, ((topic, p) for topic, some in self._wanted.items() for p in some))
         for _, names, answer in ask_in_batches(
             self._brokers,
@@ -120,7 +129,7 @@ class _Reading:
                     self.offsets.note(topic, name, _committed(topics.get(topic), partitions))
 
     def whole(self, coordinators: _Coordinators, groups_a_request: int) -> int:
-        """Read all commits of groups; return how many a group has, in the mean."""
+        """Read all commits of groups; return the mean number of commits of a group."""
         read = entries = 0
         for (node, _), names, answer in ask_in_batches(
             self._brokers, coordinators, groups_a_request, lambda _, names: _request(names, None)
@@ -134,7 +143,10 @@ class _Reading:
         return entries // max(read, 1)
 
     def note_hidden(self) -> None:
-        """Find the topics that coordinators hide from the user: what the groups read whole have there is not known."""
+        """Find the topics that coordinators hide from the user.
+
+        The commits on these topics are noted as unknown, for every group that was read whole.
+        """
         probes = {node: names[0] for node, names in self._whole.items() if names}
         first = {topic: sorted(partitions)[:1] for topic, partitions in self._wanted.items()}
         asks = [Ask(node, _request([name], first)) for node, name in probes.items()]
@@ -149,7 +161,7 @@ class _Reading:
 
 
 def _groups_a_request(offsets: int) -> int:
-    """Return how many groups with so many offsets each are read in one request."""
+    """Return the number of groups for one request, if each has ``offsets`` offsets."""
     return min(max(OFFSETS_A_REQUEST // max(offsets, 1), 1), GROUPS_A_REQUEST)
 
 
@@ -157,7 +169,7 @@ def _request(groups: Sequence[str], wanted: Wanted | None) -> Any:
     group = OffsetFetchRequest.OffsetFetchRequestGroup
     entry = group.OffsetFetchRequestTopics
     topics = wanted and [entry(name=topic, partition_indexes=sorted(ps)) for topic, ps in wanted.items()]
-    # Version 10 has topic ids for names, which older brokers do not support.
+    # Version 10 has topic ids instead of names; older brokers do not support it.
     return OffsetFetchRequest(
         groups=[group(group_id=name, topics=topics) for name in groups], min_version=8, max_version=9
     )
@@ -173,7 +185,10 @@ def _share_request(groups: Sequence[str], wanted: Wanted) -> Any:
 def _by_group(
     offsets: GroupOffsets, names: Sequence[str], answer: Any, topic_name: str
 ) -> dict[str, dict[str, Sequence[Any]]]:
-    """Return group -> topic -> the entries of its partitions, of the groups that could be read; note the others."""
+    """Return group -> topic -> the entries of its partitions, for the groups that could be read.
+
+    The other groups are noted as unknown, except groups that do not exist any more.
+    """
     if isinstance(answer, ClusterError):
         offsets.unknown |= dict.fromkeys(names, str(answer))
         return {}
@@ -203,8 +218,9 @@ def _committed(entries: Sequence[Any] | None, partitions: Collection[int]) -> Co
 def _acknowledged(topic: str, entries: Sequence[Any] | None, ends: Mapping[Partition, int]) -> Commits:
     """Return a share group's start offsets on a topic.
 
-    The start offset that brokers keep lies one acknowledgement behind, so it never reaches the end by itself. Their lag
-    (KIP-1226, Kafka 4.2) counts what is not acknowledged between the two: with none left, the group is at the end.
+    The start offset that brokers return is one acknowledgement late, so it never reaches the end by itself. The lag
+    that brokers return (KIP-1226, Kafka 4.2) is the number of records from the start offset to the end that are not
+    acknowledged. With a lag of 0, the group is at the end.
     """
     if (unknown := _unknown(entries)) is not None:
         return Commits(unknown=unknown)
@@ -216,7 +232,7 @@ def _acknowledged(topic: str, entries: Sequence[Any] | None, ends: Mapping[Parti
 
 
 def _unknown(entries: Sequence[Any] | None) -> str | None:
-    """Return why a topic's entries are not known."""
+    """Return why a topic's entries are unknown; None: they are known."""
     if entries is None:
         return _LEFT_OUT
     codes = (e.error_code for e in entries if e.error_code not in (0, KafkaError.UNKNOWN_TOPIC_OR_PART))
