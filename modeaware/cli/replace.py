@@ -41,7 +41,7 @@ ACCEPTING = {
     "accept_mirroring": "switch although MirrorMaker 2 is in use: MirrorMaker does not copy the configs of the fence",
     "accept_auto_create": "keep the name although brokers create topics automatically",
 }
-"""Flag -> help. Each flag accepts one consequence of a switch, for which the switch is refused otherwise."""
+"""Flag -> help. Each flag accepts one consequence of a switch. Without the flag, that consequence is a refusal."""
 
 
 class Replace(Command):
@@ -58,11 +58,11 @@ proceed and the exit status is 1.
 Repeat the command without --pause-before-switch to continue a paused replacement, and with --wait to watch one.
 --undo gives the replacement up and deletes the new topic, as long as producers do not write to the new topic.
 
-TOPIC is deleted once every group has read it and no group is subscribed to it any more. The deletion also waits for
-the delay; without a delay, until the retention of TOPIC has emptied it.
+TOPIC is deleted once every group has read it, no group is subscribed to it any more, and the delay has passed. Without
+a delay, TOPIC is not deleted before its retention has emptied it.
 
 With --keep-name TOPIC is replaced by an interim topic, and the interim topic by a new TOPIC. Between the two switches
---stay ends the change on the interim topic. Until the second switch --keep-name takes --stay back.
+--stay ends the change on the interim topic. Until the second switch --keep-name cancels an earlier --stay.
 """
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
@@ -210,7 +210,7 @@ class _Replacement(Request):
         situation = seen.situation(topic)
         current = situation.record.replacement if situation.record is not None else None
         if args.stay and (current is None or current.switched_ms is None):
-            why = f"topic {topic!r}: producers do not write to an interim topic; --undo gives a replacement up"
+            why = f"topic {topic!r}: its producers do not write to an interim topic yet; --undo gives a replacement up"
             raise RequestRefused(why, code=ErrorCode.INVALID_REQUEST, topic=topic)
         successor = self._interim.get(topic) if args.keep_name and current is None else self._successors[topic]
         wanted = _wanted(args, topic, successor, current)
@@ -247,7 +247,7 @@ class _Replacement(Request):
         args = self.args
         if args.undo or change.first is None:
             has_new = change.second is not None and change.second.replacing.switched_ms is not None
-            why = f"its name already leads to {change.interim!r}: --stay ends the change there"
+            why = f"its producers already write to {change.interim!r}: --stay ends the change there"
             why = "producers already write to the second new topic: nothing can be undone" if has_new else why
             raise RequestRefused(f"topic {topic!r}: {why}", code=ErrorCode.REASSIGNMENT_IN_PROGRESS, topic=topic)
         command = replace(second_half_of(change.first), undo=args.stay)

@@ -100,9 +100,11 @@ def why_not_now(command: TopicCommand, current: TopicRecord, replacement: Replac
         return objection_to_change(replacement) if switched else other
     if command.undo:
         remedy = (
-            "--stay ends the change there" if current.is_first_half else "to go back, replace that by another topic"
+            "--stay ends the change there"
+            if current.is_first_half
+            else f"to go back, replace {successor!r} by another topic"
         )
-        back = f"its name already leads to {successor!r}: {remedy}"
+        back = f"its producers already write to {successor!r}: {remedy}"
         return back if switched else None
     if replacement.undone_ms is not None:
         return f"its replacement by {successor!r} is being undone: wait until that is done"
@@ -111,7 +113,7 @@ def why_not_now(command: TopicCommand, current: TopicRecord, replacement: Replac
         remedy = "repeat the command as it was" if switched else "undo that first (--undo)"
         return f"it is already being replaced, with {', '.join(again.differs)}: {remedy}"
     if command.pause_before_switch and switched:
-        return f"its name already leads to {successor!r}: it cannot pause before that any more"
+        return f"its producers already write to {successor!r}: it cannot pause before the switch any more"
     return None
 
 

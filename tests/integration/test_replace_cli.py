@@ -172,7 +172,7 @@ def test_paused_replacement_goes_on_when_it_is_repeated_and_cannot_be_undone_the
     assert told.status == 0, told.err
     assert "It continues to the switch" in told.err
     undo = site.run("replace", filled, "--undo", "--yes")
-    assert (undo.status, "already leads to" in undo.err) == (1, True), undo.err
+    assert (undo.status, "producers already write to" in undo.err) == (1, True), undo.err
 
 
 def test_dry_run_shows_the_plan_and_changes_nothing(site: Site, filled: str, make_group: Callable[[], str]) -> None:

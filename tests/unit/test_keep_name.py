@@ -161,7 +161,7 @@ def test_change_ends_on_the_interim_topic_by_an_undo_of_its_second_half() -> Non
     assert begun.record is not None
     assert begun.record.replacing.undone_ms == NOW_MS
     switched = replace(LEADS_BACK, replacement=replace(BACK, successor_id="new", announced_ms=1, switched_ms=2))
-    with pytest.raises(RequestRefused, match="its name already leads to 'orders'"):
+    with pytest.raises(RequestRefused, match="its producers already write to 'orders'"):
         ask(stay, of_interim(), ALIAS, switched, record=switched)
 
 

@@ -482,12 +482,12 @@ def test_repetition_in_the_second_half_waits_for_it_and_sends_nothing(records: l
 @pytest.mark.parametrize(
     ("records", "orders", "options", "told"),
     [
-        ([], OLD, ["--stay"], "producers do not write to an interim topic"),
+        ([], OLD, ["--stay"], "its producers do not write to an interim topic yet"),
         ([first(BEGUN)], OLD, ["--stay"], "--undo gives a replacement up"),
         ([first(SWITCHED)], OLD, ["--undo"], "--stay ends the change there"),
         ([first(GONE)], ABSENT, ["--undo"], "--stay ends the change there"),
         ([first(GONE), second(LED_BACK)], NEW, ["--undo"], "producers already write to the second new topic"),
-        ([first(GONE), second(LED_BACK)], NEW, ["--stay"], "its name already leads to 'orders': to go back"),
+        ([first(GONE), second(LED_BACK)], NEW, ["--stay"], "its producers already write to 'orders': to go back"),
         ([first(GONE)], ABSENT, ["--keep-name", "--partitions", "5"], "its change to 4 partitions is in progress"),
         ([], OLD, ["--keep-name", "--partitions", "12"], "12 partitions already"),
     ],

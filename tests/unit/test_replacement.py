@@ -362,7 +362,7 @@ STORIES = {
         record=admitted(replace(COMMAND, fence="none"), seen=seen()),
     ),
     "a switch that was made is not paused, undone or changed": Story(
-        do.refuses(PAUSED, READY, None, "cannot pause before that any more"),
+        do.refuses(PAUSED, READY, None, "cannot pause before the switch any more"),
         do.refuses(replace(COMMAND, undo=True), READY, ErrorCode.REASSIGNMENT_IN_PROGRESS),
         [do.refuses(other, READY, None, "change that topic") for other in (shrink(2), grow(6))],
         record=SWITCHED,
