@@ -138,8 +138,9 @@ def _check_count(topic: str, watch: Watch) -> None:
     another command has taken the change back, say."""
     for step in watch.steps:
         if isinstance(step, Resizes) and watch.last is not None and watch.last.writable != step.to:
-            counts = f"topic {topic!r}: {watch.last.writable} partitions take writes, not {step.to}"
-            raise ModeAwareError(f"{counts}: its change was taken back, or another one has followed", topic=topic)
+            counts = f"{watch.last.writable} partitions take writes, not {step.to}"
+            why = f"topic {topic!r}: {counts}: another command has undone this change, or changed the topic again"
+            raise ModeAwareError(why, topic=topic)
 
 
 def _end_of(topic: str, watch: Watch, report: ReplacementReport) -> str:

@@ -329,8 +329,8 @@ def _check_listener(listen: str | None, advertised: str | None, certificate: str
     unused = [option for option, value in options.items() if value is not None]
     if listen is None and unused:
         raise ConfigError(
-            f"{' and '.join(unused)}: there is no endpoint to use that (--listen none, --once, or security.protocol is "
-            "SSL and no --listen). Omit it, or pass --listen"
+            f"{' and '.join(unused)}: there is no endpoint, because of --listen none, --once, or security.protocol=SSL "
+            f"without --listen. Omit {' and '.join(unused)}, or pass --listen HOST:PORT"
         )
 
 

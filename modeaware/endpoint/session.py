@@ -431,7 +431,7 @@ class ClientSession:
             self._finish(self._in_work.answer(outcome))
         elif isinstance(self._in_work, ModesQuery):
             if outcome is not None:
-                raise Ended("the end of the mode log, which was requested, cannot be read now")
+                raise Ended("the mode log cannot be read to its end now, as a request with Fresh requires")
             query, self._in_work = self._in_work, None
             self._ask_modes(query)
 

@@ -283,7 +283,8 @@ def _check_successor(desired: DesiredTopic, replacement: Replacement, successor:
         raise _RefusedError(f"{what}, which has {successor.goal} partitions: {instead}")
     _check(desired, successor)
     if (alter := _configs(desired, successor)) is not None:
-        raise _RefusedError(f"{what}, which has other configs ({', '.join((*alter.set, *alter.remove))}): {instead}")
+        names = ", ".join((*alter.set, *alter.remove))
+        raise _RefusedError(f"{what}, whose configs are not as declared ({names}): {instead}")
 
 
 def _check(desired: DesiredTopic, current: CurrentTopic) -> None:

@@ -132,7 +132,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         raise ConfigError(f"failOnDataLoss: must be true or false, not {strict!r}")
     for name in left:
         if name.startswith("kafka."):
-            raise ConfigError(f"{name}: use librdkafka's name, without the prefix kafka.: {name[6:]!r}")
+            raise ConfigError(f"{name}: use librdkafka's name {name[6:]!r}, without the prefix kafka.")
     if not bootstrap_servers(left):
         raise ConfigError('format("modeaware"): the option bootstrap.servers is missing')
     split_client_config(left)

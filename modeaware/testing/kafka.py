@@ -61,7 +61,7 @@ class MockKafka:
             LocalKafkaError: the mock does not run.
         """
         if self._host is None:
-            raise LocalKafkaError(f"the mock broker does not run, there is no topic {topic}")
+            raise LocalKafkaError(f"topic {topic!r} cannot be made: the mock broker does not run; call start() first")
         self._host.list_topics(topic, timeout=MOCK_START_TIMEOUT_S)
         return topic
 

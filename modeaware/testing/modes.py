@@ -290,7 +290,7 @@ class ScriptedModes:
             retired = {p for p, mode in enumerate(before.modes) if mode is PartitionMode.READ_ONLY}
             chosen = retired if partitions is None else set(partitions)
             if not chosen:
-                raise ValueError(f"{topic}: no partition is ReadOnly, only such can become None: shrink first")
+                raise ValueError(f"{topic}: no partition is ReadOnly, so none can become None: shrink first")
             if not chosen <= retired:
                 which = format_ranges(chosen - retired)
                 raise ValueError(f"{topic}: {which} cannot become None, only ReadOnly partitions can: shrink first")

@@ -469,7 +469,7 @@ def test_another_replacement_than_the_declared_one_is_refused(
         (CurrentTopic(5, frozenset({1}), topic_id="v2-id"), "which has 5 partitions: declare orders-v2 instead"),
         (
             CurrentTopic(4, frozenset({1}), {"a": "2"}, topic_id="v2-id"),
-            "which has other configs (a): declare orders-v2 instead",
+            "whose configs are not as declared (a): declare orders-v2 instead",
         ),
         (CurrentTopic(4, frozenset({2}), {"a": "1"}, topic_id="v2-id"), "its replication factor is 2, not 1"),
         (CurrentTopic(4, topic_id="v2-id", record=ONWARD), "and that by 'orders-v3': declare orders-v3 instead"),

@@ -90,7 +90,7 @@ def test_a_log_that_cannot_be_read_now_gives_no_old_modes_for_fresh_ones() -> No
     talk.ask(hello(1), modes_request(2, fresh=True))
     talk.broker_answers()
     talk.resolve(ModeSourceError("the log's leader is away: secret"))
-    assert talk.closed == "the end of the mode log, which was requested, cannot be read now"
+    assert talk.closed == "the mode log cannot be read to its end now, as a request with Fresh requires"
     assert ids(talk.told) == [1]
 
 
