@@ -9,8 +9,8 @@ bounds:
 - The objects of one message are counted against ``Budget.objects`` before an array is read, because an element of a few
   bytes on the wire may be large in memory, and slow to make. A struct in an array counts 1, plus 1 for each run of
   adjacent numbers and booleans, which are read together, for each other field, and for each tagged field of its schema.
-  A string in an array counts 1, as does each tagged field in the message. An array of numbers or booleans counts 0: the
-  length of the frame bounds it.
+  A string or UUID in an array counts 1, as does each tagged field in the message. An array of numbers or booleans
+  counts 0: the length of the frame bounds it.
 - A string has at most ``Budget.string_bytes``.
 - A varint has at most 5 bytes and fits in 32 bits.
 - The depth of recursion is that of the structs in the schema, whatever the bytes contain.
