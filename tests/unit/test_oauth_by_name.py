@@ -75,8 +75,6 @@ def test_what_cannot_be_is_told(name: str, told: str) -> None:
 @pytest.mark.parametrize("answer", ["secret-token", None, ("secret-token",)])
 def test_what_is_no_token_with_its_expiry_is_refused_and_not_told(answer: object) -> None:
     provider = OauthCallback(lambda _: answer, "")
-    with pytest.raises(
-        SaslAuthenticationFailedError, match=r"has to return \(token, expiry in seconds\), not"
-    ) as raised:
+    with pytest.raises(SaslAuthenticationFailedError, match=r"must return \(token, expiry in seconds\), not") as raised:
         provider.token()
     assert "secret" not in str(raised.value)
