@@ -247,7 +247,7 @@ class Block:
         starts, lengths = keys.starts[first:last], keys.lengths[first:last]
         lengths = np.where(lengths > _LONGEST_BYTES, 0, lengths)  # long keys count as empty here
         whole = (lengths >> 2).astype(np.int16)
-        most = int(whole.max())
+        most = int(np.max(whole))
         self.order = np.argsort(np.int16(most) - whole, kind="stable")
         self.lengths = lengths[self.order]
         self.rests = (self.lengths & 3).astype(np.uint8)
@@ -255,7 +255,7 @@ class Block:
         # How many keys have more than 0, 1, 2, ... whole words.
         shorter = np.cumsum(np.bincount(whole, minlength=most + 1))[:-1]
         self._counts: list[int] = (len(whole) - shorter).tolist()
-        begin, end = int(starts[0]), int((starts + lengths).max())
+        begin, end = int(starts[0]), int(np.max(starts + lengths))
         self._pairs = _pairs(keys.data[begin:end])
         at = (starts - begin)[self.order]
         self._at = at >> 2
