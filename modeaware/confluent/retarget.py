@@ -144,6 +144,9 @@ SINGLE_CALL_S = 0.19
 """The longest slice of ``consume`` while work is pending. From 0.2 s on confluent_kafka makes it of several calls to
 librdkafka. Within one, a rebalance takes the records of a revoked partition back, as if they were never delivered; what
 an earlier one has returned stays in the batch, and counts as delivered when the partition is revoked."""
+SINGLE_TIMEOUT_S = 0.2
+"""The longest timeout that confluent_kafka's ``consume`` spends in one call of librdkafka: so does ours, and is over a
+little earlier where it has taken records."""
 _POLL_PARAMETERS = ("timeout",)
 _CONSUME_PARAMETERS = ("num_messages", "timeout")
 
@@ -336,7 +339,7 @@ class PollHook:
     def _sliced(self, call: Callable[..., Any], given: dict[str, Any], wait_s: float | None, longest_s: float) -> Any:
         """Return what all calls have returned together. Each has the arguments ``given``, but for what is left."""
         timeout, wanted = given.get("timeout", -1.0), given.get("num_messages", 1)
-        is_single = 0 <= timeout <= SINGLE_CALL_S
+        is_single = 0 <= timeout <= SINGLE_TIMEOUT_S
         deadline_s = None if timeout < 0 else time.monotonic() + timeout
         while True:
             left_s = None if deadline_s is None else max(deadline_s - time.monotonic(), 0.0)

@@ -259,7 +259,7 @@ def test_slices_of_a_batch_are_single_calls_of_librdkafka_while_work_is_pending(
 def test_batch_of_what_is_a_single_call_of_librdkafka_has_records_of_one_slice(trickle: Trickle) -> None:
     """A rebalance in another slice would leave it records of partitions that the application holds no more."""
     trickle.every_s = 0.07
-    assert trickle.hook.consume.call(None, 500, 0.19) == ["0"]
+    assert trickle.hook.consume.call(None, 500, 0.2) == ["0"]
     assert trickle.seen == [0], "and nothing is done between the slice and the return"
     assert trickle.hook.consume.call(None, 500, 0.05) == []
 
