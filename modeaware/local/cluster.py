@@ -21,7 +21,16 @@ from typing import ClassVar, NamedTuple, Self
 
 from modeaware.callouts import get_logger
 from modeaware.errors import LocalKafkaError
-from modeaware.local.jars import CHECKPOINT, KAFKA_VERSION, Installation, format_node, install, locked, state_folder
+from modeaware.local.jars import (
+    KAFKA_VERSION,
+    META_PROPERTIES,
+    Installation,
+    copy_formatted,
+    format_node,
+    install,
+    locked,
+    state_folder,
+)
 from modeaware.local.process import (
     START_TIMEOUT_S,
     BrokerProcess,
@@ -399,18 +408,18 @@ class LocalKafka(Kafka):
 
     def _format(self, installed: Installation, seats: Sequence[Seat]) -> None:
         """Write what Kafka's StorageTool writes; run it only with arguments, and then once, not for each node."""
-        checkpoint = installed.checkpoint
+        formatted = installed.formatted
         for broker in self._brokers:
             broker.data.mkdir(parents=True)
             properties = broker.folder / "server.properties"
             write_properties(properties, server_properties(broker.seat, seats, broker.data, self._configs))
             if self._format_args and broker is self._brokers[0]:
                 format_node(installed.java, installed.jars, properties, broker.cluster_id, self._format_args)
-                checkpoint = broker.data / CHECKPOINT
+                formatted = broker.data
                 continue
-            shutil.copy(checkpoint, broker.data)
+            copy_formatted(formatted, broker.data)
             identity = {"version": "1", "cluster.id": broker.cluster_id, "node.id": str(broker.node_id)}
-            write_properties(broker.data / "meta.properties", {**identity, "directory.id": random_uuid()})
+            write_properties(broker.data / META_PROPERTIES, {**identity, "directory.id": random_uuid()})
 
     def _kill_all(self) -> None:
         for broker in self._brokers:

@@ -248,8 +248,9 @@ def _ivy(artifacts: Artifacts) -> str:
 
 # Quick starts
 
-CHECKPOINT = "bootstrap.checkpoint"
-"""What Kafka's StorageTool writes beside ``meta.properties``: feature levels, the same for every node and cluster."""
+META_PROPERTIES = "meta.properties"
+"""What Kafka's StorageTool writes beside the feature levels, which are the same for every node and cluster: they are in
+``bootstrap.checkpoint``, and from Kafka 4.4 on in a snapshot in the folder of the metadata log."""
 
 
 class Installation(NamedTuple):
@@ -258,13 +259,13 @@ class Installation(NamedTuple):
     Fields:
         java: the program.
         jars: folder of the jars.
-        checkpoint: a ``bootstrap.checkpoint`` as StorageTool writes it without further arguments.
+        formatted: a folder as StorageTool writes it without further arguments, but for ``meta.properties``.
         archive: class data archive for the JVM; need not exist (some JREs make none).
     """
 
     java: str
     jars: Path
-    checkpoint: Path
+    formatted: Path
     archive: Path
 
 
@@ -272,19 +273,19 @@ def install(version: str = KAFKA_VERSION) -> Installation:
     """Find or make all that a start needs. Safe between processes.
 
     Args:
-        version: of Apache Kafka; each has its own checkpoint, for its feature levels are its own.
+        version: of Apache Kafka; each has its own feature levels.
 
     Raises:
         LocalKafkaError: no Java, no jars, no such version, or this Java does not run this Kafka.
     """
     java, jars = find_java(), kafka_jars(version)
-    folder = cache_folder() / f"kafka-{version}-{_fingerprint(java)}"
+    folder = cache_folder() / f"kafka-{version}-ready-{_fingerprint(java)}"
     if not folder.is_dir():  # it appears by a rename, so it is whole
         with locked(folder.with_name(folder.name + ".lock")):
             if not folder.is_dir():
                 logger.info("Preparing quick starts of Kafka %s with %s (once) ...", version, java)
                 _rehearse(java, jars, folder)
-    return Installation(java, jars, folder / CHECKPOINT, folder / "classes.jsa")
+    return Installation(java, jars, folder / "formatted", folder / "classes.jsa")
 
 
 def format_node(java: str, jars: Path, properties: Path, cluster_id: str, arguments: Sequence[str]) -> None:
@@ -303,18 +304,22 @@ def format_node(java: str, jars: Path, properties: Path, cluster_id: str, argume
         raise LocalKafkaError(f"Kafka's StorageTool refused {properties}:\n{done.stdout}{done.stderr}".strip())
 
 
+def copy_formatted(data: Path, to: Path) -> None:
+    """Copy what StorageTool has written to ``data``, but for ``meta.properties``, which is a node's own."""
+    shutil.copytree(data, to, ignore=shutil.ignore_patterns(META_PROPERTIES), dirs_exist_ok=True)
+
+
 def _rehearse(java: str, jars: Path, folder: Path) -> None:
-    """Run one throwaway broker, keep its checkpoint and the classes it loaded."""
+    """Run one throwaway broker, keep its feature levels and the classes it loaded."""
     with tempfile.TemporaryDirectory(prefix=folder.name + ".", dir=folder.parent) as scratch_name:
         scratch = Path(scratch_name)
         kept, data, properties = scratch / "kept", scratch / "data", scratch / "server.properties"
-        kept.mkdir()
         data.mkdir()
         port, controller_port = free_ports(2)
         seat, cluster_id, log = Seat(1, port, controller_port), random_uuid(), scratch / "broker.log"
         write_properties(properties, server_properties(seat, [seat], data, {}))
         format_node(java, jars, properties, cluster_id, [])
-        shutil.copy(data / CHECKPOINT, kept)
+        copy_formatted(data, kept / "formatted")
         command = broker_command(java, jars, properties, heap_mb=512, small=False)
         command.insert(1, f"-XX:ArchiveClassesAtExit={kept / 'classes.jsa'}")
         broker = OwnedProcess(command, log, data)
