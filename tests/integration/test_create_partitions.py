@@ -99,6 +99,7 @@ def test_retired_partitions_are_revived_first_and_assignments_are_for_the_new_on
     assert grow(admin, topic, 5, [placed], validate_only=True).partitions == (4,)
     assert replicas(kafka3, topic) == before
     assert grow(admin, topic, 5, [placed]) == CreationResult(topic, (4,))
-    assert replicas(kafka3, topic) == {**before, 4: placed}
+    # Any broker is asked, and each learns of it in its own time.
+    eventually(lambda: replicas(kafka3, topic) == {**before, 4: placed}, TIMEOUT_S)
     setting.wait_for(topic, lambda record: topic_phase(record) == "done")
     assert setting.modes(topic) == (RW,) * 5
