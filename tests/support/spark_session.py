@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from modeaware.local.jars import cache_folder, find_java
+from modeaware.spark.connector import packages
 from tests.support.jvm import plug_ins_jar
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"
 
 
 @pytest.fixture(scope="session")
@@ -52,7 +51,7 @@ def spark_builder() -> SparkSession.Builder:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "2g",
         "spark.jars": str(plug_ins_jar()),
-        "spark.jars.packages": CONNECTOR,
+        "spark.jars.packages": packages(),
         "spark.jars.ivy": str(cache_folder() / "spark-ivy"),
         "spark.jars.ivySettings": str(Path(__file__).with_name("ivysettings.xml")),
         "spark.pyspark.python": sys.executable,
