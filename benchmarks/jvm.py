@@ -31,17 +31,12 @@ TIMEOUT_S = 600
 SWITCHES = 20
 KINDS = ("keyed", "keyless", "transactional")
 SHRUNK_S, WHOLE_S, PAUSE_S = 1.5, 0.5, 0.005
+WARM_UP_RECORDS = 300
 LATE_MS = 500
 
 
 def measure(setting: Setting) -> Iterator[Result]:
-    log, whole, shrunk, few = (
-        setting.make_log(),
-        setting.make_topic(),
-        setting.make_topic(),
-        setting.make_topic(WRITABLE),
-    )
-    setting.shrink(log, shrunk)
+    log, whole, shrunk, few = setting.make_shrunk()
     states = {"nothing shrunk": (whole, whole), "shrunk": (few, shrunk)}
     for (state, topics), size, kind in product(states.items(), ROUND_RECORDS, ("keyed", "keyless")):
         plain, own = _rounds(setting, log.topic, size, kind, topics)
@@ -79,8 +74,7 @@ def _last_records(setting: Setting, log: RealLog, topic: str) -> Iterator[Result
             for kind in KINDS
         ]
         ends.callback(lambda: [each.kill() for each in writers])
-        for writer in writers:
-            eventually(lambda writer=writer: len(writer.said.splitlines()) > len(KINDS) * 100, 60)
+        eventually(lambda: all(len(writer.said.splitlines()) > WARM_UP_RECORDS for writer in writers), 60)
         python = ends.enter_context(modeaware.Producer({**conf, "modeaware.mode.log.topic": log.topic, "linger.ms": 1}))
         for number in range(setting.rounds(SWITCHES)):
             begun_ms = time.time() * 1000

@@ -61,6 +61,13 @@ class Setting:
         """Append that only the first ``writable`` of the topic's partitions are ReadWrite."""
         log.append(topic_record(topic, epoch, writable=writable, count=PARTITIONS))
 
+    def make_shrunk(self) -> tuple[RealLog, str, str, str]:
+        """A mode log, a topic with all partitions writable, a shrunk one, and one that has as many partitions as are
+        writable in that."""
+        log, whole, shrunk, few = self.make_log(), self.make_topic(), self.make_topic(), self.make_topic(WRITABLE)
+        self.shrink(log, shrunk)
+        return log, whole, shrunk, few
+
     def replace(self, log: RealLog, topic: str, successor: str, *, pause: bool = False) -> None:
         """Append that ``successor``, with as many partitions, has replaced the topic, or with ``pause`` will."""
         switched_ms = None if pause else 1

@@ -12,7 +12,7 @@ import confluent_kafka
 from pyspark.sql import DataFrame, Row
 
 from benchmarks.harness import Result, Round, Timing, compare, interleave, stopwatch
-from benchmarks.setting import WRITABLE, Setting
+from benchmarks.setting import Setting
 from modeaware.spark import foreach_partition_writer, write_arrow, write_to_kafka
 from modeaware.spark.column import with_partition
 from modeaware.spark.connector import spark_options
@@ -88,13 +88,7 @@ def _timed(work: Callable[[], object]) -> Timing:
 
 def measure(setting: Setting) -> Iterator[Result]:
     records = RECORDS
-    log, whole, shrunk, few = (
-        setting.make_log(),
-        setting.make_topic(),
-        setting.make_topic(),
-        setting.make_topic(WRITABLE),
-    )
-    setting.shrink(log, shrunk)
+    log, whole, shrunk, few = setting.make_shrunk()
     plain = {"bootstrap.servers": setting.bootstrap_servers}
     conf = {**plain, "modeaware.mode.log.topic": log.topic}
     if not topic_segments(conf, whole)[0].all_writable or topic_segments(conf, shrunk)[0].all_writable:
