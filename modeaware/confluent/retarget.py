@@ -11,9 +11,9 @@ While work is pending, a call is made in slices, and the work is done between th
 is full or its timeout is over, as librdkafka's own. So a batch may be taken in several slices, and while the work is
 done the polling thread has records that librdkafka counts as delivered and that the application was not given:
 :attr:`PollHook.taken`. A rebalance within such a call leaves them in the batch, as it does within confluent_kafka's own
-``consume``, which takes a batch in calls of 0.2 s. With a shorter timeout that is one call, and its records are all of
-partitions that the application still holds: then the first slice that takes any is the last. Records are given back
-where the call raises; there confluent_kafka drops them.
+``consume``, which takes a batch in calls of 0.2 s. With a timeout of at most that it is one call, and its records are
+all of partitions that the application still holds: then the first slice that takes any is the last. Records are given
+back where the call raises; there confluent_kafka drops them.
 
 A client that is dropped ends at once, as confluent_kafka's do, not when the garbage collector runs. So nothing that a
 client holds refers back to it: targets take the client as their first argument, as functions of a class do, and other

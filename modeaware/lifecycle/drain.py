@@ -111,9 +111,16 @@ class Requirement:
         """Return the waiver by which a topic need not wait for the group: one that holds wherever it has committed."""
         return self.waiver(name, group, -1 if group is None else next(iter(group.committed), -1))
 
+    def waived(self, groups: Mapping[str, GroupFacts]) -> dict[str, str]:
+        """Return the required groups that are waived for the topic as a whole -> the reason; ``groups``: those
+        listed."""
+        waivers = {name: self.waiver_of_topic(name, groups.get(name)) for name in self.groups}
+        return {name: waiver.reason for name, waiver in waivers.items() if waiver is not None}
+
     def waited_for(self, groups: Mapping[str, GroupFacts]) -> list[str]:
-        """Return the required groups that are not waived for the topic as a whole; ``groups``: those listed."""
-        return [name for name in self.groups if self.waiver_of_topic(name, groups.get(name)) is None]
+        """Return the other ones."""
+        waived = self.waived(groups)
+        return [name for name in self.groups if name not in waived]
 
 
 def requirement_of(

@@ -346,7 +346,7 @@ class _Move:
             elif replacement.let_go_ms is not None and replacement.has_fence:
                 replacement, deletion, reason = self._reclaimed(replacement, retired)
                 effects += deletion
-                waived |= self._waived_by_topic() if deletion else {}
+                waived |= self._requirement.waived(self._facts.groups) if deletion else {}
             if reason is not None and self._is_coming(reason, replacement):
                 reason = None
                 self._due_ms.append(self._now_ms + SEARCH_AGAIN_MS)
@@ -380,12 +380,6 @@ class _Move:
             replacement = replace(replacement, deleting_ms=None)
         return replacement, (), stay.reason
 
-    def _waived_by_topic(self) -> dict[str, str]:
-        """Return the required groups that the deletion does not wait for -> the reason of the waiver."""
-        groups, of_topic = self._facts.groups, self._requirement.waiver_of_topic
-        rules = {name: of_topic(name, groups.get(name)) for name in self._requirement.groups}
-        return {name: rule.reason for name, rule in rules.items() if rule is not None}
-
     def _with_successor(
         self, replacement: Replacement
     ) -> tuple[Replacement, tuple[CreateTopic | RemoveConfigs, ...], str | None]:
@@ -398,11 +392,8 @@ class _Move:
         if replacement.let_go_ms is not None or new_topic.topic_id == replacement.successor_id:
             return replacement, (), None
         if replacement.reason != reasons.SUCCESSOR_GONE:
-            return (
-                replacement,
-                (),
-                reasons.SUCCESSOR_GONE if new_topic.gone else replacement.reason or reasons.UNAVAILABLE,
-            )
+            reason = reasons.SUCCESSOR_GONE if new_topic.gone else replacement.reason or reasons.UNAVAILABLE
+            return replacement, (), reason
         if new_topic.topic_id is not None and _is_doubtful(new_topic):
             return replacement, (), reasons.SUCCESSOR_GONE
         if new_topic.topic_id is not None and _as_intended(new_topic, replacement):
