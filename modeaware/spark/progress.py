@@ -211,7 +211,10 @@ class ProgressListener(StreamingQueryListener):
         return True
 
     def _note(self, progress: StreamingQueryProgress) -> None:
-        positions = positions_of((source.description, source.endOffset) for source in progress.sources)
+        # Of the JSON: `endOffset` of a progress that PySpark made of JSON (lastProgress since 4.1, all of Spark Connect)
+        # is the text of a Python dict.
+        sources = json.loads(progress.json)["sources"]
+        positions = positions_of((source["description"], source["endOffset"]) for source in sources)
         if not positions:
             return
         name = progress.name or str(progress.id)
@@ -307,8 +310,8 @@ def _checked(group: str) -> str:
     return group
 
 
-def positions_of(sources: Iterable[tuple[str, str | None]]) -> Positions:
-    """Return a query's positions by the description and end offset of each source, as in ``SourceProgress``."""
+def positions_of(sources: Iterable[tuple[str, Any]]) -> Positions:
+    """Return a query's positions by the description and end offset of each source, as in a progress's JSON."""
     positions: Positions = {}
     for description, end_offset in sources:
         for topic, offsets in _offsets(description, end_offset).items():
@@ -318,11 +321,7 @@ def positions_of(sources: Iterable[tuple[str, str | None]]) -> Positions:
     return {topic: offsets for topic, offsets in positions.items() if offsets}
 
 
-def _offsets(description: str, end_offset: str | None) -> Positions:
-    try:
-        offsets = json.loads(end_offset or "null")
-    except ValueError:
-        return {}
+def _offsets(description: str, offsets: Any) -> Positions:
     if not isinstance(offsets, dict) or not (description.startswith(_KAFKA) or OUR_MARK in offsets):
         return {}
     return {

@@ -218,7 +218,7 @@ class Run:
 
     def has(self, **positions: dict[int, int]) -> None:
         assert self.query.positions() == positions
-        assert positions_of([("PythonMicroBatchStream", self.query.offsets[-1])]) == positions
+        assert positions_of([("PythonMicroBatchStream", json.loads(self.query.offsets[-1]))]) == positions
 
     def has_looked_at(self, *topics: str) -> None:
         assert set(self.world.looks) == set(topics)
@@ -330,7 +330,7 @@ def test_offsets_name_the_ids_of_both_and_progress_has_both(world: World) -> Non
     both = {**one, "modeaware:topic_ids": {"a": "id-a", "b": "id-b"}, "b": {"0": 0, "1": 0}}
     assert json.loads(query.offsets[1]) == both, "and a batch that reads nothing shows that the query has come to b"
     assert Offsets.from_json(both) == Offsets({"a": {0: 0, 1: 0, 2: 0}, "b": {0: 0, 1: 0}}, {"a": "id-a", "b": "id-b"})
-    assert positions_of([("PythonMicroBatchStream", query.offsets[1])]) == {"a": {0: 0, 1: 0, 2: 0}, "b": {0: 0, 1: 0}}
+    assert positions_of([("PythonMicroBatchStream", json.loads(query.offsets[1]))]) == {"a": {0: 0, 1: 0, 2: 0}, "b": {0: 0, 1: 0}}
 
 
 @pytest.mark.parametrize("noted", ["before", "during", "after", "never"])

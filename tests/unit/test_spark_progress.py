@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import uuid
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import closing
@@ -11,6 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from pyspark.errors import PySparkException
+from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from modeaware.errors import ControllerUnavailable
 from modeaware.librdkafka import KafkaError, KafkaException, TopicPartition
@@ -127,8 +130,8 @@ def event(
     batch: int = 0,
     run: str = "a-run",
 ) -> Any:
-    sources = [SimpleNamespace(description=description, endOffset=end) for end in ends]
-    progress = SimpleNamespace(name=name, id="an-id", runId=run, batchId=batch, sources=sources)
+    sources = [{"description": description, "endOffset": None if end is None else json.loads(end)} for end in ends]
+    progress = SimpleNamespace(name=name, id="an-id", runId=run, batchId=batch, json=json.dumps({"sources": sources}))
     return SimpleNamespace(progress=progress)
 
 
@@ -215,6 +218,37 @@ def test_each_query_has_a_group_of_its_own(world: World) -> None:
         ("commit", "modeaware-spark-billing", {("orders", 0, 4), ("rates", 1, 2)}),
         ("commit", "modeaware-spark-an-id", {("orders", 0, 7)}),
     ]
+
+
+def test_progress_that_pyspark_made_of_json_is_published(world: World, listener: ProgressListener) -> None:
+    """As ``lastProgress`` is since PySpark 4.1, and all of Spark Connect's: with an ``endOffset`` that is no JSON."""
+    source = {
+        "description": "KafkaV2[Subscribe[flights]]",
+        "startOffset": None,
+        "endOffset": {"flights": {"0": 5}},
+        "latestOffset": None,
+        "numInputRows": 5,
+        "inputRowsPerSecond": 1.0,
+        "processedRowsPerSecond": 1.0,
+    }
+    progress = StreamingQueryProgress.fromJson(
+        {
+            "id": str(uuid.uuid4()),
+            "runId": str(uuid.uuid4()),
+            "name": "g",
+            "timestamp": "2026-01-01T00:00:00Z",
+            "batchId": 0,
+            "batchDuration": 1,
+            "durationMs": {},
+            "eventTime": {},
+            "stateOperators": [],
+            "sources": [source],
+            "sink": {"description": "memory", "numOutputRows": 5},
+        }
+    )
+    listener.onQueryProgress(SimpleNamespace(progress=progress))
+    assert listener.flush(10)
+    assert world.done[-1] == ("commit", "g", {("flights", 0, 5)})
 
 
 def test_closing_publishes_the_last_batch_of_a_query_whose_events_are_still_to_come(world: World) -> None:

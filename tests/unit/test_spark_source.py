@@ -180,9 +180,9 @@ def test_all_is_read_of_a_successor_without_offsets_of_its_own() -> None:
 
 
 def test_positions_are_the_end_offsets_of_kafka_sources() -> None:
-    offsets = json.dumps({"flights": {"0": 5, "11": 0}, "weather": {"0": 2}})
-    ours = json.dumps({"modeaware:offsets": 1, "planes": {"3": 8}})
-    rate, files = ("RateStreamV2[...]", "3"), ("FileStreamSource[x]", '{"flights": {"0": 9}}')
+    offsets = {"flights": {"0": 5, "11": 0}, "weather": {"0": 2}}
+    ours = {"modeaware:offsets": 1, "planes": {"3": 8}}
+    rate, files = ("RateStreamV2[...]", 3), ("FileStreamSource[x]", {"flights": {"0": 9}})
     python = ("PythonMicroBatchStream", ours)
     assert positions_of([(KAFKA, offsets), rate, files, python, (KAFKA, None), (KAFKA, "rubbish")]) == {
         "flights": {0: 5, 11: 0},
