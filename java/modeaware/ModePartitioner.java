@@ -20,7 +20,6 @@ public final class ModePartitioner extends PlugIn implements Partitioner {
     private Hash hash;
     private boolean hasInterceptor;
     private int batchBytes;
-    private long lingerNs;
 
     @Override
     public void configure(Map<String, ?> configs) {
@@ -28,7 +27,6 @@ public final class ModePartitioner extends PlugIn implements Partitioner {
         hash = Hash.valueOf(settings.getString(Settings.PARTITIONER));
         hasInterceptor = settings.has(ProducerConfig.INTERCEPTOR_CLASSES_CONFIG, ModeInterceptor.class);
         batchBytes = settings.getInt(ProducerConfig.BATCH_SIZE_CONFIG);
-        lingerNs = settings.getLong(ProducerConfig.LINGER_MS_CONFIG) * 1_000_000;
     }
 
     @Override
@@ -53,8 +51,10 @@ public final class ModePartitioner extends PlugIn implements Partitioner {
         if (hash.hashes(keyBytes)) {
             return partition(writable, hash.index(keyBytes, count));
         }
-        StickyIndex sticky = stickyIndexes.computeIfAbsent(topic, absent -> new StickyIndex(batchBytes, lingerNs));
-        return partition(writable, sticky.next(count, size(keyBytes) + size(valueBytes),
+        StickyIndex sticky = stickyIndexes.computeIfAbsent(topic, absent -> new StickyIndex(batchBytes));
+        int bytes = size(keyBytes) + size(valueBytes);
+        int next = sticky.next(count, bytes);
+        return partition(writable, next >= 0 ? next : sticky.draw(count, bytes,
             index -> cluster.leaderFor(new TopicPartition(topic, partition(writable, index))) != null));
     }
 

@@ -26,8 +26,7 @@ final class Settings extends AbstractConfig {
             "What happens to a record without a view.")
         .define(PARTITIONER, Type.STRING, "murmur2_random",
             ValidString.in("murmur2_random", "consistent_random", "minimal_movement"), Importance.HIGH, "Where keys go.")
-        .define(ProducerConfig.configDef().configKeys().get(ProducerConfig.BATCH_SIZE_CONFIG))
-        .define(ProducerConfig.configDef().configKeys().get(ProducerConfig.LINGER_MS_CONFIG));
+        .define(ProducerConfig.configDef().configKeys().get(ProducerConfig.BATCH_SIZE_CONFIG));
     private static final List<String> OF_CONNECTION = List.of("bootstrap.servers", "security.", "sasl.", "ssl.",
         "client.rack", "client.dns.lookup", "connections.max.idle.ms", "reconnect.backoff.", "retry.backoff.",
         "socket.connection.", "metadata.recovery.");
