@@ -6,10 +6,8 @@ import argparse
 import sys
 from dataclasses import replace
 from fnmatch import fnmatchcase
-from functools import partial
 from pathlib import Path
 
-from modeaware.admin.successors import automatic_creation, creating_broker
 from modeaware.cli import BadUsage, Command
 from modeaware.cli.progress import tell
 from modeaware.cli.session import (
@@ -22,9 +20,8 @@ from modeaware.cli.session import (
 )
 from modeaware.clock import SYSTEM_CLOCK
 from modeaware.durations import duration_above_zero_ms
-from modeaware.errors import ClusterError, RequestRefused
 from modeaware.plan.file import DesiredTopic, topics_text
-from modeaware.plan.fleet import Fleet, FleetPlan, Sizing, TopicAdvice, batches, make_fleet_plan, why_renamed
+from modeaware.plan.fleet import Fleet, FleetPlan, Sizing, batches, make_fleet_plan
 from modeaware.plan.fleet_text import SHOWN, fleet_text
 from modeaware.plan.html import fleet_html, plan_html, write_file
 from modeaware.plan.rates import DAY_MS
@@ -33,7 +30,6 @@ from modeaware.plan.sample import look, read_sample
 from modeaware.plan.scan import scan
 from modeaware.plan.text import encodable, plan_text
 from modeaware.reports.serialise import json_help, json_text
-from modeaware.wire.brokers import Brokers
 
 DEFAULT_SAMPLE = 10_000
 MOST_SAMPLED = 1_000_000
@@ -115,14 +111,13 @@ controller nor a mode log; where there is a mode log, the plan says what is in p
         days = (args.window_ms or 7 * DAY_MS) // DAY_MS
         with open_session(args, "plan") as session:
             scanned = scan(session, chosen, days, sizing, sample=args.sample is not None)
-            renamed = _why_all_renamed(session.cluster.brokers) if args.write is not None else None
         plan = make_fleet_plan(scanned, sizing)
         _show(args, json_text(plan) if args.json else fleet_text(plan, args.limit or SHOWN))
         if args.html is not None:
             write_file(fleet_html(plan), args.html)
             tell(f"Written: {args.html}")
         if args.write is not None:
-            write_file(topics_file(plan, scanned, args.limit, renamed), args.write)
+            write_file(topics_file(plan, scanned, args.limit), args.write)
             tell(f"Written: {args.write}; see it with modeaware apply {args.write} --dry-run")
         return 0
 
@@ -165,36 +160,18 @@ def _add_fleet_options(fleet: argparse._ArgumentGroup) -> None:
     )
 
 
-def topics_file(plan: FleetPlan, fleet: Fleet, limit: int | None, why_all_renamed: str | None = None) -> str:
-    """Return a file for ``modeaware apply``, in which topics that are replaced keep their names where that is admitted.
-
-    Args:
-        why_all_renamed: why no topic of the cluster can keep its name; None: topics can.
-    """
+def topics_file(plan: FleetPlan, fleet: Fleet, limit: int | None) -> str:
+    """Return a file for ``modeaware apply``, in which topics that are replaced keep their names where they can."""
     some = batches(plan, limit)
-    replaced = [row for rows in some.values() for row in rows if row.replacement is not None]
-    renamed: dict[str, str] = {}
-    if why_all_renamed is None:
-        renamed = {row.topic: why for row in replaced if (why := why_renamed(row, fleet)) is not None}
-
-    def desired(row: TopicAdvice) -> DesiredTopic:
-        if row.replacement is None or why_all_renamed is not None or row.topic in renamed:
-            return DesiredTopic(row.topic, row.to, replace=row.replacement)
-        return DesiredTopic(row.topic, row.to, keep_name=True)
-
-    head = None
-    if replaced and why_all_renamed is not None:
-        head = f"Topics do not keep their names (keep_name: true): {why_all_renamed}"
-    declared = {title: [desired(row) for row in rows] for title, rows in some.items()}
+    rows = [row for rows in some.values() for row in rows]
+    head, renamed = None, {row.topic: row.why_renamed for row in rows if row.why_renamed is not None}
+    if renamed and fleet.why_all_renamed is not None:
+        head, renamed = f"Topics do not keep their names (keep_name: true): {fleet.why_all_renamed}", {}
+    declared = {
+        title: [DesiredTopic(row.topic, row.to, replace=row.replacement, keep_name=row.keep_name) for row in rows]
+        for title, rows in some.items()
+    }
     return topics_text(declared, head=head, why_renamed=renamed)
-
-
-def _why_all_renamed(brokers: Brokers) -> str | None:
-    """Return why the cluster does not admit kept names, or that this is not known; None: it does."""
-    try:
-        return automatic_creation(partial(creating_broker, brokers))
-    except (ClusterError, RequestRefused) as error:
-        return f"whether the cluster admits that is not known: {error}"
 
 
 def _show(args: argparse.Namespace, text: str) -> None:

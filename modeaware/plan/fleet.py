@@ -88,6 +88,7 @@ class Fleet:
         topics: those that were chosen.
         names: of all topics of the cluster.
         can_replace: whether its brokers have a fence.
+        why_all_renamed: why no topic of the cluster can keep its name when it is replaced; None: topics can.
         replaced: the records of topics that are or were replaced.
         unseen: what could not be seen.
     """
@@ -96,6 +97,7 @@ class Fleet:
     window: Window
     names: Collection[str] = ()
     can_replace: bool = True
+    why_all_renamed: str | None = None
     config: ControllerConfig = field(default_factory=ControllerConfig)
     replaced: tuple[TopicRecord, ...] = ()
     unseen: tuple[str, ...] = ()
@@ -111,7 +113,9 @@ class TopicAdvice:
         to: how many to have: what it needs, what it has where it is left, or 0 where it may be deleted.
         do: replace, shrink, leave, or delete? where nothing was written in the window and no group uses it.
         needs: how many partitions its rates and its groups need.
-        replacement: the name for the new topic, where it is to be replaced.
+        keep_name: it is to be replaced, and can keep its name.
+        replacement: the name for the new topic, where it is to be replaced and cannot keep its name.
+        why_renamed: why it cannot.
         frees: the replicas that go with it.
         rates: what is written to it.
         retention_ms: -1: records are kept.
@@ -122,7 +126,7 @@ class TopicAdvice:
         notes: what the figures do not say.
     """
 
-    json_also: ClassVar = ("topic", "partitions", "to", "frees", "retention_ms", "members", "groups")
+    json_also: ClassVar = ("topic", "partitions", "to", "keep_name", "frees", "retention_ms", "members", "groups")
 
     scanned: ScannedTopic = field(metadata={"json": None})
     do: Action
@@ -132,6 +136,7 @@ class TopicAdvice:
     blocks: tuple[str, ...]
     reason: str
     notes: tuple[Note, ...] = ()
+    why_renamed: str | None = None
 
     @property
     def topic(self) -> str:
@@ -146,6 +151,10 @@ class TopicAdvice:
         if self.do == "leave":
             return self.partitions
         return 0 if self.do == "delete?" else self.needs
+
+    @property
+    def keep_name(self) -> bool:
+        return self.do == "replace" and self.replacement is None
 
     @property
     def frees(self) -> int:
@@ -289,8 +298,8 @@ def advise(topic: ScannedTopic, fleet: Fleet, sizing: Sizing, names: Collection[
     rate = rates(topic.logs, topic.configs, fleet.window)
     floor, reason = max(_floors(topic, rate, sizing), key=lambda floor: floor[0])
     needs = min(floor, now)
-    replacement = new_name(facts.topic, names)
-    command: ReplaceTopicCommand | DeletePartitionsCommand = ReplaceTopicCommand(facts.topic, replacement, needs)
+    renamed = new_name(facts.topic, names)
+    command: ReplaceTopicCommand | DeletePartitionsCommand = ReplaceTopicCommand(facts.topic, renamed, needs)
     do: Action = "replace"
     if not fleet.can_replace:
         do, needs = "shrink", next(n for n in range(needs, now + 1) if divides(n, now))
@@ -302,15 +311,16 @@ def advise(topic: ScannedTopic, fleet: Fleet, sizing: Sizing, names: Collection[
         do, reason = "leave", kept
     notes = (*rate.notes, *_unknown(topic))
     blocks = tuple(each.kind for each in refused)
-    return TopicAdvice(topic, do, needs, replacement if do == "replace" else None, rate, blocks, reason, notes)
+    why_renamed = _why_renamed(topic, needs, fleet) if do == "replace" else None
+    replacement = None if why_renamed is None else renamed
+    return TopicAdvice(topic, do, needs, replacement, rate, blocks, reason, notes, why_renamed)
 
 
-def why_renamed(row: TopicAdvice, fleet: Fleet) -> str | None:
-    """Return why a topic that is to be replaced cannot keep its name; None: it can, as far as the topic decides it."""
-    facts = row.scanned.facts
-    interim = interim_name(facts.topic, facts.topic_id or "")
-    command = ReplaceTopicCommand(facts.topic, interim, row.to, keep_name=True)
-    return next((each.text for each in _refusals(command, row.scanned, fleet)), None)
+def _why_renamed(topic: ScannedTopic, needs: int, fleet: Fleet) -> str | None:
+    """Return why a topic that is to be replaced cannot keep its name; None: it can."""
+    interim = interim_name(topic.facts.topic, topic.facts.topic_id or "")
+    command = ReplaceTopicCommand(topic.facts.topic, interim, needs, keep_name=True)
+    return fleet.why_all_renamed or next((each.text for each in _refusals(command, topic, fleet)), None)
 
 
 def _refusals(

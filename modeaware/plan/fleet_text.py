@@ -105,8 +105,11 @@ def reasons(row: TopicAdvice) -> Iterable[str]:
     yield f"{row.do}: {row.reason}."
     mean = "?" if row.rates.bytes_per_s is None else size(row.rates.bytes_per_s)
     yield f"Mean: {row.rates.records_per_s:.2f} records/s, {mean}/s."
-    if row.replacement is not None:
-        yield f"modeaware replace {row.topic} --with {row.replacement} --partitions {row.to}"
+    if row.do == "replace":
+        name = "--keep-name" if row.replacement is None else f"--with {row.replacement}"
+        yield f"modeaware replace {row.topic} {name} --partitions {row.to}"
+    if row.why_renamed is not None:
+        yield f"The topic cannot keep its name: {row.why_renamed}"
     groups = (f"{name} ({of.members.text})" for name, of in sorted(row.scanned.facts.groups.items()))
     yield f"Groups, and their members: {', '.join(groups) or 'none'}."
     yield from (f"{note.text}." for note in row.notes)

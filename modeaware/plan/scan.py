@@ -14,8 +14,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
+from modeaware.admin.successors import automatic_creation, creating_broker
 from modeaware.cluster.cluster import TopicShape, describe_all
 from modeaware.cluster.fence import has_fence
 from modeaware.cluster.group_listing import ask_in_batches
@@ -32,12 +34,12 @@ from modeaware.cluster.metadata import (
     read_configs,
 )
 from modeaware.cluster.stragglers import read_batches
-from modeaware.errors import ClusterError, ErrorCode, ModeSourceError, RecordError
+from modeaware.errors import ClusterError, ErrorCode, ModeSourceError, RecordError, RequestRefused
 from modeaware.lifecycle.facts import GroupsDoubt, PartitionFacts, TopicFacts
 from modeaware.plan.fleet import Fleet, ScannedTopic, Sizing, make_fleet_plan
 from modeaware.plan.rates import BUSIEST_DAYS, HOURS, LogConfigs, TopicLogs, Window, peak_batches, rates, unread_logs
 from modeaware.reports.session import ModeLog, Session
-from modeaware.wire.brokers import BULK_TIMEOUT_S, Ask
+from modeaware.wire.brokers import BULK_TIMEOUT_S, Ask, Brokers
 from modeaware.wire.offsets_for_times import OffsetsForTimes
 from modeaware.wire.requests import DescribeLogDirsRequest
 
@@ -74,7 +76,9 @@ def scan(session: Session, chosen: Callable[[str], bool], days: int, sizing: Siz
     if log is not None:
         topics = [_with_record(topic, log) for topic in topics]
     replaced = () if log is None else log.replaced
-    fleet = Fleet(topics, scanner.window, all_shapes.keys(), has_fence(brokers), session.controller, replaced)
+    can_replace = has_fence(brokers)
+    renamed = _why_all_renamed(brokers) if can_replace else None
+    fleet = Fleet(topics, scanner.window, all_shapes.keys(), can_replace, renamed, session.controller, replaced)
     rows = [
         row
         for rank, row in enumerate(make_fleet_plan(fleet, sizing).topics)
@@ -88,6 +92,14 @@ def scan(session: Session, chosen: Callable[[str], bool], days: int, sizing: Siz
     if unread:
         scanner.unseen.append(f"Partitions without a leader that answers: {sum(unread)}, of {len(unread)} topics.")
     return replace(fleet, unseen=tuple(scanner.unseen))
+
+
+def _why_all_renamed(brokers: Brokers) -> str | None:
+    """Return why the cluster does not admit kept names, or that this is not known; None: it does."""
+    try:
+        return automatic_creation(partial(creating_broker, brokers))
+    except (ClusterError, RequestRefused) as error:
+        return f"whether the cluster admits that is not known: {error}"
 
 
 def _with_record(topic: ScannedTopic, log: ModeLog) -> ScannedTopic:

@@ -211,8 +211,8 @@ class ProgressListener(StreamingQueryListener):
         return True
 
     def _note(self, progress: StreamingQueryProgress) -> None:
-        # Of the JSON: `endOffset` of a progress that PySpark made of JSON (lastProgress since 4.1, all of Spark Connect)
-        # is the text of a Python dict.
+        # From the JSON: where PySpark itself made the progress of JSON (lastProgress since 4.1, all of Spark Connect),
+        # `endOffset` is the text of a Python dict.
         sources = json.loads(progress.json)["sources"]
         positions = positions_of((source["description"], source["endOffset"]) for source in sources)
         if not positions:

@@ -98,3 +98,17 @@ def test_a_live_change_loses_doubles_and_misplaces_nothing(
     finally:
         writers.close()
     check_stored(served, topic, target, acknowledged, key_count=3 * 40)
+
+
+def test_24_producers_of_one_jvm_share_one_tail(served: Controlled, make_topic: MakeTopic, tmp_path: Path) -> None:
+    settings = f"bootstrap.servers={served.servers}", f"modeaware.mode.log.topic={served.log}"
+    process = LoggedProcess(java_command("Many", "24", make_topic(2), *settings), tmp_path / "many.log")
+    try:
+        process.wait_until_it_says("closed", DEADLINE_S)
+    finally:
+        process.kill()
+    found = {words[0]: [int(each) for each in words[1:]] for words in map(str.split, process.said.splitlines()[:-1])}
+    threads, sockets = (ours - plain for ours, plain in zip(found["plug-ins"], found["plain"], strict=True))
+    assert threads == 1
+    assert sockets <= 2, "its bootstrap connection, and one to the leader"
+    assert found["left"] == [0]

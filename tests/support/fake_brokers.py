@@ -108,7 +108,8 @@ class FakeBrokers:
 
     # What brokers answer, as dicts: see message().
     def on_describe_cluster(self, node: int, request: Any) -> Any:
-        return {"error_code": self.cluster_error, "authorized_operations": self.operations}
+        live = [{"broker_id": n, "rack": None, "is_fenced": False} for n in self.nodes]
+        return {"error_code": self.cluster_error, "authorized_operations": self.operations, "brokers": live}
 
     def on_metadata(self, node: int, request: Any) -> Any:
         view = dict.fromkeys(self.ends, (self.nodes[0], 0))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import NAMESPACE_OID, uuid5
 
+from modeaware.admin.successors import AUTO_CREATE, BROKER_RESOURCE
 from modeaware.clock import Clock
 from modeaware.cluster.metadata import EARLIEST, LATEST, MAX_TIMESTAMP
 from modeaware.config import ClientConfig, ControllerConfig
@@ -50,6 +51,7 @@ class FleetBrokers(FakeBrokers):
         moved: (topic, partition) -> its leader, other than metadata say until they are requested by name.
         refused: topics whose records may not be read.
         kraft, sizes_shown, configs_shown: what the brokers are, and what the user may see.
+        creating: the brokers that create topics automatically.
         points: the number of partitions in each ListOffsets request, by node and the time of its first one.
     """
 
@@ -61,6 +63,7 @@ class FleetBrokers(FakeBrokers):
         self.refused: set[str] = set()
         self.hidden_topics: list[str] = []
         self.kraft = self.sizes_shown = self.configs_shown = True
+        self.creating: set[int] = set()
         self.points: list[tuple[int, int, int]] = []
 
     def leader(self, name: str, p: int) -> int:
@@ -122,7 +125,14 @@ class FleetBrokers(FakeBrokers):
         return {"error_code": 0, "results": [{"topics": topics + hidden}]}
 
     def on_describe_configs(self, node: int, request: Any) -> Any:
-        return {"results": [self._config(resource.resource_name) for resource in request.resources]}
+        of_brokers = request.resources[0].resource_type == BROKER_RESOURCE
+        config = self._creation if of_brokers else self._config
+        return {"results": [config(resource.resource_name) for resource in request.resources]}
+
+    def _creation(self, node: str) -> Any:
+        code = 0 if self.configs_shown else AUTHORIZATION["cluster"]
+        configs = [{"name": AUTO_CREATE, "value": str(int(node) in self.creating).lower()}]
+        return {"resource_name": node, "error_code": code, "error_message": None, "configs": configs}
 
     def _config(self, name: str) -> Any:
         if not self.configs_shown:

@@ -197,7 +197,8 @@ def test_topics_that_free_the_most_come_first_and_sums_add_up() -> None:
 
 def test_two_topics_do_not_get_one_new_name() -> None:
     some = [topic("a"), topic("a-v1")]
-    plan = make_fleet_plan(Fleet(some, WEEK, [each.facts.topic for each in some]), Sizing())
+    names = [each.facts.topic for each in some]
+    plan = make_fleet_plan(Fleet(some, WEEK, names, why_all_renamed="broker 7 creates topics"), Sizing())
     assert sorted(row.replacement or "" for row in plan.topics) == ["a-v2", "a-v3"]
 
 

@@ -14,7 +14,6 @@ from modeaware import cli
 from modeaware.cli import plan as command
 from modeaware.cli.plan import topics_file
 from modeaware.config import ControllerConfig
-from modeaware.errors import ClusterError, ErrorCode, ModeAwareError, RequestRefused
 from modeaware.lifecycle.objections import objections
 from modeaware.plan.diff import CurrentTopic, diff_topic
 from modeaware.plan.file import read_files
@@ -27,8 +26,6 @@ from tests.unit.test_plan_fleet import GROUP, WEEK, fleet, topic
 
 LONG = "t" * 240
 """A name that leaves room for ``-v2``, and none for the end of an interim topic's."""
-DENIED = RequestRefused("the user lacks DESCRIBE_CONFIGS", code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-SILENT = ClusterError("broker 2 does not answer")
 
 
 @pytest.fixture
@@ -51,7 +48,6 @@ def scanned(monkeypatch: pytest.MonkeyPatch) -> list[object]:
 
     monkeypatch.setattr(command, "open_session", lambda args, what: NoSession())
     monkeypatch.setattr(command, "scan", scan)
-    monkeypatch.setattr(command, "creating_broker", lambda brokers: None)
     return asked
 
 
@@ -86,11 +82,16 @@ def test_the_page_needs_nothing_else_and_has_every_topic_with_its_reasons() -> N
     page = fleet_html(fleet())
     assert "http" not in page.replace("http-equiv", "")
     assert page.count("<details>") == 6
-    assert "modeaware replace big --with big-v2 --partitions 3" in page
+    assert "modeaware replace big --keep-name --partitions 3" in page
+    assert "cannot keep its name" not in page
     assert "the peak is an upper bound" in page
     path = re.search(r'<path d="M0 100(.*)L100 100Z"', page)
     assert path is not None
     assert path[1].endswith("L100.00 24.3"), "106 of 140 are freed"
+    why = "broker 7 creates topics automatically"
+    page = fleet_html(make_fleet_plan(Fleet([topic("big")], WEEK, why_all_renamed=why), Sizing()))
+    assert "modeaware replace big --with big-v2 --partitions" in page
+    assert f"The topic cannot keep its name: {why}" in page
 
 
 def test_names_of_the_cluster_are_escaped_on_the_page() -> None:
@@ -104,7 +105,7 @@ def test_json_has_the_totals_of_all_topics() -> None:
     found = json.loads(json_text(fleet()))
     assert (found["schema_version"], found["frees"], found["curve"]) == (1, 106, [74, 94, 102, 106])
     first = found["topics"][0]
-    assert (first["topic"], first["replacement"], first["to"], first["needs"]) == ("big", "big-v2", 3, 3)
+    assert (first["topic"], first["keep_name"], first["to"], first["needs"]) == ("big", True, 3, 3)
     assert first["rates"]["is_bound"] is True
     assert {note["code"] for note in first["notes"]} == {"peak-bound"}
 
@@ -125,32 +126,15 @@ def test_the_command_writes_page_and_file(
     assert [each.name for each in read_files([file])] == ["a"]
 
 
-@pytest.mark.parametrize(
-    ("creates", "head"),
-    [
-        (None, None),
-        (7, "broker 7 creates topics automatically (auto.create.topics.enable)"),
-        (DENIED, "whether the cluster admits that is not known: the user lacks DESCRIBE_CONFIGS"),
-        (SILENT, "whether the cluster admits that is not known: broker 2 does not answer"),
-    ],
-)
-def test_written_topics_keep_their_names_where_the_cluster_is_known_to_admit_that(
-    creates: int | ModeAwareError | None, head: str | None, scanned: list[object], tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    def creating_broker(brokers: object) -> int | None:
-        if isinstance(creates, ModeAwareError):
-            raise creates
-        return creates
-
-    monkeypatch.setattr(command, "creating_broker", creating_broker)
+@pytest.mark.parametrize("why", [None, "broker 7 creates topics automatically (auto.create.topics.enable)"])
+def test_written_topics_keep_their_names_where_the_cluster_admits_that(why: str | None, tmp_path: Path) -> None:
+    found = Fleet([topic("a"), topic("b", 6)], WEEK, why_all_renamed=why)
     file = tmp_path / "topics.yaml"
-    assert cli.main(["plan", "--all", "--write", str(file)]) == 0
+    file.write_text(topics_file(make_fleet_plan(found, Sizing()), found, None))
     kept, renamed = ((None, True), (None, True)), (("a-v2", False), ("b-v2", False))
-    assert tuple((each.replace, each.keep_name) for each in read_files([file])) == (kept if head is None else renamed)
+    assert tuple((each.replace, each.keep_name) for each in read_files([file])) == (renamed if why else kept)
     comment = " ".join(line.removeprefix("# ") for line in file.read_text().partition("version:")[0].splitlines())
-    assert comment.startswith("Topics do not keep their names (keep_name: true): " + head if head is not None else "")
-    assert bool(comment) is (head is not None)
+    assert comment == (f"Topics do not keep their names (keep_name: true): {why}" if why else "")
 
 
 def test_a_topic_whose_interim_topic_cannot_be_named_gets_a_new_name(tmp_path: Path) -> None:
@@ -177,16 +161,8 @@ def test_apply_does_not_refuse_what_was_written(tmp_path: Path) -> None:
 
 def test_a_file_of_shrinks_says_nothing_of_names() -> None:
     found = Fleet([topic()], WEEK, can_replace=False)
-    text = topics_file(make_fleet_plan(found, Sizing()), found, None, "broker 7 creates topics")
+    text = topics_file(make_fleet_plan(found, Sizing()), found, None)
     assert (text.startswith("version: 1"), "keep_name" in text, "replace" in text) == (True, False, False)
-
-
-@pytest.mark.usefixtures("scanned")
-def test_brokers_are_asked_about_automatic_creation_only_where_a_file_is_written(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(command, "creating_broker", lambda brokers: pytest.fail("the scan needs no such right"))
-    assert cli.main(["plan", "--all"]) == 0
 
 
 def test_globs_choose_topics(scanned: list[object]) -> None:

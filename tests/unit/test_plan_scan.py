@@ -206,3 +206,16 @@ def test_responses_as_brokers_encode_them_are_read(tmp_path: Path) -> None:
     assert by_name["topic-0"].replicas == 60
     assert by_name["topic-0"].groups == ("g0",)
     assert len(answers.asked) <= 250
+
+
+def test_names_are_kept_where_the_brokers_are_known_to_create_no_topics() -> None:
+    brokers = FleetBrokers({"a": FakeTopic(every(1))})
+    assert scanned(brokers).why_all_renamed is None
+    brokers.creating = {2}
+    why = scanned(brokers).why_all_renamed
+    assert why is not None
+    assert why.startswith("broker 2 creates topics automatically (auto.create.topics.enable)")
+    brokers.configs_shown = False
+    assert "is not known: " in (scanned(brokers).why_all_renamed or "")
+    brokers.kraft = False
+    assert scanned(brokers).why_all_renamed is None, "nothing is replaced without a fence"

@@ -330,7 +330,10 @@ def test_offsets_name_the_ids_of_both_and_progress_has_both(world: World) -> Non
     both = {**one, "modeaware:topic_ids": {"a": "id-a", "b": "id-b"}, "b": {"0": 0, "1": 0}}
     assert json.loads(query.offsets[1]) == both, "and a batch that reads nothing shows that the query has come to b"
     assert Offsets.from_json(both) == Offsets({"a": {0: 0, 1: 0, 2: 0}, "b": {0: 0, 1: 0}}, {"a": "id-a", "b": "id-b"})
-    assert positions_of([("PythonMicroBatchStream", json.loads(query.offsets[1]))]) == {"a": {0: 0, 1: 0, 2: 0}, "b": {0: 0, 1: 0}}
+    assert positions_of([("PythonMicroBatchStream", json.loads(query.offsets[1]))]) == {
+        "a": {0: 0, 1: 0, 2: 0},
+        "b": {0: 0, 1: 0},
+    }
 
 
 @pytest.mark.parametrize("noted", ["before", "during", "after", "never"])
