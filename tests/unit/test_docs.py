@@ -194,10 +194,10 @@ def sections() -> dict[str, str]:
 
 
 def guards() -> Iterator[tuple[str, str, str]]:
-    """The rows of the tables: the invariant, ``module:function``, and what fails without the guard: a test, or the
+    """The rules: the invariant, ``module:function``, and what fails without the guard: a test, or the
     simulator where no test is named."""
     for name, text in sections().items():
-        for where, test in re.findall(r"^\| `(modeaware\..*?)` \| .* \|(?: `(.*)`)? \|$", text, re.MULTILINE):
+        for where, test in re.findall(r"^- .*: `(modeaware\.[\w.:]+)`(?:, `(.*)`)?$", text, re.MULTILINE):
             yield name, where, test or SIMULATOR
 
 
