@@ -194,11 +194,11 @@ def sections() -> dict[str, str]:
 
 
 def guards() -> Iterator[tuple[str, str, str]]:
-    """The rows of the tables: the invariant, ``module:function``, and what fails without the guard."""
+    """The rules: the invariant, ``module:function``, and what fails without the guard: a test, or the
+    simulator where no test is named."""
     for name, text in sections().items():
-        for row in re.findall(r"^\| `(.*)` \|$", text.replace(f"| {SIMULATOR} |", f"| `{SIMULATOR}` |"), re.MULTILINE):
-            where, *_, test = re.split(r"`? \| `?", row)
-            yield name, where, test
+        for where, test in re.findall(r"^- .*: `(modeaware\.[\w.:]+)`(?:, `(.*)`)?$", text, re.MULTILINE):
+            yield name, where, test or SIMULATOR
 
 
 def cited() -> set[tuple[str, str]]:
