@@ -44,7 +44,7 @@ def documented(heading: str) -> dict[str, str]:
     """A table of docs/admin.md: Kafka's flag -> what it says of ours."""
     rows = (ROOT / "docs/admin.md").read_text(encoding="utf-8").partition(f"| {heading} |")[2].splitlines()[2:]
     cells = [row.strip("|").split("|", 1) for row in itertools.takewhile(lambda row: row.startswith("|"), rows)]
-    return {flag.strip(" `"): ours.strip() for flag, ours in cells}
+    return {flag.strip(" `"): ours.strip() for flags, ours in cells for flag in flags.split(",")}
 
 
 @pytest.mark.parametrize(
