@@ -47,8 +47,9 @@ class Handler(logging.Handler):
         self.take: Callable[[], object] = list
         self.seen: list[tuple[str, bool]] = []
 
-    def createLock(self) -> None:  # noqa: N802 - logging's name
-        self.lock = None  # what is done meanwhile may be logged as well
+    def handle(self, record: logging.LogRecord) -> bool:
+        self.emit(record)  # without the handler's lock: what is done meanwhile may be logged as well
+        return True
 
     def emit(self, record: logging.LogRecord) -> None:
         self.seen.append((record.getMessage(), is_free(self.take)))
