@@ -1,4 +1,4 @@
-"""Five hundred schedules, the same ones every time; ``make test-all`` runs thousands, ``make simulate`` a million."""
+"""Some hundred schedules, the same ones every time; ``make test-all`` runs thousands, ``make simulate`` a million."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from tests.simulation.report import (
     tell_story,
 )
 
-SCHEDULES = 400
-WITH_REPLACEMENTS = 400
-WITH_DELETIONS = 400
-WITH_CHAINS = 200
-WITH_NAMES = 120
+SCHEDULES = 200
+WITH_REPLACEMENTS = 200
+WITH_DELETIONS = 100
+WITH_CHAINS = 60
+WITH_NAMES = 60
 
 
 @pytest.fixture(scope="module")
