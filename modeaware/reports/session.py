@@ -182,7 +182,7 @@ def no_such_topic(topic: str, known: Iterable[str], log: ModeLog | None = None) 
     successor = log.leads_to(topic) if log is not None else None
     why = f"topic {topic!r} does not exist"
     if successor is not None:
-        why += f" any more: its name leads to {successor!r}, which has replaced it"
+        why += f" any more: its name points to {successor!r}, which has replaced it"
     else:
         why = with_nearest(why, topic, known)
     return RequestRefused(why, code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic=topic)

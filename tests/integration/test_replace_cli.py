@@ -50,7 +50,7 @@ def test_running_controller_replaces_a_topic_whose_group_has_read_it_and_is_move
         refused = site.run("replace", filled, *other, "--yes")
         assert (refused.status, "is already being replaced, with another" in refused.err) == (1, True), refused.err
     repeated = site.run("replace", filled, *options, "--yes")
-    assert (repeated.status, "already under way: nothing changed" in repeated.err) == (0, True), repeated.err
+    assert (repeated.status, "already under way; nothing changed" in repeated.err) == (0, True), repeated.err
     going_on = site.run("replace", filled, "--config", "retention.ms=5000", "--yes")
     assert going_on.status == 0, going_on.err
     assert f"{filled}: being replaced by {name} (4 partitions)." in told.out
@@ -105,7 +105,7 @@ def test_running_controller_replaces_a_topic_whose_group_has_read_it_and_is_move
     eventually(lambda: not exists(site, filled))
     for command in (("topics", "--describe"), ("certificate", filled), ("replace", filled, "--yes")):
         gone = site.run(*command, *(("--topic", filled) if command[0] == "topics" else ()))
-        assert (gone.status, f"its name leads to '{name}'" in gone.err) == (1, True), gone.err
+        assert (gone.status, f"its name points to '{name}'" in gone.err) == (1, True), gone.err
     assert own_configs(site, name) == {"retention.ms": "5000"}
 
 

@@ -80,18 +80,18 @@ def test_topic_may_be_replaced_under_the_name_of_an_alias_that_leads_to_it_and_u
     refuse_alias(back(9), TopicFacts("", ID), [ALIAS], now_ms)
     with pytest.raises(RequestRefused) as refused:
         refuse_alias(back(9), TopicFacts("", ID), [ALIAS], now_ms - 1)
-    assert (refused.value.code, "the 2 partitions that it had" in str(refused.value)) == (
+    assert (refused.value.code, "its earlier count of 2 partitions" in str(refused.value)) == (
         ErrorCode.REASSIGNMENT_IN_PROGRESS,
         True,
     )
     refuse_alias(back(), TopicFacts("", ID), [ALIAS], now_ms - 1)
     used = TopicFacts(TOPIC, None, groups={"stock": replace(group({}), subscribed=True)})
-    with pytest.raises(RequestRefused, match="groups are subscribed to it, by clients without modes: stock") as refused:
+    with pytest.raises(RequestRefused, match="groups with stock clients are subscribed to it: stock") as refused:
         refuse_alias(back(), TopicFacts(NAME, ID, successor=used), [ALIAS], now_ms)
     assert refused.value.code is ErrorCode.POLICY_VIOLATION
     living = replace(ALIAS, replacement=replace(LED, gone_ms=None))
     for records, topic_id in (([ALIAS], "another"), ([living], ID)):
-        with pytest.raises(RequestRefused, match="leads to 'orders-v2'"):
+        with pytest.raises(RequestRefused, match="points to 'orders-v2'"):
             refuse_alias(back(), TopicFacts("", topic_id), records, now_ms)
 
 
@@ -148,7 +148,7 @@ def test_second_predecessor_of_a_successor_waits_until_the_first_is_gone() -> No
 def test_another_topic_under_an_alias_within_a_chain_is_not_changed() -> None:
     onward = Replacement("orders-v3", 2, 0, successor_id="id-3", announced_ms=1, switched_ms=2, let_go_ms=3, gone_ms=4)
     second = TopicRecord(NAME, ID, 3, EPOCH, (RO,) * 2, replacement=onward)
-    assert "leads to 'orders-v3'" in refusal(CreatePartitionsCommand(NAME, 9), "other", ALIAS, second)
+    assert "points to 'orders-v3'" in refusal(CreatePartitionsCommand(NAME, 9), "other", ALIAS, second)
 
 
 def test_alias_ends_when_the_topic_it_leads_to_is_gone_and_its_name_has_a_topic_again() -> None:
@@ -168,7 +168,7 @@ def test_alias_whose_topic_was_deleted_raises_one_alarm() -> None:
     assert found.record is not None
     assert reason_of(found) == reasons.LEADS_NOWHERE
     (alarm,) = found.alarms
-    assert "the topic that the name leads to was deleted" in alarm
+    assert "the topic that the name points to was deleted" in alarm
     taken = replace(deleted, topic_id="another", gone=True)
     for unchanged in (
         deleted,

@@ -67,7 +67,7 @@ def test_a_replacement_that_waits_for_a_group() -> None:
     assert shown["replacement"]["successor"] == "orders-v2"
     assert status.blocked_ages_s(seen, NOW_MS) == {"group-not-moved": 40.0}
     assert status.gate_age_s(seen, NOW_MS) == 60.0
-    assert status.describe_waiting(waits).startswith("drain (group 'billing' has no offset on the successor")
+    assert status.describe_waiting(waits).startswith("drain (group 'billing' has no offset on the new topic")
     assert status.gate_age_s(replace(seen, record=replaced(let_go_ms=NOW_MS)), NOW_MS) is None
 
 
@@ -209,7 +209,7 @@ def test_a_waived_group_does_not_hold_a_replacement_up() -> None:
     seen = TopicSeen(replaced(reason=reasons.of_group(reasons.GROUP_NOT_MOVED, "billing")), facts, NOW_MS)
     waiver = GroupRule("waive", "late", "orders", "", 0)
     told = status_json.topic_status(seen, replace(busy_snapshot(NOW_MS), rules=(waiver,)))
-    assert told["blocked"][0]["text"].startswith("group 'billing' (and 1 more) has no offset on the successor")
+    assert told["blocked"][0]["text"].startswith("group 'billing' (and 1 more) has no offset on the new topic")
     assert {one["group"]: one["waived"] for one in told["groups"]} == {"audit": False, "billing": False, "late": True}
 
 
