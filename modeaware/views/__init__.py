@@ -1,1 +1,2 @@
-"""Where clients get their views of partition modes from: sources, the cache over them, and who shares them."""
+"""Views of partition modes: the sources that clients get them from, the cache over the sources, and the sharing of
+both."""

@@ -35,12 +35,12 @@ class Views(Protocol):
 
     @property
     def ready(self) -> bool:
-        """Whether the first views exist."""
+        """Return whether the first views exist."""
         ...
 
     @property
     def ended(self) -> bool:
-        """Whether no more views can come: the handle was closed, or the interpreter is exiting."""
+        """Return whether no more views can come: the handle was closed, or the interpreter is exiting."""
         ...
 
     def view(self, topic: str) -> TopicView:
@@ -82,9 +82,9 @@ class Views(Protocol):
         """Compare the topic ids of views with the cluster's current ids (invariant I8).
 
         A topic that was deleted and created again has another id, and no view of the earlier id applies to the topic.
-        When this method returns, the earlier view is out of force, and listeners have been called. In force is the view
-        of the live id where a record of that id is known, else :meth:`TopicView.unlisted`. From the first call on, the
-        source repeats the comparison for these topics, at least every ``topic.metadata.refresh.interval.ms``.
+        When this method returns, the earlier view is out of force, and listeners have been called. Then the view of the
+        live id is in force if a record of that id is known, else :meth:`TopicView.unlisted`. From the first call on,
+        the source repeats the comparison for these topics, at least every ``topic.metadata.refresh.interval.ms``.
 
         Free for topics without a record. Blocks for one Metadata request, which concurrent callers share. Without an
         answer (no broker, not authorized, unknown topic, brokers without topic ids) the last view stays in force, and

@@ -1,6 +1,6 @@
 """The views of one cluster that are in force, and the one place that puts them in force.
 
-A source (the mode log, Metadata over the wire) publishes the views that it reads. Sources may take turns, since both
+A source (the mode log, Metadata over the wire) publishes the views that it reads. The source may change, because both
 give the same versions. The store decides which views are in force:
 
 * A view belongs to a topic id. A name resolves to the view of one id, the view in force; :meth:`ViewStore.choose`
@@ -11,7 +11,7 @@ give the same versions. The store decides which views are in force:
   (invariant I4). A response that does not mention a topic changes nothing.
 * The last views of a failing source stay in force (invariant I6); :meth:`ViewStore.stats` returns their age.
 
-Reading a view takes no lock. All that changes views or calls listeners holds ``turn``; a request to a source does not.
+Reading a view takes no lock. Code that changes views or calls listeners holds ``turn``; a request to a source does not.
 """
 
 from __future__ import annotations

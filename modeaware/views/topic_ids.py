@@ -1,11 +1,11 @@
-"""Which topic id a name has on the cluster now, and which views may therefore apply (invariant I8).
+"""The topic id that a name has on the cluster now, and so the views that may apply (invariant I8).
 
-A view is made for one topic id. A Kafka topic can be deleted and created again under its name, and the record of the
-deleted topic may stay on the mode log: for good, where no controller runs. So before a client acts on a view, the id
-of the view is compared with the id that the cluster returns for the name, by DescribeTopics (Metadata v10 and later,
-KIP-516; the request never creates a topic).
+A view is made for one topic id. A Kafka topic can be deleted and created again under its name. Without a running
+controller, the record of the deleted topic stays on the mode log. So before a client acts on a view, the id of the view
+is compared with the id that the cluster returns for the name, by DescribeTopics (Metadata v10 and later, KIP-516; the
+request never creates a topic).
 
-* A response with another id takes the view out of force, and puts a record of that id in force where one is known.
+* A response with another id takes the view out of force. If a record of that id is known, its view is in force then.
 * One broker may lag behind and return a past id. An id is ignored if its record was removed, or if a record of another
   id came later on the log. Any other response counts until the next one: nothing is final, and the comparison is
   repeated in the background while the topic is in use.
@@ -172,8 +172,8 @@ class TopicIds:
         """Return whether the last request about one of these topics timed out: a new client helps then.
 
         librdkafka sends the request to the broker that was the controller by its last metadata. It waits for that
-        broker for minutes, at two thirds of a processor core where the broker refuses connections. A new client learns
-        of another controller.
+        broker for minutes, at two thirds of a processor core if the broker refuses connections. A new client gets the
+        new controller.
         """
         answers = (self._asked[topic][1] for topic in topics if topic in self._asked)
         errors = (answer.exception() for answer in answers if answer.done())

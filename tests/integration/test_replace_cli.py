@@ -56,7 +56,7 @@ def test_running_controller_replaces_a_topic_whose_group_has_read_it_and_is_move
     assert f"{filled}: being replaced by {name} (4 partitions)." in told.out
     eventually(lambda: site.describe(filled)["replacement"]["not_moved"] == [group])
     early = site.run("certificate", filled)
-    assert (early.status, json.loads(early.out)["replacement"]["let_go_ms"], "not let go" in early.err) == (
+    assert (early.status, json.loads(early.out)["replacement"]["let_go_ms"], "not released" in early.err) == (
         3,
         None,
         True,
@@ -65,10 +65,10 @@ def test_running_controller_replaces_a_topic_whose_group_has_read_it_and_is_move
     assert (shown["successor"], shown["num_partitions"], shown["fence"]) == (name, 4, "config")
     assert shown["successor_id"] == site.describe(name)["topic_id"]
     assert site.describe(name)["replaces"] == filled
-    assert f"Successor of {filled}" in site.run("topics", "--describe", "--topic", name).out
+    assert f"Replaces {filled}" in site.run("topics", "--describe", "--topic", name).out
     text = site.run("topics", "--describe", "--topic", filled).out
     assert f"Replaced by {name} (id {shown['successor_id']}, 4 partitions)" in text
-    assert f"Not on the successor yet: {group}" in text
+    assert f"Not on the new topic yet: {group}" in text
     (listed,) = json.loads(site.run("groups", "list", filled, "--json").out)["topics"]
     (shown_group,) = [each for each in listed["groups"] if each["group"] == group]
     assert (shown_group["moved"], "groups prepare" in shown_group["to_do"]) == (False, True)

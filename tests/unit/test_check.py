@@ -274,7 +274,7 @@ def test_a_controller_is_told_what_weakens_it() -> None:
     assert found["the controller's endpoint"].state is State.UNKNOWN
     refused = replace(asked, topics={LOG: MISSING}, not_creatable="POLICY_VIOLATION")
     found = dict(Settings(Configured(), scope, refused, conf, True).found())
-    assert found[f"the mode log {LOG}"] == Verdict(State.FAIL, "it cannot be made: POLICY_VIOLATION")
+    assert found[f"the mode log {LOG}"] == Verdict(State.FAIL, "it cannot be created: POLICY_VIOLATION")
 
 
 NOBODY = "127.0.0.1:1"

@@ -137,7 +137,7 @@ def test_what_else_is_said_of_a_change() -> None:
         "(There may be more: not every group was visible when the change was admitted.)",
         "Of special kinds: app (classic, keeps state per partition)",
         "Loss of state accepted: app",
-        "Which groups use it is not certain: a broker is silent",
+        "The list of its groups is uncertain: a broker is silent",
         "Straggler in partition 4: offset 9, 2023-11-14 22:13:20 UTC, from producer id 17 epoch 1",
         "Straggler in partition 5: offset 8, from an unknown producer; the last of 2 times",
     ]
@@ -509,7 +509,7 @@ NOT_PROVED = "the fence is not proved on partitions 0: lifted, or no answer of t
         (of_replaced(replace(REPLACED, fence="none"), fence=None), None, None, ()),
         (
             of_replaced(replace(REPLACED, let_go_ms=None, reason="group-not-moved:billing"), moved={}),
-            f"not let go: {reasons.text('group-not-moved:billing')}",
+            f"not released: {reasons.text('group-not-moved:billing')}",
             (0,),
             ("billing",),
         ),

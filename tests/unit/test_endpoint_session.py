@@ -101,7 +101,7 @@ def test_requests_beyond_the_pipeline_close() -> None:
     talk.broker_answers()
     assert talk.session.wants_more
     talk.ask(request(10, 1, 4), request(10, 1, 5))
-    assert talk.closed == "more requests at once than are taken"
+    assert talk.closed == "too many requests at once"
 
 
 @pytest.mark.parametrize(
