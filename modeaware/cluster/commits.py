@@ -8,8 +8,7 @@ again and again leaves any number of markers there.
 
 A commit lies on a truncated part of the log if it was made under an earlier leader epoch, beyond the end of the
 leader's log for that epoch. If the commit has no epoch, everything written since the truncation is in doubt. If such a
-stretch is clear, the group has missed nothing: some clients commit past a marker under the epoch of the record before
-it.
+stretch is clear, the group has missed nothing: some clients commit past a marker under the epoch before.
 """
 
 from __future__ import annotations
@@ -63,8 +62,7 @@ class CommitsSeen:
 
     @cached_property
     def drained(self) -> frozenset[int]:
-        """Return the retired partitions on which commits decide a drain; without partitions whose records are
-        deleted."""
+        """Return the retired partitions on which commits decide a drain, unless their records are deleted."""
         record = self.record
         if not in_progress(record):
             return frozenset()
@@ -209,8 +207,7 @@ def _last_record(retired: RetiredPartition, log: PartitionFacts) -> int | None:
 
 
 def without_records(conf: Mapping[str, Any], gaps: Collection[Gap], monotonic_s: Callable[[], float]) -> frozenset[Gap]:
-    """Return the clear gaps: without a record for readers (read_committed), up to the end of the gap or of the
-    partition.
+    """Return the clear gaps: without a record for readers (read_committed), up to the gap's or the partition's end.
 
     A gap that is not certainly clear, or was not read within :data:`READ_TIMEOUT_S`, is missing.
     """

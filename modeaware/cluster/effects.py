@@ -44,8 +44,7 @@ from modeaware.wire.requests import (
 )
 
 OPERATION_TIMEOUT_MS = 3_000
-"""The time limit of a broker for a change. It is shorter than the wait for the answer, so that the broker reports a
-timeout."""
+"""The time limit of a broker for a change. Shorter than the wait for the answer, so the broker reports a timeout."""
 Check = Callable[[], None]
 """Called right before each sending of a request that changes something; an exception prevents the sending."""
 SET, DELETE = 0, 1
@@ -145,8 +144,8 @@ def create_partitions(
 def create_topics(
     brokers: Brokers, effects: Sequence[CreateTopic], check: Check = no_check, *, validate_only: bool = False
 ) -> list[ClusterError | None]:
-    """Create new topics of replacements, many in one request; return the failure of each: TOPIC_ALREADY_EXISTS if the
-    topic exists already."""
+    """Create new topics of replacements, many in one request; return the failure of each (TOPIC_ALREADY_EXISTS if it
+    exists)."""
     topic = CreateTopicsRequest.CreatableTopic
 
     def entry(effect: CreateTopic) -> Any:

@@ -3,8 +3,8 @@
 A broker lists the groups that it coordinates: those of the partitions of ``__consumer_offsets`` that it leads *and has
 loaded*. A group that moves between two brokers' responses, or is not loaded yet, is left out without an error. So a
 list counts as complete under three conditions only: every broker answered; all of them agreed on the leaders and leader
-epochs, before and after; and each leader confirmed beforehand that it had loaded each of its partitions. Anything else
-is a doubt.
+epochs, before and after; and each leader confirmed beforehand that its partitions were loaded. Anything else is a
+doubt.
 
 A leader that has just been elected answers by its high watermark, which may lie before records that the leader before
 it acknowledged; ListOffsets reports that (OFFSET_NOT_AVAILABLE, KIP-207). One case remains: the coordinator there may
@@ -152,8 +152,7 @@ def _leaders(brokers: Brokers, nodes: Iterable[int], listing: Listing) -> _Leade
 
 
 def _check_caught_up(brokers: Brokers, leaders: _Leaders, listing: Listing) -> None:
-    """Request the end of each partition. A leader returns it only once it has all records that were ever
-    acknowledged."""
+    """Request the end of each partition. A leader returns it only once it has all acknowledged records."""
     able = {p: route for p, route in leaders.items() if route[0] >= 0 and route[0] not in listing.silent}
     led = {(OFFSETS_TOPIC, p): route for p, route in able.items()}
     missing = sorted(led.keys() - end_offsets(brokers, led, led).keys())
@@ -176,8 +175,7 @@ def _check_loaded(brokers: Brokers, leaders: _Leaders, listing: Listing) -> None
         if leader >= 0
     }
     for node, answer in _answers(brokers, requests, listing, "does not answer for its groups"):
-        # The right to list all groups does not include every group's offsets; without that right this cannot be
-        # checked.
+        # The right to list all groups does not include every group's offsets, which this check needs.
         codes = {g.error_code for g in answer.groups} - {0, KafkaError.GROUP_AUTHORIZATION_FAILED}
         if codes:
             listing.doubt(f"broker {node} has not loaded all its groups: {error_name(min(codes))}")

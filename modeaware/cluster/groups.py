@@ -51,8 +51,8 @@ defaults, and with common settings."""
 
 
 class Member(NamedTuple):
-    """One member of a group: the topics that it is subscribed to or assigned, and the topics of which it alone has a
-    partition."""
+    """One member of a group: the topics that it is subscribed to or assigned, and those of which it has a partition
+    alone."""
 
     id: str
     client_id: str
@@ -118,8 +118,8 @@ class StableGroups:
     In a rebalance brokers do not report which topics a group consumes. Of many groups, one is in a rebalance nearly
     always, so a certain list cannot wait until none is. A group that begins to use a topic in its rebalance is like a
     group that starts a moment later: the next pass lists it. A group in a rebalance counts by its earlier topics for a
-    time: a group with new members for :data:`NEW_MEMBERS_S`, another group for :data:`SAME_MEMBERS_S`; a group that had
-    no members before does not.
+    time: a group with new members for :data:`NEW_MEMBERS_S`, another group for :data:`SAME_MEMBERS_S`; a group without
+    earlier members does not.
     """
 
     def __init__(self, clock: Clock) -> None:

@@ -147,8 +147,7 @@ class LastRecords:
             self._heard_s = deadline_s
 
     def _take(self, key: Partition, message: Message, consumer: Consumer, sought: set[Partition]) -> None:
-        """Process a result of the consumer for a partition; after a seek (``sought``), drop the rest, which is from
-        before."""
+        """Process a result of the consumer for a partition; after a seek (``sought``), drop older results."""
         offset, error, search = message.offset(), message.error(), self._searches.get(key)
         if search is None:
             return

@@ -297,8 +297,8 @@ class Observer:
         partitions: Mapping[str, dict[int, PartitionFacts]],
         proved: Mapping[str, FenceFacts],
     ) -> None:
-        """Add the last record's position to partitions whose end is final or has moved. Without a fence any end may
-        become final."""
+        """Add the last record's position to partitions whose end is final or has moved. Without a fence, any end
+        may."""
         wanted, before = {}, {}
         for name, record in records.items():
             fence = proved.get(name, FenceFacts())
@@ -322,8 +322,7 @@ class Observer:
     def _noted(
         self, records: Mapping[str, TopicRecord], partitions: Mapping[str, Mapping[int, PartitionFacts]]
     ) -> dict[str, dict[int, PartitionFacts]]:
-        """Add what the leaders report about seals of an earlier epoch, about stragglers, and about open
-        transactions."""
+        """Add what the leaders report about seals of an earlier epoch, stragglers, and open transactions."""
         other: dict[Partition, list[int]] = {}
         stragglers: dict[Partition, int] = {}
         pending: set[Partition] = set()
@@ -358,8 +357,7 @@ class Observer:
         }
 
     def _gone(self, topics: Mapping[str, str]) -> dict[str, bool | ClusterError]:
-        """Return topic id -> whether no broker has had the topic for :data:`GONE_AFTER_MS`, or the error that prevents
-        the answer.
+        """Return topic id -> whether no broker has had the topic for :data:`GONE_AFTER_MS`, or why that is unknown.
 
         Args:
             topics: topic id -> name.
@@ -400,8 +398,8 @@ class Observer:
 def _absent(
     topic: str, shape: TopicShape | ClusterError | None, gone: bool | ClusterError, users: GroupsFound | None
 ) -> TopicFacts | ClusterError:
-    """Return the facts of a topic that is absent, or not the one to observe; ``users``: the groups that are subscribed
-    to a name without a topic."""
+    """Return the facts of a topic that is absent, or not the one to observe; ``users``: the groups subscribed to an
+    unused name."""
     if isinstance(shape, ClusterError):
         return shape
     if isinstance(gone, ClusterError):

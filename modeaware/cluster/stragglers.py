@@ -104,8 +104,7 @@ def data_batches(read: bytes) -> Iterator[Batch]:
 
 
 def first_batch(records: bytes, start: int) -> Straggler | None:
-    """Return the first record at or after ``start``, by the header of the first batch of data that contains such an
-    offset."""
+    """Return the first record at or after ``start``, by the header of the first batch of data that reaches so far."""
     for batch in data_batches(records):
         if batch.last_offset >= start:
             return Straggler(max(batch.base_offset, start), batch.producer_id, batch.producer_epoch, batch.timestamp_ms)

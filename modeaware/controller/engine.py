@@ -77,8 +77,8 @@ from modeaware.modelog.records import (
 logger = get_logger("modeaware.controller")
 
 UNKNOWN_EPOCHS = 1_000
-"""How many epochs an unreadable claim may be ahead of all other records. Readers that can read the claim drop records
-of lower epochs."""
+"""How many epochs an unreadable claim may be ahead of all other records. Readers of the claim drop records of lower
+epochs."""
 _RULES_UNREADABLE = GroupsDoubt("the record of group rules cannot be read: upgrade modeaware, or add the rules again")
 # The outcome is unknown; or one broker does not have the topic's id yet, and no request was sent.
 _NOT_REFUSED = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.UNKNOWN_TOPIC_ID})
@@ -144,11 +144,9 @@ class Engine:
         Topics whose last record was written for a newer reader are left alone (invariant I4).
 
         Args:
-            not_before_ms: the earliest time of the claim, because later members of the election are ordered by the
-                claim.
-            seen_epoch: the highest epoch that was ever read. A log that lost its tail has lower epochs, and an epoch
-                must not be used again with other content.
-            generation: the generation of the election's group.
+            not_before_ms: the earliest time of the claim, which orders later members of the election. seen_epoch: the
+            highest epoch that was ever read. A log that lost its tail has lower epochs, and an epoch must not be used
+            again with other content. generation: the generation of the election's group.
         """
         replay = self._log.open()
         if CLAIM_KEY in replay.newer:
@@ -709,8 +707,7 @@ class Engine:
         return {}
 
     def _create(self, growths: Sequence[Admitted]) -> dict[str, ClusterError]:
-        """Create the partitions of commands. Return topic id -> the error, if the outcome is unknown or the growth was
-        given up."""
+        """Create the partitions of commands. Return topic id -> the error, if its growth failed or is uncertain."""
         effects = [growth.new for growth in growths if growth.new is not None]
         failures: dict[str, ClusterError] = {}
         given_up = []

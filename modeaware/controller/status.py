@@ -82,7 +82,7 @@ def describe_waiting(record: TopicRecord) -> str:
 
 class Role(Enum):
     """A controller's role. ``STARTING``: not decided yet. ``ACTIVE``: this controller has claimed the mode log.
-    ``STANDBY``: another one is active, or an election is under way. ``STOPPED``: by :meth:`Controller.stop`, or by a
+    ``STANDBY``: another one is active, or an election is under way. ``STOPPED``: by :meth:`Controller.stop` or a
     failure."""
 
     STARTING = "starting"
@@ -103,9 +103,8 @@ class Status:
         contact_s: when the active controller last confirmed its place in the election, or when a standby last read the
             mode log to its end; None: not yet.
         leaderless_s: the time since which a standby sees no claim of the election's leader (``Clock.monotonic_s``);
-            None: it sees a claim.
-        log_failures: the number of times that the mode log was claimed again because of an error, or was found unfit.
-        takeovers: the number of times that the controller became active; repeated claims do not count.
+            None: none. log_failures: the number of times that the mode log was claimed again because of an error, or
+        was found unfit. takeovers: the number of times that the controller became active; repeated claims do not count.
     """
 
     def __init__(self) -> None:
@@ -160,8 +159,8 @@ class TopicSeen:
         stragglers: the number of broken seals that this controller has observed.
         fences_lifted: how often this controller has found the topic's fence lifted.
         known_ms: the time since which this controller watches the topic: its claim, or the topic's first record.
-        earlier: a pass before the last one, with its time: the difference shows the pace of groups. It has all
-            partitions of the last pass.
+        earlier: a pass before the last one, with its time: the difference shows the pace of groups. It has all its
+        partitions.
         noted: the last events that the record does not keep: time (wall clock, ms), and event.
         history: unread offsets of groups: time (wall clock, ms), and group -> offsets.
         moved: the groups whose gate of the new topic is open.
@@ -212,8 +211,7 @@ class Seen(NamedTuple):
 
 
 class Watched:
-    """What the controller last observed. Written by its thread while it waits for brokers anyway; read by any
-    thread."""
+    """What the controller last observed. Written by its thread while it waits; read by any thread."""
 
     def __init__(self) -> None:
         self._lock = InnerLock()
@@ -390,8 +388,7 @@ def alive(snapshot: Snapshot) -> str | None:
 
 
 def ready(snapshot: Snapshot) -> str | None:
-    """Return why the controller is not ready; None: it is active, or stands by for an active one, and has contact with
-    the cluster."""
+    """Return why the controller is not ready; None: it is active, or stands by for an active one, and has contact."""
     if snapshot.role not in (Role.ACTIVE, Role.STANDBY):
         return str(snapshot.role.value)
     if snapshot.contact_age_s is None:
@@ -427,8 +424,8 @@ def waiting_groups(report: TopicReport) -> int | None:
 
 
 def gate_age_s(seen: TopicSeen, now_ms: int) -> float | None:
-    """Return for how long the new topic's gate has been closed for some required group, in seconds; None: it is open
-    for all."""
+    """Return for how long the new topic's gate has been closed for some required group, in seconds; None: it is
+    open."""
     replacement = seen.record.replacing
     if replacement.switched_ms is None or replacement.let_go_ms is not None:
         return None

@@ -491,8 +491,7 @@ class Worker:
             self._claim_read_s = None
 
     def _watch_claim(self) -> None:
-        """Note the time since which the log lacks a claim of this member's generation: the leader may be no
-        controller."""
+        """Note since when the log lacks a claim of this member's generation: the leader may be no controller."""
         claim, status, now_s = self.claims.claim, self.status, self.clock.monotonic_s()
         generation = self.election.generation
         if self.election.seat is not Seat.STANDBY or generation is None:

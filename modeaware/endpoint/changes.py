@@ -68,14 +68,14 @@ class AclOperation(IntEnum):
 
 _TO_ALTER = frozenset({AclOperation.ALTER})
 """The right on its topic for CreatePartitions, as with Kafka's own brokers, and for DeletePartitions and
-AlterGroupRules if they cause no deletion of records. On the cluster it allows every rule: its user may grant itself all
+AlterGroupRules if they cause no deletion of records. On the cluster it allows every rule: its user may grant all
 rights."""
 _TO_DELETE = _TO_ALTER | {AclOperation.DELETE}
 """The rights for DeletePartitions and AlterGroupRules on a topic whose records may be deleted because of them."""
 _TO_REPLACE = _TO_DELETE | {AclOperation.ALTER_CONFIGS}
 """The rights for ReplaceTopics on its topic. The new topic also takes CREATE, on the topic or on the cluster. To remove
-an alias, whose own topic is gone, takes _TO_DELETE on the topic that it points to, which may be gone, too; or _TO_ALTER
-on the cluster."""
+an alias, whose own topic is gone, takes _TO_DELETE on its target, which may be gone, too; or _TO_ALTER on the
+cluster."""
 _ACCEPTED = (int(ErrorCode.NONE), int(ErrorCode.TOPIC_ALREADY_EXISTS))
 """The accepted codes of a new topic's validation. Brokers check the right first. If the topic exists, as after a
 repeated request, the controller decides whether it may be the new topic."""
@@ -125,8 +125,8 @@ class ChangeRequest:
         )
 
     def creations(self) -> Iterator[dict[int, ReplaceTopicCommand]]:
-        """Yield the replacements that create a new topic, by their place in ``commands``, in batches for validation by
-        brokers."""
+        """Yield the replacements that create a new topic, by their place in ``commands``, in batches for brokers to
+        validate."""
         numbered = ((n, c) for n, c in enumerate(self.commands) if isinstance(c, ReplaceTopicCommand))
         creating = ((n, c) for n, c in numbered if not (c.undo or c.forget))
         yield from map(dict, in_requests(creating, lambda item: 1 + item[1].num_partitions + len(item[1].configs)))
@@ -276,8 +276,7 @@ def _clipped(result: CommandResult) -> CommandResult:
 
 
 def _successor_refusal(command: ReplaceTopicCommand, created: Any) -> CommandResult:
-    """Return the result of a replacement whose new topic the broker would not create; ``created``: its response, or
-    None."""
+    """Return the result of a replacement whose new topic the broker would not create; ``created``: its result."""
     code = int(ErrorCode.UNKNOWN_SERVER_ERROR) if created is None else created.error_code
     if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
         why = (

@@ -51,8 +51,7 @@ class Ticket:
     """Waits for ``future`` and calls ``resolve`` once, in the loop's thread: with its result, its error or a timeout.
 
     A failure is logged, even one that comes too late. The future is never cancelled, because the controller cannot
-    withdraw a command. An :class:`Expiring` future ends at its deadline; commands that were not begun by then never
-    are.
+    withdraw a command. An :class:`Expiring` future ends at its deadline; later none is begun.
     """
 
     def __init__(
@@ -203,8 +202,7 @@ class Deadlines:
 
 @dataclass(frozen=True)
 class Shared:
-    """The parts that an endpoint's connections share; ``connections`` are the slots, ``room`` is the receive buffer of
-    all links."""
+    """The parts that an endpoint's connections share; ``connections`` are the slots, ``room`` is all links' buffer."""
 
     loop: asyncio.AbstractEventLoop
     new_session: Callable[[], ClientSession]
@@ -524,5 +522,5 @@ class Connection:
     def close_for_room(self) -> None:
         """Close it now: all connections together hold too much, and this one holds most."""
         most = self._shared.budget.most_bytes
-        self._end(logging.WARNING, "closed the connection that held most", f"{most} bytes are held, most by it")
+        self._end(logging.WARNING, "closed the connection that held most", f"over {most} bytes are held, most by it")
         self.client.abort()

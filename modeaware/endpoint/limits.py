@@ -38,16 +38,14 @@ class EndpointLimits:
     # For all connections: incomplete frames, waiting frames, and sent frames that peers have not accepted. Beyond it,
     # the connection that holds most is closed.
     buffered_bytes: int = 134_217_728
-    # Without a complete request, as Kafka's connections.max.idle.ms; also the longest time for a peer to accept sent
-    # data.
+    # Without a complete request, as Kafka's connections.max.idle.ms; also the limit for a peer to accept sent data.
     idle_s: float = 600.0
     # Until the first request of a connection is complete, including TLS, and its user is authenticated if brokers
     # require that.
     establish_s: float = 30.0
     drain_s: float = 30.0  # for a peer to accept sent data, once more than 64 KiB wait
     linger_s: float = 5.0  # the same for a connection that is being closed
-    # Connections of one address share the thread's time as one. Many clients may have one address, that of a proxy,
-    # say.
+    # Connections of one address share the thread's time as one. Many clients may share an address (a proxy's, say).
     time_by_address: bool = False
 
 

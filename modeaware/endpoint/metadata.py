@@ -195,8 +195,7 @@ def served(upstream: bytes, version: int, controller: ControllerView) -> bytes:
         return upstream
     if node is None or version < _CONTROLLER_SINCE:
         return upstream
-    # The same id at every endpoint: a client that sends to the active one next must not close the connection to the
-    # node.
+    # The same id at every endpoint: a client that moves to the active one must not close the connection to the node.
     return _with_controller(upstream, version, Node(codec.ENDPOINT_NODE_ID, node.host, node.port))
 
 
@@ -390,8 +389,7 @@ def _listed(cursor: Cursor) -> list[bytes]:
 
 
 def _moded(partitions: list[bytes], view: TopicView) -> list[bytes]:
-    """Return each partition with its mode, and partitions that only the mode log names: a retired one never
-    disappears."""
+    """Return each partition with its mode, and partitions of the mode log alone: a retired one never disappears."""
     indices = [INT32.unpack_from(partition, 2)[0] for partition in partitions]
     every = range(len(view.modes))
     missing = [] if indices == list(every) else sorted(set(every).difference(indices))

@@ -1,5 +1,4 @@
-"""The endpoint's server: one thread, any number of connections; and its addresses: the bound one and the advertised
-one."""
+"""The endpoint's server: one thread, any number of connections; and its bound and advertised addresses."""
 
 from __future__ import annotations
 
@@ -84,8 +83,7 @@ class Server:
     Args:
         listen: ``HOST:PORT``; no host: 127.0.0.1; port 0: a free one.
         controller: the controller's state for sessions. Its ``advertised`` may be this server's.
-        submit: submits commands to the controller, with their time limit in ms; called in the server's thread, must not
-            block.
+        submit: submits commands to the controller, with their time limit in ms; in the server's thread, must not block.
         refresh: reads the mode log to its present end; called as ``submit``.
         upstream: the brokers.
         tls: this side's certificate (:func:`modeaware.endpoint.transport.server_context`); None: no TLS.
@@ -256,8 +254,7 @@ class Server:
         try:
             await self._stopping.wait()
         finally:
-            # Sockets that were accepted in this round become connections first; otherwise asyncio would leave them
-            # open.
+            # Sockets that were accepted in this round become connections first; asyncio would leave them open.
             loop.remove_reader(listening)
             for _ in range(_ROUNDS_TO_CONNECT):
                 await asyncio.sleep(0)

@@ -140,8 +140,8 @@ class Slot:
 
     Attributes:
         asked: the correlation id that the broker's response must have.
-        limited: whether the response limit applies to the result of ``rewrite``; else that is the broker's own response
-            but for some bytes.
+        limited: whether the response limit applies to the result of ``rewrite``; else it is nearly the broker's own
+        response.
         judge: called with the broker's response about the rights to a change, which is not for the client.
         answer: a response of our own, which waits for those before it; no request was sent to the broker.
     """
@@ -190,7 +190,7 @@ class ClientSession:
 
     @property
     def wants_more(self) -> bool:
-        """Return whether ``from_client`` may be called: below ``limits.pipeline`` and ``limits.held_bytes``, and not
+        """Return whether ``from_client`` may be called: below ``limits.pipeline`` and ``limits.held_bytes``, not
         closed.
 
         Check it after each frame: one chunk of the socket may hold many.

@@ -1,8 +1,8 @@
 """The asyncio transport: frames over TCP with or without TLS, and connections to the brokers.
 
 TLS is done here without IO, ciphertext in and plaintext out, in pieces no larger than one TLS record. asyncio's own TLS
-keeps a buffer of 256 KiB for every connection: half a gigabyte for a thousand connections on both sides. Everything
-runs in the loop's thread.
+keeps a buffer of 256 KiB for every connection: half a gigabyte for a thousand clients. Everything runs in the loop's
+thread.
 """
 
 from __future__ import annotations
@@ -120,8 +120,7 @@ class LinkOwner(Protocol):
     """The events of a link."""
 
     def link_made(self, link: Link) -> None:
-        """The link is connected; TLS may still be in its handshake. Not called for a link that has a future for
-        that."""
+        """The link is connected; TLS may still be in its handshake. Not called for a link with a future."""
 
     def link_frames(self, link: Link, frames: list[bytes]) -> None:
         """Bytes have arrived that complete these frames, possibly none."""

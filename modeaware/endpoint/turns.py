@@ -3,13 +3,12 @@
 This is weighted fair queueing (WFQ) with equal weights. Each share, of a connection or of an address, has an account in
 *virtual time*. Virtual time advances by the used CPU time divided by the number of waiting shares: by the time that
 each of them should have had. A frame is charged before it is read, with the expected time of a frame of its length.
-Frames are handled in the order of the virtual time up to which their share is then charged. Afterwards the measured
-time replaces the estimate.
+Frames are handled in the order of the virtual time up to which their share is then charged. Then the measured time
+replaces the estimate.
 
 So the small frame of a share with little use is handled before the large frames of all shares with much use, however
 many they are, and waits only for the frame in work. A new connection begins at the present virtual time, with no credit
-from the past, and its large frames are as expensive as any. When no frame waits, there is nothing to share, and debts
-are dropped.
+from the past, and its large frames are as expensive as any. When no frame waits, debts are dropped.
 
 Frames with an expected time of :data:`LARGE_S` or more have a quarter of the time at most, all together, because a turn
 cannot be interrupted, and the controller's own thread shares the interpreter with this one.
@@ -92,8 +91,7 @@ class Turns:
         return self._of_addresses.setdefault(address, Share())
 
     def queue(self, taker: TakesTurns, share: Share, expected_s: float) -> None:
-        """Queue a turn of ``taker``, with an expected CPU time of ``expected_s``; it comes when it is its share's
-        turn."""
+        """Queue a turn of ``taker``, with an expected CPU time of ``expected_s``, in the order of the shares."""
         self._shares_waiting += not share.waiting
         share.waiting += 1
         share.charged_s = max(share.charged_s, self._now_s) + expected_s

@@ -51,8 +51,7 @@ LATEST_MS = 253_402_300_799_000
 MAX_GROUP_BYTES, MAX_TOPIC_BYTES, MAX_REASON_BYTES = 500, 249, 1_000
 """The largest name in a group rule, as UTF-8. Kafka allows group ids of 32 kB, and all rules share one record."""
 MAX_TOPIC_RULES_BYTES = 60_000
-"""The largest size of all rules for one topic: about 400 rules. One user's rules must leave room for other topics'
-rules."""
+"""The largest size of all rules for one topic: about 400 rules. They must leave room for other topics."""
 
 
 @dataclass(frozen=True)

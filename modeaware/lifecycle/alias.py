@@ -30,8 +30,8 @@ FORGOTTEN_MS = 600_000
 
 
 Chain = Mapping[str, Sequence[TopicRecord]]
-"""The id of each new topic -> the records of its old topics: at most one of a topic that exists, and records of topics
-that are gone."""
+"""The id of each new topic -> the records of its old topics: at most one of an existing topic, others of topics that
+are gone."""
 
 
 def chain_of(records: Iterable[TopicRecord]) -> Chain:
@@ -54,8 +54,7 @@ def predecessor_of(topic_id: str | None, chain: Chain) -> str | None:
 
 
 def record_after(record: TopicRecord, now_ms: int) -> TopicRecord | None:
-    """Return the record of a topic that is gone; None: the record goes as well, as the name points to no new topic
-    (invariant I8)."""
+    """Return the record of a topic that is gone; None: the record is removed, as the name points to no topic (I8)."""
     replacement = record.replacing
     if replacement.switched_ms is None:
         return None
@@ -91,8 +90,8 @@ def advance_gone(topic: Replaced, this: Pass) -> Advance:
 
 
 def _watch(topic: Replaced, this: Pass) -> Advance:
-    """Note whether the alias's target was deleted, or whether another topic has appeared under the name. Unconfirmed
-    facts change nothing."""
+    """Note whether the alias's target was deleted, or another topic has appeared under the name. Unconfirmed facts
+    change nothing."""
     alias, replacement = topic
     facts, new_topic, before = this.facts, this.facts.successor, replacement.reason
     is_missing = new_topic is not None and new_topic.topic_id != replacement.successor_id
@@ -138,8 +137,7 @@ def alias_of(command: ReplaceTopicCommand, facts: TopicFacts, records: Collectio
 
     Raises:
         RequestRefused: there is no such alias; or it points to another topic than the command names; or a topic that is
-            not gone is being renamed back to it: without the alias, its clients would skip a topic that they have to
-            read first.
+            not gone is being renamed back to it: its clients would skip a topic that they have to read first.
     """
     why = "not an alias: no topic of that name was replaced and is gone; see 'modeaware alias list'"
     for record, replacement in replaced(records):
@@ -215,8 +213,7 @@ def alias_objections(
 def _is_held(command: TopicCommand, topic_id: str | None, before: Replaced, *, has_alias: bool) -> bool:
     """Return whether the command has to wait for ``before``, an old topic.
 
-    A shrink does not wait for groups that still read the old topic, so it is refused until that topic is gone
-    (invariant I1).
+    A shrink does not wait for groups that still read the old topic, so it is refused until then (invariant I1).
 
     Args:
         topic_id: None: not known; the topic counts as the new topic of ``before``.
@@ -299,8 +296,8 @@ def _aliases(records: Iterable[TopicRecord]) -> Iterator[Replaced]:
 
 def led_on(gone: Collection[str], appended: Sequence[TopicRecord], records: Iterable[TopicRecord]) -> list[TopicRecord]:
     """Return the aliases that pointed to a removed alias. Each now points to the topic that has the removed alias's
-    name, or else to the removed alias's own target. Clients follow topic ids, and would stop at the removed alias
-    (invariant I8).
+    name, or else to the removed alias's own target. Clients follow ids, and would stop at the removed one (invariant
+    I8).
 
     Args:
         gone: the ids of the topics whose records are removed.

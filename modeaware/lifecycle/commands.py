@@ -62,8 +62,7 @@ class ReplaceTopicCommand:
     ``keep_name``: the replacement is one half of a change that keeps the topic's name
     (:mod:`modeaware.lifecycle.keep_name`).
 
-    ``evacuate``: the old topic is compacted, and its latest values are copied to the new topic before the old one is
-    released.
+    ``evacuate``: the old topic is compacted, and its latest values are copied to the new topic before the release.
 
     ``forget``: remove the alias of a topic that was replaced and is gone; no topic is replaced. The name no longer
     points to ``successor`` (:mod:`modeaware.lifecycle.alias`).
@@ -97,8 +96,7 @@ class ReplaceTopicCommand:
 
 @dataclass(frozen=True)
 class AlterGroupRulesCommand:
-    """Add rules about groups (each replaces a rule of the same kind, group and topic), and remove rules by their
-    keys."""
+    """Add rules about groups (each replaces one of the same kind, group and topic), and remove some by their keys."""
 
     add: tuple[GroupRule, ...] = ()
     remove: tuple[tuple[str, str, str], ...] = ()
@@ -220,8 +218,7 @@ class DeletePredecessor:
 
 
 FENCE_CONFIGS = {"compression.type": "gzip", "max.message.bytes": "78"}
-"""78 bytes: the size of a marker that ends a transaction. A batch of data compressed with gzip has at least 81
-bytes."""
+"""78 bytes: the size of a marker that ends a transaction. A batch of data in gzip has at least 81."""
 
 
 @dataclass(frozen=True)

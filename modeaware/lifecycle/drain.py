@@ -78,15 +78,15 @@ class Requirement:
     is_closed: bool = False
 
     def of(self, retired: RetiredPartition) -> Requirement:
-        """Return the requirement for one partition: a proved evacuation stays proved, even if the job's commits
-        disappear."""
+        """Return the requirement for one partition: a proved evacuation stays proved, even without the job's
+        commits."""
         return replace(self, evacuation=None) if retired.evacuated_to_seal else self
 
     def waiver(self, name: str, group: GroupFacts | None, partition: int) -> GroupRule | None:
         """Return the waiver by which ``partition`` need not wait for the group (None: the group is not listed).
 
-        A glob does not waive registered groups; a waiver by name does. A group that is not listed may have committed
-        before (invariant I2).
+        A glob does not waive registered groups; a waiver by name does. An unlisted group may have committed before
+        (invariant I2).
         """
         for rule in self._waivers_of(name):
             committed = group is None or partition in group.committed
@@ -109,8 +109,7 @@ class Requirement:
         return {}
 
     def waiver_of_topic(self, name: str, group: GroupFacts | None) -> GroupRule | None:
-        """Return the waiver by which a whole topic need not wait for the group: a waiver for every partition that it
-        committed."""
+        """Return the waiver by which a whole topic need not wait for the group: one for all its commits."""
         return self.waiver(name, group, -1 if group is None else next(iter(group.committed), -1))
 
     def waived(self, groups: Mapping[str, GroupFacts]) -> dict[str, str]:

@@ -33,15 +33,12 @@ class PartitionFacts:
         quiet_since_ms: the wall-clock time since which the controller has seen this end offset under this leader epoch.
         moved: whether the controller saw another end offset before that.
         seal_epoch_end: where the leader's log ends for the leader epoch under which the record's seal was read, or was
-            found broken; requested if that epoch has passed. Below the seal: the log was truncated, and has grown again
-            since.
-        writers: the producers that the leader remembers; requested while a transaction is open.
-        straggler: the first record after the seal; requested if records follow the seal. None: not known.
-        samples: descriptions of some records after the seal.
-        log_end: the end of the leader's own log, replicated or not; requested if the topic is replaced and fenced,
-            after the probe of the fence and before the other offsets.
-        read_up_to: the offset behind the last record that readers are given; requested if the topic is replaced and the
-            end is final. None: not known.
+            found broken; requested if that epoch has passed. Below the seal: the log was truncated, and has grown
+        again. writers: the producers that the leader remembers; requested while a transaction is open. straggler: the
+        first record after the seal; requested if records follow the seal. None: not known. samples: descriptions of
+        some records after the seal. log_end: the end of the leader's own log, replicated or not; requested if the topic
+        is replaced and fenced, after the probe of the fence and before the other offsets. read_up_to: the offset behind
+        the last record that readers are given; requested if the end of an old topic is final. None: not known.
     """
 
     log_start: int
@@ -78,14 +75,12 @@ class MembersSeen:
 
     A mode-aware client has a client id of its own unless the application sets one
     (:data:`modeaware.wire.capabilities.CLIENT_ID`). Any client can be given that id, and a mode-aware client can have
-    another one. So members with the id are *seen* to be mode-aware, which proves nothing; of other members this is *not
-    told*.
+    another one. So members with the id are *seen* to be mode-aware, which proves nothing; of others this is *not told*.
 
     Attributes:
         aware: the number of members seen to be mode-aware.
         not_told: the number of other members.
-        holding: the number of members that hold a partition of the topic; counted for groups with one member per
-            partition.
+        holding: the number of members that hold a partition of the topic; not for share groups.
     """
 
     aware: int = 0
@@ -200,8 +195,7 @@ class TopicFacts:
 
     Attributes:
         topic_id: the topic id; None when the cluster has no topic of that name.
-        gone: whether the topic's absence (or another id under its name) is confirmed, not merely reported by one
-            broker.
+        gone: whether the topic's absence (or another id under its name) is confirmed, not only reported by one broker.
         successor: if this topic is replaced: the facts of the topic that has, or is to have, the new topic's name.
         predecessor: the name of the old topic that this one has replaced, if that is not gone.
         replication_factor, configs: of the topic with the new topic's name, until it is known to be the new topic: its
@@ -254,6 +248,6 @@ class TopicFacts:
     @property
     def offsets_left(self) -> list[str]:
         """Return the groups that have offsets beyond the end of an empty topic. The offsets are from an earlier topic
-        of the name, kept by a coordinator that was down during the deletion. These groups would skip records (invariant
+        of the name, kept by a coordinator that was down at the deletion. The groups would skip records (invariant
         I2)."""
         return sorted(name for name, group in self.groups.items() if self.untouched and any(group.committed.values()))

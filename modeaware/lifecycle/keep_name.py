@@ -26,7 +26,7 @@ not switched. A command to keep the name after all restores ``keep_name``, and t
 
 *The second half is never given up*: half of a change would be left. Whatever blocks it is shown as a reason, and is
 checked again at every pass. A topic that has appeared under the name blocks it. An empty one is deleted, behind a
-fence: a record that arrives before the fence is in force prevents the deletion. A topic with records is left to the
+fence: a record that arrives before the fence is in force prevents the deletion. One with records is left to the
 operator.
 """
 
@@ -125,7 +125,7 @@ def removal_of(facts: TopicFacts) -> tuple[Effect, ...]:
 
 def stays_of(command: TopicCommand, records: Iterable[TopicRecord]) -> TopicRecord | None:
     """Return the record of a first half that this command ends on the interim topic, with its second half undone; None:
-    it is another command."""
+    another command."""
     if not isinstance(command, ReplaceTopicCommand) or not command.undo:
         return None
     own = (

@@ -3,8 +3,8 @@
 A group reads the new topic once its application has handled the old topic to the *end* of each partition (the offset
 behind the last record that readers are given). So each key keeps its order. No member can decide this alone, because it
 cannot see the other members' progress. So the controller decides, from snapshots of the group's commits and members,
-and appends the decision to the mode log (:mod:`modeaware.modelog.moved`). The decision does not expire, and clients
-open their gates by it alone.
+and appends the decision to the mode log (:mod:`modeaware.modelog.moved`). The decision does not expire, and alone opens
+clients' gates.
 
 *Each partition has to count*, in one of these ways (:class:`Way`):
 
@@ -35,8 +35,7 @@ records that would cause this commit, so the gate does not wait for the commit. 
 (:mod:`modeaware.lifecycle.drain`).
 
 *Opened at once*: the gate of a group whose commits on the new topic prove that it was open before. Each partition has a
-commit, and one of the commits has our metadata or lies behind the start. A restored mode log may be older than these
-commits.
+commit, and one of the commits has our metadata or lies behind the start. A restored mode log may be older.
 
 *Closed again*: the gate of a group without members, in two snapshots, that has not read the old topic by these rules,
 and has nothing on the new topic or was set back on both. The group begins anew. A seal that breaks later closes no
@@ -47,7 +46,7 @@ list of groups, the release opens the gate for ``all``.
 that use the topic, or refuses the replacement. Groups that come later and do not fit wait until the gate is open for
 every required group. Then it opens for ``all``, with a warning.
 
-*Time.* The controller measures on its monotonic clock how long something is unchanged. The times are on no record: the
+*Time.* The controller measures on its monotonic clock how long something is unchanged. No record has the times: the
 next controller measures anew.
 """
 
@@ -71,14 +70,12 @@ from modeaware.printable import number
 from modeaware.topic_view import Moved
 
 SOONEST_MS, LATEST_MS = 100, 10_000
-"""The shortest and the longest time between two passes over a topic that drains. The longest may be exceeded to save
-CPU."""
+"""The shortest and the longest time between two passes over a topic that drains. The longest may be exceeded."""
 COST_FACTOR = 10
 """A snapshot is followed by a pause of this many times its duration, so snapshots take a tenth of a core at most."""
 MANY_GROUPS = 100
 APPEND_MS, MANY_APPEND_MS = 1_000, 10_000
-"""The time between two records of one topic: the second one above :data:`MANY_GROUPS` groups, as each record lists
-all."""
+"""The time between two records of one topic: the second one above :data:`MANY_GROUPS` groups."""
 
 
 class Way(Enum):
@@ -242,8 +239,7 @@ class GroupVerdict:
 
 
 def ends_of(record: TopicRecord) -> dict[int, int] | None:
-    """Return the end of each partition of an old topic; None: not all ends are known, or the topic's groups do not
-    move."""
+    """Return the end of each partition of an old topic; None: an end is unknown, or the groups do not move."""
     if moving(record) is None:
         return None
     ends = {p: retired.read_up_to for p, retired in record.retired.items() if retired.read_up_to is not None}
@@ -335,7 +331,7 @@ def _is_behind_start(group: GroupFacts, new: TopicFacts) -> bool:
 
 
 def _begins_anew(name: str, ends: Mapping[int, int], facts: TopicFacts, seen: Mapping[int, PartitionSeen]) -> bool:
-    """Return whether a group without members, in two snapshots, has nothing on the new topic, or was set back on
+    """Return whether a group without members, in two snapshots, has nothing on the new topic or was set back on
     both."""
     new = facts.successor
     if new is None or is_unclear(name, facts) or is_unclear(name, new) or not seen:
@@ -477,8 +473,8 @@ def look_due_ms(changed_ms: int, cost_ms: int, due_ms: int | None, at_ms: int) -
     """Return when a draining topic is due next, on the monotonic clock.
 
     If nothing had changed for a time before a snapshot, the next one follows after half that time: so the pace is that
-    of the group's own commits. It stays within :data:`SOONEST_MS` and :data:`LATEST_MS`, and is shorter if something
-    falls due.
+    of the group's own commits. It stays within :data:`SOONEST_MS` and :data:`LATEST_MS`, or ends when something falls
+    due.
 
     Args:
         changed_ms: of :class:`Seen`.

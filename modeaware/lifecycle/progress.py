@@ -1,5 +1,4 @@
-"""Progress of groups: the unread offsets of retired partitions, and whether a group has moved to the new topic of a
-replacement. Pure.
+"""Progress of groups: the unread offsets of retired partitions, and whether a group has moved to a new topic. Pure.
 
 Both are computed here alone: the controller decides by these functions, and every report shows their results.
 """
@@ -65,8 +64,7 @@ class GroupProgress:
         unread: retired partition -> number of offsets still to consume, up to the seal (else the end). Of partitions
             that clients still read and whose leader answered.
         waived: partition -> reason of the waiver by which it need not wait for the group.
-        moved: whether the group has an offset on each partition of the new topic; null if the topic's groups do not
-            move.
+        moved: whether the group has an offset on each partition of the new topic; null if groups do not move.
         must_move: whether a replacement waits for the group to move.
         is_waived: whether partitions, or the replacement as a whole, need not wait for the group.
         let_through: whether the gate of the new topic is open for the group; null if the topic's groups do not move.

@@ -43,8 +43,8 @@ _RANGES_BYTES = len("[99999,99999],[99999,99999,-1],")
 """Room for one more range, among the retired partitions and among the modes: each partition may need its own."""
 
 _REPLACEMENT_BYTES = 1_000
-"""Room for the fields that a replacement adds one by one: the id of the new topic, the configs before the fence, and
-eight times."""
+"""Room for the fields that a replacement adds one by one: the new topic's id, the configs before the fence, and eight
+times."""
 
 
 def fits(record: TopicRecord) -> bool:
@@ -88,8 +88,7 @@ class _Rows(NamedTuple):
 
 
 def _largest_rows(record: TopicRecord) -> _Rows:
-    """Return the larger of two: the rows of partitions that shrinks retire until a switch, and the rows of all after
-    it."""
+    """Return the larger of two: the rows of partitions that shrinks retire, and the rows of all after a switch."""
     replacement, candidates = record.replacing, []
     if replacement.switched_ms is None:
         candidates.append(_rows(len(record.retired), _LARGEST, _RANGES_BYTES))

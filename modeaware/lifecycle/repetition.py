@@ -1,5 +1,4 @@
-"""Repeated requests: whether a request repeats the change in force for its topic, adds to it, or differs from it.
-Pure."""
+"""Repeated requests: whether a request repeats the change in force for its topic, adds to it, or differs. Pure."""
 
 from __future__ import annotations
 
@@ -60,8 +59,8 @@ def _of_shrink(command: DeletePartitionsCommand, current: TopicRecord, deletion:
 
 def _of_replacement(command: ReplaceTopicCommand, current: TopicRecord, replacement: Replacement) -> Repetition:
     """Compare with a replacement. A replication factor, a delay, an evacuation and configs that the request does not
-    name stay as they are. The request may name the fence's configs: its other configs may be copied from a topic that
-    has them by now."""
+    name stay as they are. The request may name the fence's configs: they may be copied from a topic that has them by
+    now."""
     factor = (
         replacement.replication_factor if command.replication_factor == DEFAULT_FACTOR else command.replication_factor
     )

@@ -89,8 +89,7 @@ NO_FENCE = {"compression.type": "producer", "max.message.bytes": "1048588"}
 """Kafka's defaults for :data:`FENCE_CONFIGS`. A broker that restarts may give the configs of a deleted topic to the
 next topic of its name, until a metadata snapshot was made in between: Kafka 4.2's ``ConfigurationsDelta`` keeps
 configs that it reads together with their deletion (see AutoMQ/automq#3556). So a new topic of an earlier name is
-created with these configs, which are removed before it is announced. A config that was set and removed stays absent
-after a restart."""
+created with these configs, which are removed before it is announced. A removed config stays absent after a restart."""
 DEFAULT_FACTOR = -1
 """The replication factor that stands for the brokers' default."""
 SEARCH_AGAIN_MS = 1_000
@@ -212,8 +211,8 @@ def _undo(topic: Replaced, new_topic: TopicFacts) -> Advance:
 
 
 def give_up_successor(record: TopicRecord) -> TopicRecord | None:
-    """Return the record after the brokers refused to create the new topic; None: the name points to it already. A
-    second half is not given up."""
+    """Return the record after the brokers refused to create the new topic; None: the switch has happened. A second half
+    is not given up."""
     if record.replacing.switched_ms is not None:
         return None
     if record.is_second_half:
@@ -222,8 +221,8 @@ def give_up_successor(record: TopicRecord) -> TopicRecord | None:
 
 
 def _switch(topic: Replaced, new_topic: TopicFacts, this: Pass) -> Advance:
-    """Make the switch: append one record by which the name points to the new topic and no partition of the old topic
-    takes writes.
+    """Make the switch: one record points the name to the new topic and closes all partitions of the old topic to
+    writes.
 
     A group that came after the listing has to read the new topic from its start, too (invariant I2). So the first
     certain listing after the switch completes the list of groups.
@@ -369,8 +368,8 @@ class _Move:
     ) -> tuple[Replacement, tuple[DeletePredecessor, ...], str]:
         """Delete an old topic that was released in an earlier pass, or note why it stays.
 
-        The record shows first that the topic is being deleted. During the deletion its leaders stop answering, which is
-        no objection then.
+        The record shows first that the topic is being deleted. During the deletion its leaders stop answering: no
+        objection.
         """
         stay = why_it_stays(replacement, retired, self._facts, self._requirement, self._now_ms)
         if stay is None:

@@ -202,8 +202,7 @@ class KeptNameReport:
         interim: the name of the interim topic.
         num_partitions: the partition count of the interim topic and of the new topic of the name.
         half: 1 while the old topic is being replaced, 2 while the interim topic is.
-        phase: the phase of that replacement; gap before the second half has begun; done when the interim topic is
-            deleted.
+        phase: the phase of that replacement; gap between the halves; done when the interim topic is deleted.
         keeps: false if the change ends on the interim topic.
         first_switched_ms, first_gone_ms: when producers began to write to the interim topic, and when the old topic was
             found to be deleted; null also once the second half is over.
@@ -328,15 +327,14 @@ class TopicReport:
 
     @property
     def alarm(self) -> str | None:
-        """Return the text of an alarm that holds the topic up (:data:`modeaware.lifecycle.reasons.ALARMS`); None: no
-        alarm."""
+        """Return the text of an alarm that holds the topic up (:data:`modeaware.lifecycle.reasons.ALARMS`), or None."""
         whole = () if self.replacement is None else (self.replacement,)
         return next((e.waits_for for e in (*whole, *self.partitions) if reasons.is_alarm(e.reason)), None)
 
     @property
     def is_settled(self) -> bool:
-        """Return whether no controller continues with the topic until a command comes, or until its own retention
-        empties it."""
+        """Return whether no controller continues with the topic until a command comes, or its own retention empties
+        it."""
         replacement = self.replacement
         waits_for_retention = self.phase == "reclaim" and replacement is not None and replacement.delay_ms is None
         return self.phase == "done" or waits_for_retention or self.is_paused

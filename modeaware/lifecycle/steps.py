@@ -96,8 +96,7 @@ def _advance_partitions(this: Pass) -> Advance:
 class _Step:
     """The outcome of a pass for one partition.
 
-    ``drain`` is the proof by which the partition became None, or stays so: its groups and waivers are put on the
-    record.
+    ``drain`` is the proof by which the partition became None, or stays so: its groups and waivers go on the record.
     """
 
     mode: PartitionMode
@@ -171,16 +170,14 @@ def _step_read_only(partition: int, log: PartitionFacts, this: Pass) -> _Step:
         resume_offset=None,
         reason=None,
     )
-    # Due at once: in the next pass consumers have the new mode, and the drain is checked again before records are
-    # deleted.
+    # Due at once: in the next pass consumers have the new mode, and the drain is checked again before the deletion.
     return _Step(PartitionMode.NONE, none, due_ms=this.now_ms, alarm=alarm, drain=drain)
 
 
 def _drained(
     partition: int, retired: RetiredPartition, seal_offset: int, log: PartitionFacts, this: Pass
 ) -> tuple[Drain, int | None]:
-    """Return whether the reclaim policy lets the partition become None (invariants I1 and I2), and when to check
-    again."""
+    """Return whether the reclaim policy lets the partition become None (invariants I1 and I2), and when it is due."""
     deletion, policy = deletion_of(this.record), reclaim_policy(partition, this.record, retired)
     if not log.settled:
         return Drain(reason=reasons.OPEN_TRANSACTION), None
@@ -214,8 +211,7 @@ def _step_none(partition: int, log: PartitionFacts, this: Pass) -> _Step:
     if log.log_start >= reclaim_offset:
         return _Step(PartitionMode.NONE, replace(retired, replica_state=ReplicaState.DELETION_SUCCESSFUL))
     if retired.replica_state is ReplicaState.DELETION_SUCCESSFUL:
-        # Brokers checkpoint log starts once a minute; brokers killed together may lose the last checkpoint. Delete
-        # again.
+        # Brokers checkpoint log starts once a minute; brokers killed together may lose the last one. Delete again.
         again = deletion_of(this.record).policy != RETENTION
         return _Step(PartitionMode.NONE, retired, delete_up_to=reclaim_offset if again else None)
     drain = _still_drained(partition, retired, retired.seal_offset, log, this)

@@ -244,13 +244,11 @@ class Replacement(JsonFields):
         successor_id: the new topic's id. None: the new topic may not exist yet. A topic of another id is not the new
             topic.
         announced_ms: when clients were first able to see the new topic.
-        switched_ms: the switch: when producers began to write to the new topic, and the old topic stopped taking
-            writes.
+        switched_ms: the switch: when producers began to write to the new topic and no longer to the old one.
         own_configs: the values that the old topic itself had for the fence's configs before the fence; None: not noted
             yet. The value of a config that the old topic had not set is None.
         fenced_ms: the time since which every snapshot has shown the fence in force.
-        let_go_ms: the release: when all required groups had drained the old topic, and the gate of the new topic was
-            open for every group.
+        let_go_ms: the release: when all required groups had drained the old topic, and its gate was open for each.
         deleting_ms: when a controller began to delete the old topic, unless something blocks the deletion.
         gone_ms: when the old topic was seen to be gone. The record stays as an alias: the old name points to the new
             topic.
@@ -375,8 +373,7 @@ class TopicRecord(VersionedRecord):
 
     @property
     def is_second_half(self) -> bool:
-        """Return whether the topic is the interim topic of a change that keeps the name, and is replaced by a topic of
-        that name."""
+        """Return whether the topic is the interim topic of a change that keeps the name, and gets that name back."""
         replacement = self.replacing
         return replacement.keep_name and is_interim_of(self.topic, replacement.successor)
 

@@ -219,8 +219,7 @@ def _add(partitions_by_topic: _Found, topic: Any, live: frozenset[int], *, has_e
 
 
 def _reassignments(brokers: Brokers) -> dict[PartitionKey, PartitionReassignment]:
-    """Return the reassignments in progress; empty if the user has no right, or the broker does not support the
-    request."""
+    """Return the reassignments in progress; empty if the user has no right, or the broker lacks the request."""
     try:
         return list_reassignments(brokers, timeout_s=REQUEST_TIMEOUT_S)
     except ModeAwareError as error:

@@ -1,2 +1,1 @@
-"""Views of partition modes: the sources that clients get them from, the cache over the sources, and the sharing of
-both."""
+"""Views of partition modes: the sources of clients' views, the cache over them, and the sharing of both."""

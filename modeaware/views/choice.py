@@ -6,8 +6,8 @@ source. When the server stops responding, the thread follows the log again and r
 to one store, so a change of the source is invisible to clients, and views outlive both sources (invariant I6).
 
 "Absent" is never final: the log and the feature may appear while clients run. A failed probe is an error, never
-"absent". An absent log means that every partition is ReadWrite, but only when some server has responded and no server
-has the feature.
+"absent". An absent log means that every partition is ReadWrite, but only when a server has responded and none has the
+feature.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ MIN_INTERVAL_MS = 100
 """The shortest time between requests over the wire, whatever ``topic.metadata.refresh.interval.ms`` is."""
 FIRST_BACKOFF_S, LAST_BACKOFF_S = 1.0, 10.0
 REPORTED_AFTER = 2
-"""Failed rounds before a report. One failed round is not reported: one of several brokers may be down, or the only
-broker may be starting."""
+"""Failed rounds before a report. One failed round is not reported: one of several brokers may be down, or the only one
+starting."""
 ASK_TIMEOUT_S = 5.0
 TRY_TIMEOUT_S = 2.5
 """The same while the log is the source: the thread does not follow the log during the request."""
@@ -226,12 +226,11 @@ class ModeSource:
         self._thread.start()
 
     def stop(self, timeout_s: float) -> bool:
-        """Stop the thread and wait for its end; the last views stay. Called in that thread, return at once; the thread
-        ends after its current step.
+        """Stop the thread and wait for its end; the last views stay. Called in that thread, return at once; it ends
+        after its step.
 
         Returns:
-            Whether the thread has ended within ``timeout_s``. A thread that waits for a dead broker ends a second
-            later.
+            Whether the thread has ended within ``timeout_s``. One that waits for a dead broker ends later.
         """
         self._stopping.set()
         self._wake.set()

@@ -51,8 +51,8 @@ class WireSource:
         conf: the client's librdkafka settings.
         store: takes the views.
         wanted: returns whether a response is still needed.
-        take_id: called with a topic and the brokers' id of the topic, if the server's record has another id (invariant
-            I8); the store's turn is held.
+        take_id: called with a topic and the brokers' id of the topic, if that is not the record's (invariant I8); the
+        store's turn is held.
         groups: returns the groups of the clients' consumers: the server returns for which of them gates are open.
 
     Attributes:
@@ -305,7 +305,7 @@ class WireSource:
         self._store.publish(fit)
 
     def _leave_behind(self, view: TopicView) -> None:
-        """Ignore versions of this topic id up to this view's: a server that lags behind may return this view (invariant
+        """Ignore versions of this topic id up to this view's: a server that lags behind may return it (invariant
         I4)."""
         if view.topic_id is not None:
             self._store.past_ids[view.topic_id] = view.version

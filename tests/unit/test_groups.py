@@ -302,7 +302,7 @@ class TestDoubtAboutOneGroup:
         brokers.before = lambda node, request: (
             setattr(brokers.groups["g"], "state", "Dead") if _describes(request) else None
         )
-        assert "group 'g' was gone" in doubt(brokers).detail
+        assert "group 'g' disappeared" in doubt(brokers).detail
         assert find(brokers) == GroupsFound(), "it is listed as Dead by now"
 
 
