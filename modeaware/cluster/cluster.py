@@ -253,8 +253,8 @@ class Cluster:
             raise ClusterError(text, topic=effect.topic)
 
     def validate(self, effects: Sequence[Effect]) -> list[ClusterError | None]:
-        """Make brokers validate what effects are to create, alter and delete; a validation changes nothing. Return the
-        failure of each.
+        """Make brokers validate the creations, alterations and deletions of effects; a validation changes nothing.
+        Return the failure of each.
 
         A fence is validated as a whole: see :func:`modeaware.cluster.fence.check_fences`.
         """

@@ -252,7 +252,7 @@ def read_partitions(
 
 
 class _GapReading:
-    """The gaps of each partition that wait for the next record after their start, and those found clear."""
+    """The gaps of each partition that wait for the next record after their start, and the clear gaps."""
 
     def __init__(self, gaps: Collection[Gap]) -> None:
         self.clear: set[Gap] = set()

@@ -1,7 +1,7 @@
 """The list of all groups, of every type and state, and whether the list is complete.
 
-A broker lists the groups that it coordinates: those of the partitions of ``__consumer_offsets`` that it leads *and has
-loaded*. A group that moves between two brokers' responses, or is not loaded yet, is left out without an error. So a
+A broker lists the groups that it coordinates: the groups of the partitions of ``__consumer_offsets`` that it leads *and
+has loaded*. A group that moves between two brokers' responses, or is not loaded yet, is left out without an error. So a
 list counts as complete under three conditions only: every broker answered; all of them agreed on the leaders and leader
 epochs, before and after; and each leader confirmed beforehand that its partitions were loaded. Anything else is a
 doubt.

@@ -51,8 +51,8 @@ defaults, and with common settings."""
 
 
 class Member(NamedTuple):
-    """One member of a group: the topics that it is subscribed to or assigned, and those of which it has a partition
-    alone."""
+    """One member of a group: the topics that it is subscribed to or assigned, and the topics of which it alone has a
+    partition."""
 
     id: str
     client_id: str
@@ -412,8 +412,8 @@ def changelogs(topics: Iterable[str]) -> list[str]:
 
 
 def stateful_groups(topics: Iterable[str], names: Collection[str], streams: Collection[str]) -> frozenset[str]:
-    """Return the groups of ``names`` with state: those of ``streams`` (known Streams groups), and those whose name is
-    part of a changelog topic's name."""
+    """Return the groups of ``names`` with state: ``streams`` (known Streams groups), and groups with a changelog topic
+    of their name."""
     return frozenset(streams).union(*(_owners(topic, names, streams) for topic in topics))
 
 

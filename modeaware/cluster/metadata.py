@@ -84,7 +84,7 @@ class RegisteredBroker:
 
 @dataclass(frozen=True)
 class Registered:
-    """The brokers by id; ``complete``: brokers that are down are included, so others are not registered at all."""
+    """The brokers by id; ``complete``: brokers that are down are included, so any other id is not registered."""
 
     brokers: dict[int, RegisteredBroker]
     complete: bool
@@ -314,7 +314,7 @@ READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 
 
 CONSUMER, DEBUGGING = -1, -2
-"""Replica ids of ListOffsets. For the latter a broker returns the end of the leader's own log, replicated or not."""
+"""Replica ids of ListOffsets. For the second a broker returns the end of the leader's own log, replicated or not."""
 
 
 def list_offsets_request(led: Led, timestamp: int, isolation_level: int, replica_id: int = CONSUMER) -> Any:

@@ -1,4 +1,4 @@
-"""What the active controller watches in the cluster between passes: recreated topics, and the brokers.
+"""The active controller's watches between passes: for recreated topics, and over the brokers.
 
 *Topics.* One Metadata request, by name, for all topics with a record shows within seconds that a topic was deleted or
 recreated (invariant I4), even if the check interval is long. The metadata of one broker only start an inquiry: a record

@@ -64,7 +64,7 @@ class Controller:
         config: the controller's configs.
         listen: ``HOST:PORT`` of the endpoint (:mod:`modeaware.endpoint`), which serves modes to clients and takes admin
             commands (port 0: a free one); None: no endpoint.
-        advertised: ``HOST:PORT`` by which clients reach the endpoint; None: where the endpoint listens.
+        advertised: ``HOST:PORT`` by which clients reach the endpoint; None: the address that the endpoint listens on.
         tls_certificate, tls_key: PEM files of the endpoint's certificate and its key; None: no TLS.
         controller_id: the unique name in the claim record; by default made of host name and process id.
 
@@ -114,7 +114,7 @@ class Controller:
 
     @property
     def is_active(self) -> bool:
-        """Whether the controller has claimed the mode log and has not seen another claim. The brokers decide."""
+        """Return whether the controller has claimed the mode log and has read no later claim. The brokers decide."""
         return self._status.role is Role.ACTIVE
 
     @property

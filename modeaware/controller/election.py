@@ -92,7 +92,7 @@ class Election:
             with this member (another member joined or left) does not change the term.
         group_metadata: the metadata to send with an append; None unless leader.
         lost: whether the place was lost, or could not be taken; :meth:`join` takes a new one.
-        refusal: why the brokers reject the member, where a retry does not help; None otherwise.
+        refusal: why the brokers reject the member permanently; None otherwise.
         trouble: the last error that librdkafka has reported since the last assignment; None: none.
         generation: the group's generation of the last assignment, even an empty one; None: unknown.
         since_ms: when the member took its place (wall-clock time, later than that of every earlier member).
@@ -316,7 +316,7 @@ class LeasedEffects:
 
 
 def request_timeout_s(session_timeout_ms: int) -> float:
-    """Return how long a request of an effect may take, in seconds: less than usual where the session is short."""
+    """Return how long a request of an effect may take, in seconds: less than usual if the session is short."""
     return min(REQUEST_TIMEOUT_S, session_timeout_ms / 1_000 - _lease_s(session_timeout_ms))
 
 

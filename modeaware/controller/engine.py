@@ -669,7 +669,7 @@ class Engine:
         """Append records, and tombstones of topics that are ``gone``, in one transaction.
 
         Returns:
-            Topic id -> the error where the record was too large to append. All other records were appended.
+            Topic id -> the error, if the record was too large to append. All other records were appended.
         """
         return self._append_whole([([record], []) for record in records] + [([], [topic_id]) for topic_id in gone])
 

@@ -25,7 +25,7 @@ class Schedule:
         self._check_interval_ms = check_interval_ms
         self._due_ms: dict[str, int] = {}
         self._next_ms: int | None = None
-        """The least due time, where it is known: it is read twice a second."""
+        """The earliest due time, cached because it is read twice a second; None: unknown."""
         self._retry_ms: dict[str, int] = {}
 
     def now(self, topic_id: str, elapsed_ms: int) -> None:

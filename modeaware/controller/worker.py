@@ -272,7 +272,7 @@ class Worker:
             election.poll(POLL_S)
             self.status.round_s = self.clock.monotonic_s()
         leads = election.leader and election.term == term
-        if leads:  # librdkafka revokes the place where no heartbeat succeeded for a session
+        if leads:  # librdkafka revokes the place if no heartbeat succeeded for a session
             self.status.contact_s = self.clock.monotonic_s()
         return leads
 

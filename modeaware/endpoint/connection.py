@@ -465,7 +465,7 @@ class Connection:
     # Its end
 
     def _bug(self, error: BaseException) -> None:
-        # The error's own text may quote what a peer sent.
+        # The error's own text may quote data of a peer.
         where = "".join(traceback.format_tb(error.__traceback__))
         self._end(logging.ERROR, "a bug", f"a bug, {type(error).__name__}:\n{where}")
 

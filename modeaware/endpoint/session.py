@@ -177,7 +177,7 @@ class ClientSession:
         self._answer_bytes = 0  # of our own responses that wait in them
         self._actions: list[Action] = []
         self._in_work: ChangeRequest | ModesQuery | None = None  # the requests behind it wait
-        self._ticket: int | None = None  # what the request in work waits for, after the broker
+        self._ticket: int | None = None  # of the request in work, once it no longer waits for the broker
         self._last_ticket = 0
         self._last_id = 0
         self._client = Awareness()

@@ -41,8 +41,8 @@ class DeletePartitionsCommand:
 class CreatePartitionsCommand:
     """KIP-195's CreatePartitions for one topic: ``total_count`` writable partitions.
 
-    Retired partitions are revived first, lowest id first; only what is still missing is created. ``assignments`` gives
-    the replicas (broker ids) of each created partition.
+    Retired partitions are revived first, lowest id first; only the missing rest is created. ``assignments`` gives the
+    replicas (broker ids) of each created partition.
     """
 
     topic: str

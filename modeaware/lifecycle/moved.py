@@ -137,7 +137,7 @@ class Seen:
 
     Attributes:
         groups: group -> partition -> what was seen.
-        changed_ms: the time of the last snapshot that differed from the one before, in an offset, note, or membership.
+        changed_ms: the time of the last snapshot that showed another offset, note, or membership.
     """
 
     groups: Mapping[str, Mapping[int, PartitionSeen]] = field(default_factory=dict)
@@ -421,8 +421,8 @@ def _with_room(
     """Return the record with the groups that ``may`` have their gate opened now. If it has no room for all their names:
     ``all`` if no required group is missing, else as many names as fit, groups noted at the switch first.
 
-    Room is kept for the names of those groups. It suffices, because the topic's own record contains these names and
-    more (the admission and the switch find room for it, :mod:`modeaware.lifecycle.record_size`).
+    Room is kept for the names of the groups noted at the switch. It suffices, because the topic's own record contains
+    these names and more (the admission and the switch find room for it, :mod:`modeaware.lifecycle.record_size`).
     """
     whole, noted = _added(held, may), set(record.required_groups)
     if _fits(_added(whole, noted)):

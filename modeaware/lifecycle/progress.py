@@ -23,7 +23,7 @@ from modeaware.topic_view import Moved
 
 
 def not_moved(replacement: Replacement, facts: TopicFacts, requirement: Requirement) -> list[str]:
-    """Return the required groups that have no offset on some partition of the new topic, without those waived."""
+    """Return the required groups that lack an offset on some partition of the new topic, without waived groups."""
     return [n for n in requirement.waited_for(facts.groups) if not _has_moved(n, replacement, facts)]
 
 
@@ -107,7 +107,7 @@ class GroupProgress:
 
     @property
     def holding(self) -> list[int]:
-        """Return the partitions that the group has still to read, without those where it is waived."""
+        """Return the partitions that the group has still to read, unless it is waived there."""
         return [partition for partition, offsets in self.unread.items() if offsets and partition not in self.waivers]
 
     @property

@@ -18,7 +18,7 @@ class Repetition:
     """A request for the change in force.
 
     Attributes:
-        record: the topic's record with what the request adds; the record in force where it adds nothing.
+        record: the topic's record with what the request adds; the record in force if the request adds nothing.
         accepts: groups whose loss of state the request accepts and the change did not.
         differs: the settings in which the request differs, each with the value in force, in words.
     """

@@ -1,6 +1,6 @@
 """Replacing a topic, the *old topic*, by another one, the *new topic*: the phases, and one pass over an old topic.
 
-A topic name leads to a chain of topics. Producers write to the last topic of the chain. A group reads the next topic
+A topic name stands for a chain of topics. Producers write to the last topic of the chain. A group reads the next topic
 once it has read the one before to its end. So no record is copied or lost, and every key keeps its order. The record of
 the old topic alone decides whether the new topic may be written or read. (In code and on the log, the old topic is the
 *predecessor*, the new one the *successor*.)

@@ -40,7 +40,7 @@ def seal_partition(
 
 
 def seal_at_end(retired: RetiredPartition, log: PartitionFacts) -> RetiredPartition:
-    """Return the partition, sealed where its log ends; blocked while a transaction is open."""
+    """Return the partition, sealed at the end of its log; blocked while a transaction is open."""
     if not log.settled:
         return blocked(retired, reasons.OPEN_TRANSACTION)
     if retired.truncated_to is not None:  # perhaps truncated further, while there was no seal

@@ -198,7 +198,7 @@ def _drained(
 
 
 def _step_none(partition: int, log: PartitionFacts, this: Pass) -> _Step:
-    """Watch a None partition (invariant I2), and delete its records up to the recorded seal where the policy says so.
+    """Watch a None partition (invariant I2), and delete its records up to the recorded seal if the policy requires it.
 
     Delete never up to the current end, and only with the proof on the record (invariant I1).
     """

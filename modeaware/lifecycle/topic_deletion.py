@@ -84,7 +84,7 @@ def _not_due(
 
 
 def _not_first(replacement: Replacement, facts: TopicFacts) -> Stay | None:
-    """Return why another topic of the chain keeps this one: groups of an earlier topic still come to it, say."""
+    """Return why another topic of the chain prevents the deletion, such as an earlier one with groups."""
     if facts.predecessor is not None:
         return Stay(reasons.of_group(reasons.PREDECESSOR_FIRST, facts.predecessor))
     successor = facts.successor

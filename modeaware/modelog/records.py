@@ -86,7 +86,7 @@ def _write_waived(waived: Mapping[str, str]) -> dict[str, list[str]]:
 
 
 RETENTION, DRAINED, IMMEDIATE = "retention", "drained", "immediate"
-"""The reclaim policies: what decides when records are deleted."""
+"""The reclaim policies, which decide when records are deleted."""
 
 
 def policy_of(delay_ms: int | None, *, immediate: bool = False) -> str:
@@ -145,14 +145,14 @@ class Straggler(JsonFields):
 
     @property
     def producer(self) -> str:
-        """Return what is known of the producer, in words."""
+        """Return a description of the producer."""
         if self.producer_id >= 0:
             return producer_text(self.producer_id, self.producer_epoch)
         return "an unknown producer" if self.timestamp_ms < 0 else "a producer without an id (not idempotent)"
 
 
 def producer_text(producer_id: int, epoch: int) -> str:
-    """Return what identifies an idempotent producer, in words."""
+    """Return the identity of an idempotent producer, in words."""
     return f"producer id {producer_id} epoch {epoch}"
 
 

@@ -116,7 +116,7 @@ class Replay:
 
     @property
     def unreadable(self) -> list[str]:
-        """Topics (or keys, where the topic cannot be read) whose latest record was rejected, sorted."""
+        """Return the topics whose latest record was rejected, sorted; the key if the topic cannot be read."""
         return sorted(set(self._unreadable.values()))
 
     def is_unreadable(self, key: str) -> bool:

@@ -73,7 +73,7 @@ def controllers_name(mode_log: str) -> str:
 
 
 def needs(scope: Scope) -> tuple[Need, ...]:
-    """Return what the role needs, in the order of the tables; each right once."""
+    """Return the rights that the role needs, in the order of the tables; each right once."""
     listed = {Role.CLIENT: _client, Role.CONTROLLER: _controller, Role.OPERATOR: _operator}[scope.role](scope)
     by_right: dict[tuple[str, str, AclOperation], Need] = {}
     for need in listed:

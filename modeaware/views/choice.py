@@ -1,4 +1,4 @@
-"""Where the views of one cluster come from: the mode log, or KIP-694's Metadata over the wire.
+"""The choice of the source of one cluster's views: the mode log, or KIP-694's Metadata over the wire.
 
 ``modeaware.mode.source`` names one, or ``auto``. With ``auto`` one thread follows the log and, at the same time, probes
 the bootstrap servers for the feature ``partition.mode``. Once such a server has returned the modes, the wire is the
@@ -171,7 +171,7 @@ class FeatureProbe:
 
 
 class ModeSource:
-    """What handles share: one store of views, the sources that fill the store, and the thread that chooses a source.
+    """The part that handles share: a store of views, the sources that fill it, and the thread that chooses a source.
 
     Args:
         conf: librdkafka settings of the client.
@@ -278,7 +278,7 @@ class ModeSource:
     def _take_id(self, topic: str, live_id: str) -> bool:
         """Put the view of ``live_id``, the cluster's id of the topic, in force.
 
-        Return whether this took a view of another id out of force.
+        Return whether a view of another id went out of force.
         """
         with self.store.turn:
             if live_id in self.store.past_ids or self.log.removed([live_id]):

@@ -240,7 +240,7 @@ class LogSource:
                 )
         self._store.publish(views, [topic for topic, record in records.items() if record is None])
 
-    # A refresh: a second reader, in the caller's thread, from where the tail is
+    # A refresh: a second reader, in the caller's thread, from the tail's position
 
     def fetch(self, timeout_s: float) -> None:
         """Read on to the end of the log.

@@ -44,7 +44,7 @@ class Views(Protocol):
         ...
 
     def view(self, topic: str) -> TopicView:
-        """Return the view in force; ``TopicView.unlisted(topic)`` where no record exists. Never does IO."""
+        """Return the view in force; ``TopicView.unlisted(topic)`` if no record exists. Never does IO."""
         ...
 
     def views(self) -> Mapping[str, TopicView]:
@@ -52,7 +52,7 @@ class Views(Protocol):
         ...
 
     def recorded(self, topics: Iterable[str]) -> set[str]:
-        """Return those of the topics that have a record, even of an earlier topic of that name (invariant I8)."""
+        """Return the topics among these that have a record, even of an earlier topic of that name (invariant I8)."""
         ...
 
     def claim(self) -> ClaimRecord | None:
@@ -60,7 +60,7 @@ class Views(Protocol):
         ...
 
     def removed(self, topic_ids: Iterable[str]) -> tuple[str, ...]:
-        """Return those of the topic ids whose record the mode log has removed. Over the wire: none."""
+        """Return the topic ids among these whose record the mode log has removed. Over the wire: none."""
         ...
 
     def refresh(self, timeout_s: float) -> None:

@@ -205,7 +205,7 @@ class IdChecks:
 
     Args:
         ids: requests them from the cluster.
-        recorded: returns those of the given topics for which a view with a topic id is known.
+        recorded: returns the topics among the given ones for which a view with a topic id is known.
         take_id: called with a topic and the cluster's id for it; returns whether a view went out of force.
         interval_s: the longest time between comparisons.
         stopping: set when the source stops; ends every wait.
@@ -294,12 +294,12 @@ class IdChecks:
             self._pending = self._ids.request(due, RETRY_S)
 
     def stats(self) -> dict[str, Any]:
-        """``unverified_topics``: those in use whose views could not be compared with the cluster's topic ids."""
+        """``unverified_topics``: topics in use whose views could not be compared with the cluster's topic ids."""
         with self._lock:
             return {"unverified_topics": sorted(self._failing)}
 
     def _settle(self, topic: str, answer: Future[Any], timeout_s: float) -> TopicIdUnknown | None:
-        """Process the response about a topic; return the error where there was no id."""
+        """Process the response about a topic; return the error if it has no id."""
         try:
             topic_id = id_from(answer, timeout_s)
         except TopicIdUnknown as error:
