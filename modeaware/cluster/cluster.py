@@ -19,7 +19,7 @@ from modeaware.cluster.effects import (
     no_check,
     replaced_topics,
 )
-from modeaware.cluster.fence import check_at_rest, log_ends
+from modeaware.cluster.fence import check_sealed, log_ends
 from modeaware.cluster.metadata import (
     EARLIEST,
     LATEST,
@@ -231,12 +231,12 @@ class Cluster:
                 ]
             elif isinstance(effect, DeletePredecessor):
 
-                def still_at_rest() -> None:
+                def still_sealed() -> None:
                     shape = self.shape(effect.topic)
-                    check_at_rest(self.brokers, effect, {} if shape is None else shape.leaders)
+                    check_sealed(self.brokers, effect, {} if shape is None else shape.leaders)
                     last_checks()
 
-                return delete_topics(self.brokers, {effect.topic: effect.topic_id}, still_at_rest)[effect.topic]
+                return delete_topics(self.brokers, {effect.topic: effect.topic_id}, still_sealed)[effect.topic]
         except ClusterError as error:
             return error
         return None

@@ -190,7 +190,7 @@ def log_ends(
     return {key: LogEnd(int(entry.offset), int(entry.leader_epoch)) for key, entry in entries.items()}
 
 
-def check_at_rest(brokers: Brokers, effect: DeletePredecessor, leaders: Mapping[int, Leader]) -> None:
+def check_sealed(brokers: Brokers, effect: DeletePredecessor, leaders: Mapping[int, Leader]) -> None:
     """Check that a topic may be deleted: every leader refuses data now, and its log ends at the seal (invariants I1 and
     I2). The check names the topic; the caller compares the topic's id after it.
 

@@ -26,7 +26,7 @@ from modeaware.wire.requests import (
     OffsetForLeaderEpochRequest,
 )
 
-_NOT_SAID = 31
+_NOT_REPORTED = 31
 """The value by which a broker states that it returns no authorized operations: only this bit is set."""
 _MOVED = frozenset(
     {
@@ -59,8 +59,8 @@ def metadata_request(names: Sequence[str], min_version: int = 0, max_version: in
 def authorized_operations(bits: Iterable[int] | None) -> frozenset[int] | None:
     """Return the operations in a response's field of authorized operations (KIP-430); None: the broker does not report
     them."""
-    operations = frozenset((_NOT_SAID,) if bits is None else bits)
-    return None if _NOT_SAID in operations else operations
+    operations = frozenset((_NOT_REPORTED,) if bits is None else bits)
+    return None if _NOT_REPORTED in operations else operations
 
 
 def topic_names(brokers: Brokers) -> list[str]:

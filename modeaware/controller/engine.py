@@ -35,9 +35,9 @@ from modeaware.lifecycle.alias import (
     chain_of,
     ended_by,
     facts_for_alias,
-    led_on,
     predecessor_of,
     record_after,
+    relink,
 )
 from modeaware.lifecycle.commands import (
     AlterGroupRulesCommand,
@@ -384,7 +384,7 @@ class Engine:
         outcomes = iter(performed)
         of_topic = {topic.topic_id: [next(outcomes) for _ in topic.step.effects] for topic in stay}
         known = [topic for topic in stay if topic.topic_id in self._records]  # else an alias has ended
-        pace_ms = self._let_through(known, began_ms)
+        pace_ms = self._open_gates(known, began_ms)
         changed = bool(gone)
         changed |= self._keep_names([topic.topic_id for topic in known])
         for topic in known:
@@ -402,10 +402,10 @@ class Engine:
         ended = [record.topic_id for record, facts in looked if isinstance(facts, TopicFacts) and is_unused(facts)]
         self._append([], ended)
         waiting = [record for record in passed if waits(record, self._records)]
-        changed = self._lead_back(waiting) if waiting else False
+        changed = self._rename_back(waiting) if waiting else False
         return changed or bool(ended)
 
-    def _lead_back(self, waiting: Sequence[TopicRecord]) -> bool:
+    def _rename_back(self, waiting: Sequence[TopicRecord]) -> bool:
         """Request the second half that each alias waits for, or note what blocks it."""
         now_ms, known = self._clock.now_ms(), tuple(record for record, _ in replaced(self._records.values()))
         begun: list[tuple[TopicRecord, TopicFacts]] = []
@@ -436,7 +436,7 @@ class Engine:
             self._perform_all(effects, appended=bool(changes))
         return bool(begun or changes)
 
-    def _let_through(self, checked: Sequence[_Checked], at_ms: int) -> dict[str, int]:
+    def _open_gates(self, checked: Sequence[_Checked], at_ms: int) -> dict[str, int]:
         """Decide for which groups the gates of new topics open, by the facts of the pass, and append the decisions.
         Nothing else depends on these records.
 
@@ -681,7 +681,7 @@ class Engine:
         ended = [topic_id for record in records for topic_id in ended_by(record, held)]
         gone = [g for g in dict.fromkeys([t for _, some in units for t in some] + ended) if g in self._records]
         if gone:
-            records += [alias.stamped(*stamp) for alias in led_on(gone, records, held)]
+            records += [alias.stamped(*stamp) for alias in relink(gone, records, held)]
         entries = [(record.topic_id, record.to_json()) for record in records] + [(topic_id, None) for topic_id in gone]
         entries += [(moved_key(topic_id), None) for topic_id in gone if topic_id in self.moved]
         try:

@@ -39,7 +39,7 @@ QUESTION_VERSION = 9
 _MAX_TIMEOUT_MS = 600_000
 _MAX_NAME = 249
 _MAX_MESSAGE = 1_000
-_LOOK = "the request may have been carried out: describe the topic before retrying"
+_UNCERTAIN = "the request may have been carried out: describe the topic before retrying"
 _TOPIC_ERRORS = {
     int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION): "unknown topic {}",
     int(ErrorCode.LEADER_NOT_AVAILABLE): "topic {}: no leader available; retry, or check the brokers",
@@ -136,7 +136,7 @@ class ChangeRequest:
         topics = (codec.NewTopic(c.successor, c.num_partitions, c.replication_factor, c.configs) for c in some.values())
         return codec.creation_question(correlation_id, self.header.client_id, topics)
 
-    def judge_successors(self, some: Mapping[int, ReplaceTopicCommand], answer: bytes) -> None:
+    def judge_new_topics(self, some: Mapping[int, ReplaceTopicCommand], answer: bytes) -> None:
         """Refuse the commands of ``some`` whose new topics the broker's response (a whole frame) does not accept."""
         topics = {topic.name: topic for topic in codec.decode_creation(answer).topics}
         for number, command in some.items():
@@ -155,9 +155,9 @@ class ChangeRequest:
     def answer(self, outcome: Outcome) -> bytes:
         """Return the response for the ``outcome`` of the allowed commands ([] if there were none)."""
         if isinstance(outcome, ControllerFenced):  # its own code is retriable in Kafka: "nothing was done"
-            return self._failed(ModeAwareError(f"{outcome.message}; {_LOOK}", code=ErrorCode.REQUEST_TIMED_OUT))
+            return self._failed(ModeAwareError(f"{outcome.message}; {_UNCERTAIN}", code=ErrorCode.REQUEST_TIMED_OUT))
         if outcome is None or isinstance(outcome, Exception) or len(outcome) != len(self.allowed):
-            unexpected = f"the controller failed ({type(outcome).__name__}); {_LOOK}"
+            unexpected = f"the controller failed ({type(outcome).__name__}); {_UNCERTAIN}"
             failure = ClusterError(unexpected, code=ErrorCode.UNKNOWN_SERVER_ERROR)
             return self._failed(outcome if isinstance(outcome, ModeAwareError) else failure)
         done = iter(outcome)

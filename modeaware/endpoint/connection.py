@@ -269,7 +269,7 @@ class Connection:
             link.abort()
             return
         if taken is not None:
-            taken.give_way()
+            taken.close_for_new()
         self._shared.connections.add(self)
         self._share = self._shared.turns.share_of(link.peer[0])
         self._deadlines.watch()
@@ -287,7 +287,7 @@ class Connection:
             self._waiting.extend(frames)
         else:
             self._answers.extend(frames)
-        self._go_on()
+        self._proceed()
 
     def link_failed(self, link: Link, error: MalformedFrame | ssl.SSLError) -> None:
         peer = "" if link is self.client else "its broker: "
@@ -301,7 +301,7 @@ class Connection:
         if self._ended:
             return
         self._deadlines.full("it" if link is self.client else "its broker", full)
-        self._go_on()
+        self._proceed()
 
     def link_eof(self, link: Link) -> None:
         if link is self.client:
@@ -312,7 +312,7 @@ class Connection:
     def link_lost(self, link: Link, error: Exception | None) -> None:
         if link is not self.client:
             self._broker_lost = True
-            self._go_on()
+            self._proceed()
             return
         if self not in self._shared.connections:
             return  # no slot was free
@@ -324,7 +324,7 @@ class Connection:
 
     # The conversation
 
-    def _go_on(self) -> None:
+    def _proceed(self) -> None:
         """Queue for a turn if a frame can be handled; read more if no frame waits."""
         session = self._session
         if session is None:
@@ -358,7 +358,7 @@ class Connection:
             frames, expected_s = batch
             if expected_s < LARGE_S or queued_s >= LARGE_S:
                 self._work(session.from_upstream if frames is self._answers else session.from_client, frames)
-        self._go_on()
+        self._proceed()
 
     def _next(self, session: ClientSession) -> tuple[deque[bytes], float] | None:
         """Return the queue whose first frame is next, and the expected CPU time of that frame; None: no frame."""
@@ -441,7 +441,7 @@ class Connection:
             for payload in unsent:
                 self._upstream.send(payload)
             self._deadlines.progressed()
-            self._go_on()
+            self._proceed()
 
     def _wait_for(
         self, number: int, what: str, start: Callable[[], concurrent.futures.Future[Any]], timeout_s: float, text: str
@@ -453,7 +453,7 @@ class Connection:
             self._tickets.pop(number, None)
             self._deadlines.progressed()
             self._step(session.resolved, number, outcome)
-            self._go_on()
+            self._proceed()
 
         try:
             future = start()
@@ -513,7 +513,7 @@ class Connection:
         if largest is not None:
             largest.close_for_room()
 
-    def give_way(self) -> None:
+    def close_for_new(self) -> None:
         """Close it now: a new connection takes the slot of one that is not established."""
         self._shared.connections.discard(self)
         self._end(logging.INFO, "closed for a new connection", "all slots are taken, and it has not authenticated yet")

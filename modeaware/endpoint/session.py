@@ -322,14 +322,14 @@ class ClientSession:
         elif not 0 <= version <= codec.METADATA_WITHOUT_IDS:
             raise Ended(f"Metadata version {version}, which was not offered")
         elif self._controller.old_clients == REFUSE and not self._client.follows:
-            self._ask_at_the_gate(payload, header)
+            self._refuse_old_client(payload, header)
         elif self._client.drops:
             self._pass_on(payload, header, Slot())
         else:
             rewrite = partial(metadata.served, version=version, controller=self._controller)
             self._pass_on(payload, header, Slot(rewrite=rewrite, limited=False))
 
-    def _ask_at_the_gate(self, payload: bytes, header: Header) -> None:
+    def _refuse_old_client(self, payload: bytes, header: Header) -> None:
         _check_size(payload, self._limits.modes_bytes)
         asked = self._metadata_version
         rewrite = partial(
@@ -363,7 +363,7 @@ class ClientSession:
         self._in_work = change
         self._replace(change.question, changes.QUESTION_VERSION, Slot(judge=change.judge))
         for some in change.creations():
-            slot = Slot(judge=partial(change.judge_successors, some))
+            slot = Slot(judge=partial(change.judge_new_topics, some))
             question = partial(change.creation_question, some)
             self._replace(question, codec.CREATION_VERSION, slot, codec.CREATE_TOPICS_KEY)
 

@@ -96,7 +96,7 @@ class TlsStream:
             rest = rest[written:]
             yield self._outgoing.read()
 
-    def last_words(self) -> bytes:
+    def closing_bytes(self) -> bytes:
         """Return what to send before the connection is closed: a closing alert, or one that names the error."""
         if self.ready:
             # There is no wait for the peer's own closing alert, which does not come after a failure.
@@ -191,7 +191,7 @@ class Link(asyncio.BufferedProtocol):
         """Close it once the peer has accepted all sent data, which may never happen: see :meth:`abort`."""
         if self._transport is None or self._closing:
             return
-        if self._tls is not None and (words := self._tls.last_words()):
+        if self._tls is not None and (words := self._tls.closing_bytes()):
             self._transport.write(words)
         self._closing = True
         self._transport.close()

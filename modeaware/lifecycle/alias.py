@@ -187,8 +187,8 @@ def alias_objections(
         record, replacement = topic
         if record.topic == command.topic and record.topic_id == facts.topic_id:
             continue
-        if isinstance(command, ReplaceTopicCommand) and is_way_back(command, facts.topic_id, record, records):
-            yield from _early_return(command, facts, topic, now_ms)
+        if isinstance(command, ReplaceTopicCommand) and is_rename_back(command, facts.topic_id, record, records):
+            yield from _to_rename_back(command, facts, topic, now_ms)
             continue
         waits = _is_held(command, facts.topic_id, topic, has_alias=has_alias)
         if not waits and record.topic in wanted and replacement.switched_ms is not None:
@@ -207,7 +207,7 @@ def alias_objections(
         if takes_copies and isinstance(command, ReplaceTopicCommand) and command.topic == replacement.successor:
             why = f"it replaces {record.topic!r}; a late record there may still have to be copied: wait until "
             yield _too_early(command.topic, why + _deleted(record.topic))
-    yield from _while_groups_come(command, facts.topic_id, records)
+    yield from _before_groups_moved(command, facts.topic_id, records)
 
 
 def _is_held(command: TopicCommand, topic_id: str | None, before: Replaced, *, has_alias: bool) -> bool:
@@ -229,7 +229,7 @@ def _is_held(command: TopicCommand, topic_id: str | None, before: Replaced, *, h
     return has_alias or (isinstance(command, DeletePartitionsCommand) and topic_id in (None, replacement.successor_id))
 
 
-def _while_groups_come(
+def _before_groups_moved(
     command: TopicCommand, topic_id: str | None, records: Iterable[TopicRecord]
 ) -> Iterator[Objection]:
     """Refuse a shrink while an earlier topic of the chain exists, even if a topic between them is gone."""
@@ -247,7 +247,7 @@ def _deleted(topic: str) -> str:
     return f"{topic!r} is deleted (after --fence none delete it yourself), and a running controller has noted that"
 
 
-def is_way_back(
+def is_rename_back(
     command: ReplaceTopicCommand, topic_id: str | None, alias: TopicRecord, records: Iterable[TopicRecord]
 ) -> bool:
     """Return whether the command renames an alias's target back to the alias's name."""
@@ -261,7 +261,9 @@ def is_way_back(
     return any(record.replacing.successor_id == topic_id for record in after)
 
 
-def _early_return(command: ReplaceTopicCommand, facts: TopicFacts, alias: Replaced, now_ms: int) -> Iterator[Objection]:
+def _to_rename_back(
+    command: ReplaceTopicCommand, facts: TopicFacts, alias: Replaced, now_ms: int
+) -> Iterator[Objection]:
     """Refuse to rename back to a name that stock clients still use: they would skip the records of the topic between.
     Refuse more partitions than the name had: until a client library refreshes its metadata, it uses the earlier count
     and fails records for other partitions."""
@@ -294,7 +296,7 @@ def _aliases(records: Iterable[TopicRecord]) -> Iterator[Replaced]:
     return (topic for topic in replaced(records) if topic.record.is_alias)
 
 
-def led_on(gone: Collection[str], appended: Sequence[TopicRecord], records: Iterable[TopicRecord]) -> list[TopicRecord]:
+def relink(gone: Collection[str], appended: Sequence[TopicRecord], records: Iterable[TopicRecord]) -> list[TopicRecord]:
     """Return the aliases that pointed to a removed alias. Each now points to the topic that has the removed alias's
     name, or else to the removed alias's own target. Clients follow ids, and would stop at the removed one (invariant
     I8).
@@ -310,7 +312,7 @@ def led_on(gone: Collection[str], appended: Sequence[TopicRecord], records: Iter
         before = removed.get(alias.replacement.successor_id or "")
         if before is None or alias.record.topic_id in gone:
             continue
-        replacement = _place_of(before, appended)
+        replacement = _replacement_after(before, appended)
         changed.append(
             alias.changed(
                 successor=replacement.successor,
@@ -321,7 +323,7 @@ def led_on(gone: Collection[str], appended: Sequence[TopicRecord], records: Iter
     return changed
 
 
-def _place_of(removed: Replaced, appended: Iterable[TopicRecord]) -> Replacement:
+def _replacement_after(removed: Replaced, appended: Iterable[TopicRecord]) -> Replacement:
     """Return the replacement whose new topic takes the place of a removed alias."""
     returned = (replacement for _, replacement in _aliases(appended) if replacement.successor == removed.record.topic)
     return next(returned, removed.replacement)

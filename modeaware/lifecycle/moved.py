@@ -397,11 +397,11 @@ def decide(
         for name in {*names, *moved}
         if name not in moved or name in seen.groups
     }
-    taken_out = {name for name in moved if name in verdicts and verdicts[name].begins_anew}
+    closed_again = {name for name in moved if name in verdicts and verdicts[name].begins_anew}
     may = {name for name in names if name not in moved and (verdicts[name].has_read or verdicts[name].is_proved)}
-    left = replace(before, groups=tuple(sorted(moved - taken_out)))
+    left = replace(before, groups=tuple(sorted(moved - closed_again)))
     after = _with_room(left, may, record, requirement, facts)
-    alarms = [_taken_out_alarm(record, name) for name in sorted(taken_out)]
+    alarms = [_closed_again_alarm(record, name) for name in sorted(closed_again)]
     through = after.moved
     for name in sorted(filter(through.lets, may)):
         alarms += _alarms(record, name, verdicts[name], facts, ends)
@@ -591,7 +591,7 @@ def _no_room_alarm(record: TopicRecord) -> str:
     return f"gate opened for every group {topics}, and for later groups: {why}"
 
 
-def _taken_out_alarm(record: TopicRecord, name: str) -> str:
+def _closed_again_alarm(record: TopicRecord, name: str) -> str:
     return (
         f"group {name!r} has no members and nothing on {record.replacing.successor!r}, or was set back: gate closed; "
         f"it reads {record.topic!r} first when it returns"

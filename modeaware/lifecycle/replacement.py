@@ -342,7 +342,7 @@ class _Move:
         denied = replacement.has_fence and replacement.let_go_ms is None and self._not_fenced == reasons.FENCE_DENIED
         reason = lost or (reasons.FENCE_DENIED if denied else None)
         if not held_up and lost is None:
-            reason = self._not_let_go(replacement, retired)
+            reason = self._not_released(replacement, retired)
             if reason is None and replacement.let_go_ms is None:
                 replacement = replace(replacement, let_go_ms=self._now_ms)
             elif replacement.let_go_ms is not None and replacement.has_fence:
@@ -517,12 +517,14 @@ class _Move:
     def _is_coming(self, reason: str, replacement: Replacement) -> bool:
         """Return whether a wait may end in a moment: the reason names a group, which has members on the new topic (its
         gate is about to open), or is still subscribed to the old topic (it is about to unsubscribe)."""
-        groups, is_let_go = self._successor.groups.items(), replacement.let_go_ms is not None
-        code = reasons.GROUP_SUBSCRIBED if is_let_go else reasons.GROUP_NOT_MOVED
-        coming = {reasons.of_group(code, name) for name, g in groups if (g.subscribed if is_let_go else g.has_members)}
+        groups, is_released = self._successor.groups.items(), replacement.let_go_ms is not None
+        code = reasons.GROUP_SUBSCRIBED if is_released else reasons.GROUP_NOT_MOVED
+        coming = {
+            reasons.of_group(code, name) for name, g in groups if (g.subscribed if is_released else g.has_members)
+        }
         return reason in coming and self._now_ms < (replacement.let_go_ms or self._switched_ms) + COMING_MS
 
-    def _not_let_go(self, replacement: Replacement, retired_now: Mapping[int, RetiredPartition]) -> str | None:
+    def _not_released(self, replacement: Replacement, retired_now: Mapping[int, RetiredPartition]) -> str | None:
         """Return why a drained old topic is not released: a required group has not moved to the new topic, the fence is
         not in force, or gates cannot open yet (invariant I2)."""
         if replacement.let_go_ms is not None:

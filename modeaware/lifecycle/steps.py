@@ -189,7 +189,7 @@ def _drained(
         return Drain(reason=None if log.log_start >= seal_offset else reasons.RETENTION), None
     if this.now_ms < deletion.earliest_ms:
         return Drain(reason=reasons.DELAY), deletion.earliest_ms
-    if (waits := _waits_for_predecessor(this)) is not None:
+    if (waits := _waits_for_old_topic(this)) is not None:
         return waits, None
     return check_drain(partition, seal_offset, retired.truncated_to, log, this.facts, this.requirement), None
 
@@ -235,13 +235,13 @@ def _still_drained(
     if this.facts.compacted:
         return Drain(reason=reasons.COMPACTED)
     if policy == DRAINED:  # a group may have appeared, or been reset, since the proof
-        if (waits := _waits_for_predecessor(this)) is not None:
+        if (waits := _waits_for_old_topic(this)) is not None:
             return waits
         return check_drain(partition, seal_offset, retired.truncated_to, log, this.facts, this.requirement)
     return Drain()
 
 
-def _waits_for_predecessor(this: Pass) -> Drain | None:
+def _waits_for_old_topic(this: Pass) -> Drain | None:
     """Return a drain that waits if an old topic that this one replaced exists (again). A group that still reads the old
     topic does not show here (invariant I1). New shrinks are refused meanwhile."""
     predecessor = this.facts.predecessor

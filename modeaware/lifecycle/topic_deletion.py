@@ -16,7 +16,7 @@ snapshot all of this has to hold:
   create the name again for such a client, and the client would commit the old offsets to that topic.
 
 Then the record shows since when the topic is being deleted, and the deletion follows, by the topic's id. Right before
-the request :func:`modeaware.cluster.fence.check_at_rest` proves the fence and compares the ends of all logs with the
+the request :func:`modeaware.cluster.fence.check_sealed` proves the fence and compares the ends of all logs with the
 seals once more, within the controller's lease. The next snapshot decides whether the topic is gone, not the answer to
 the request. The record shows that the deletion was the controller's own.
 
@@ -66,7 +66,7 @@ def why_it_stays(
         _not_due(replacement, retired, facts, now_ms)
         or _not_first(replacement, facts)
         or _not_fenced(replacement, facts, now_ms)
-        or _not_at_rest(retired, facts)
+        or _not_sealed(retired, facts)
         or _needed_by(replacement, retired, facts, requirement, now_ms)
     )
 
@@ -106,7 +106,7 @@ def _not_fenced(replacement: Replacement, facts: TopicFacts, now_ms: int) -> Sta
     return Stay(reasons.NOT_FENCED, settled_ms) if now_ms < settled_ms else None
 
 
-def _not_at_rest(retired: Mapping[int, RetiredPartition], facts: TopicFacts) -> Stay | None:
+def _not_sealed(retired: Mapping[int, RetiredPartition], facts: TopicFacts) -> Stay | None:
     for partition, state in retired.items():
         log = facts.partitions[partition]
         if not log.settled:

@@ -324,7 +324,7 @@ class ModeSource:
                 if self._on_wire:
                     self._follow_wire()
                 elif self._source == "wire":
-                    self._look_for_wire()
+                    self._probe_for_wire()
                 else:
                     self.log.tail.read_anew()
                     self.log.tail.run()
@@ -355,7 +355,7 @@ class ModeSource:
         if state != self._log_state:  # the log became unreachable or reachable, and so may the servers
             self._log_state = state
             self._probe.hurry(even_if_failing=state[1])
-        went_over = self._went_over()
+        went_over = self._switched_to_wire()
         if self._probe.absent:
             self._wire_error = None
             if not self.store.ready:
@@ -366,21 +366,23 @@ class ModeSource:
         """Return whether an absent log means that every partition is ReadWrite: no server may have modes."""
         return self._source == "log" or self.store.ready or self._probe.absent
 
-    def _went_over(self) -> bool:
+    def _switched_to_wire(self) -> bool:
         """Probe for the wire for a moment, beside the log; return whether the wire is the source from now on."""
         try:
             self._probe.step(PROBE_WAIT_S if self.log.has_answered and not self.store.ready else 0.0)
             patient = not self.log.has_answered and self._clock.monotonic_s() < self._began_s + LOG_PATIENCE_S
-            return self._probe.modes_server is not None and not patient and self._go_over(self._probe.modes_server)
+            return (
+                self._probe.modes_server is not None and not patient and self._switch_to_wire(self._probe.modes_server)
+            )
         except Exception as error:  # no error may end the tail: the log can be read
             logger.exception("probing for partition modes over the wire failed; following the mode log meanwhile")
             self._probe.broke(error)
             return False
 
-    def _look_for_wire(self) -> None:
+    def _probe_for_wire(self) -> None:
         self._probe.step(PROBE_SLICE_S)
         if self._probe.modes_server is not None:
-            self._go_over(self._probe.modes_server)
+            self._switch_to_wire(self._probe.modes_server)
         elif self._probe.error is not None:
             self.store.failed(self._probe.error)
         elif self._probe.absent:
@@ -391,7 +393,7 @@ class ModeSource:
             self._wake.wait(PROBE_SLICE_S if self._probe.error is None else SLICE_S)
             self._wake.clear()
 
-    def _go_over(self, server: ModesServer) -> bool:
+    def _switch_to_wire(self, server: ModesServer) -> bool:
         """Request modes from a server with the feature; once it has returned them, the wire is the source."""
         missing: TopicsMissing | None = None
         try:

@@ -13,7 +13,7 @@ from modeaware.config import ClientConfig
 from modeaware.errors import ErrorCode, RequestRefused
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.admission import forget_alias
-from modeaware.lifecycle.alias import FORGOTTEN_MS, advance_gone, ended_by, facts_for_alias, led_on
+from modeaware.lifecycle.alias import FORGOTTEN_MS, advance_gone, ended_by, facts_for_alias, relink
 from modeaware.lifecycle.commands import (
     CreatePartitionsCommand,
     ReplaceTopicCommand,
@@ -277,10 +277,10 @@ def test_alias_does_not_end_the_alias_that_it_leads_to() -> None:
 
 
 def test_alias_leads_on_when_the_one_that_it_leads_to_is_forgotten() -> None:
-    after = led_on([ID], [], [ALIAS, SECOND])
+    after = relink([ID], [], [ALIAS, SECOND])
     assert led(after) == [(TOPIC, "orders-v3", "id-3", 7)]
     assert (after[0].topic_id, after[0].view().topic) == (ALIAS.topic_id, TOPIC)
-    assert led_on([ALIAS.topic_id], [], [ALIAS, SECOND]) == []
+    assert relink([ALIAS.topic_id], [], [ALIAS, SECOND]) == []
 
 
 def test_alias_stays_as_it_is_when_the_topic_that_it_leads_to_is_deleted() -> None:
@@ -288,7 +288,7 @@ def test_alias_stays_as_it_is_when_the_topic_that_it_leads_to_is_deleted() -> No
     assert SECOND.replacement is not None
     began = replace(SECOND.replacement, switched_ms=None, let_go_ms=None, gone_ms=None)
     for record in (replace(SECOND, replacement=None), replace(SECOND, replacement=began)):
-        assert led_on([ID], [], [ALIAS, record]) == []
+        assert relink([ID], [], [ALIAS, record]) == []
 
 
 def test_alias_leads_to_the_new_topic_when_the_name_that_it_leads_to_is_used_again() -> None:
@@ -296,7 +296,7 @@ def test_alias_leads_to_the_new_topic_when_the_name_that_it_leads_to_is_used_aga
     third = TopicRecord("orders-v3", "id-3", 3, EPOCH, (RO,) * 7, replacement=returned)
     records = [ALIAS, SECOND, third]
     assert ended_by(third, records) == [ID]
-    after = led_on([ID], [third], records)
+    after = relink([ID], [third], records)
     assert led(after) == [(TOPIC, NAME, "id-4", 5)]
     fourth = replace(returned, successor="orders-v5", successor_id="id-5", gone_ms=None)
     views = {
