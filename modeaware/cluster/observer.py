@@ -147,7 +147,7 @@ class Observer:
         refuse requests about one topic alone, its result is a ClusterError.
 
         Args:
-            looks: each topic at most once; without a record only for one topic, for admission.
+            looks: each at another topic; without a record for an admission.
             rules: the operator's rules. Commits of groups that they require by name are read even if no broker lists
                 the groups; so are commits of a group that proves an evacuation.
             before_due: read gaps even before the shrink's delay has passed, when nothing depends on them.

@@ -112,8 +112,8 @@ def _watch(topic: Replaced, this: Pass) -> Advance:
 
 
 def facts_for_alias(alias: TopicRecord, facts: TopicFacts, records: Mapping[str, TopicRecord]) -> TopicFacts:
-    """Return the facts that bear on an alias, without two topics: a topic of the alias's name that is a new topic
-    itself (a rename back), and the target, if the target's name is an alias too.
+    """Return the facts that bear on an alias, without two topics: one of the alias's name that is a new topic itself (a
+    rename back), and the target, if that is being replaced, or was.
 
     Args:
         records: topic id -> the record, of all topics.
@@ -170,11 +170,11 @@ def alias_objections(
 ) -> Iterator[Objection]:
     """Yield the objections that follow from records of replaced topics.
 
-    A topic under the name of an alias is not changed: its record would take the alias's place (invariant I8). Neither
-    is the target of such an alias. A new topic is not changed before its old topic is released: groups that still read
-    the old topic would not count. Before the old topic is gone, a new topic is not shrunk or renamed back: groups may
-    still come, and the old name has to become an alias. Only one old topic may be replaced by a given new topic. A new
-    topic is not replaced before its compacted old topic is gone: a straggler has to be copied to it.
+    No topic under the name of an alias is changed, or taken as a new topic: its record would take the alias's place
+    (invariant I8). A new topic is not changed before its old topic is released: groups that still read the old topic
+    would not count. A new topic is not shrunk before its old topic is gone: groups may still come. After a rename back
+    it is not changed at all before that, because its name is still an alias. A new topic has one old topic only, and is
+    not replaced before its compacted old topic is gone: a straggler has to be copied to it.
 
     A rename back is allowed: an alias's target is replaced by a new topic of the alias's name.
     """

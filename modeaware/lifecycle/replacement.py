@@ -515,8 +515,8 @@ class _Move:
         return after, waived
 
     def _is_coming(self, reason: str, replacement: Replacement) -> bool:
-        """Return whether a wait may end in a moment: the reason names a group, which has members on the new topic (its
-        gate is about to open), or is still subscribed to the old topic (it is about to unsubscribe)."""
+        """Return whether a wait may end in a moment: the reason names a group that has members on the new topic. Its
+        gate is about to open; or, after the release, its members are about to unsubscribe from the old topic."""
         groups, is_released = self._successor.groups.items(), replacement.let_go_ms is not None
         code = reasons.GROUP_SUBSCRIBED if is_released else reasons.GROUP_NOT_MOVED
         coming = {

@@ -308,7 +308,7 @@ def rule_text(rule: GroupRule) -> str:
     elif rule.kind == CLOSED:
         effect = "registered and listed groups are taken for all groups"
     else:
-        effect = f"{group} is not waited for{' where it has never committed' if rule.uncommitted_only else ''}"
+        effect = f"{group} is not waited for{' unless it has committed' if rule.uncommitted_only else ''}"
     until = "" if rule.expires_ms is None else f", until {utc(rule.expires_ms)}"
     return f"Topics {rule.topic!r}: {effect}{until}" + (f" ({rule.reason})." if rule.reason else ".")
 

@@ -69,7 +69,7 @@ def json_names(report: type) -> dict[str, str]:
 
 def json_help(report: type, head: str = "--json prints one object:") -> str:
     """Return the documentation of a report's JSON object: each key with the text of its class's docstring."""
-    version = f"  schema_version: {SCHEMA_VERSION}; another one where a key was removed, or has changed its meaning"
+    version = f"  schema_version: {SCHEMA_VERSION}; it rises when a key is removed or changes its meaning"
     foot = "Times are in ms since 1970. Null: does not apply, or is not known. Fields may be added."
     return "\n".join([head, version, *_help_lines(report, "  ", {}), foot, ""])
 
