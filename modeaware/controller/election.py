@@ -25,8 +25,8 @@ lease is half a session, or less if the rest would be shorter than a request may
 request (topic ids of all brokers, the leaders) may be slow, so the lease is checked again right before the request is
 sent. Then the request may wait for a connection, and be sent once more after a broken one. Both take at most the time
 limit of a request (:func:`request_timeout_s`), which is no longer than the rest of the session. Two cases remain: a
-process that is stopped for longer than that between the check and the sending, and a broker that carries out a request
-long after receiving it. The engine appends before it repeats a postponed effect.
+process that is stopped for longer between check and sending, and a broker that carries out a request long after
+receiving it. The engine appends before it repeats a postponed effect.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@ snapshot and the next record are due. Pure; :mod:`modeaware.lifecycle.moved` has
 
 All draining topics are checked together, whenever one of them is due: their groups are listed once, so a snapshot of
 many topics costs little more than a snapshot of one. A group that was seen to have read the old topic keeps that status
-until the decision is on the log, though the record may have to wait for its turn.
+until the decision is on the log: the record may have to wait.
 """
 
 from __future__ import annotations

@@ -6,9 +6,9 @@ each of them should have had. A frame is charged before it is read, with the exp
 Frames are handled in the order of the virtual time up to which their share is then charged. Then the measured time
 replaces the estimate.
 
-So the small frame of a share with little use is handled before the large frames of all shares with much use, however
-many they are, and waits only for the frame in work. A new connection begins at the present virtual time, with no credit
-from the past, and its large frames are as expensive as any. When no frame waits, debts are dropped.
+So a small frame of a share with little use waits only for the frame in work, and goes before the large frames of any
+number of busy shares. A new connection begins at the present virtual time, with no credit from the past, and its large
+frames are as expensive as any. When no frame waits, debts are dropped.
 
 Frames with an expected time of :data:`LARGE_S` or more have a quarter of the time at most, all together, because a turn
 cannot be interrupted, and the controller's own thread shares the interpreter with this one.

@@ -37,10 +37,10 @@ records that would cause this commit, so the gate does not wait for the commit. 
 *Opened at once*: the gate of a group whose commits on the new topic prove that it was open before. Each partition has a
 commit, and one of the commits has our metadata or lies behind the start. A restored mode log may be older.
 
-*Closed again*: the gate of a group without members, in two snapshots, that has not read the old topic by these rules,
-and has nothing on the new topic or was set back on both. The group begins anew. A seal that breaks later closes no
-gate: records of the new topic that a group was given cannot be taken back. A warning names these groups. With a closed
-list of groups, the release opens the gate for ``all``.
+*Closed again*: the gate of a group that begins anew. In two snapshots it has no members and has not read the old topic
+by these rules, and it has nothing on the new topic or was set back on both. A seal that breaks later closes no gate:
+records of the new topic that a group was given cannot be taken back. A warning names these groups. With a closed list
+of groups, the release opens the gate for ``all``.
 
 *Many groups.* A record has room for some thousands of names. The admission of a replacement finds room for the groups
 that use the topic, or refuses the replacement. Groups that come later and do not fit wait until the gate is open for

@@ -42,8 +42,8 @@ def pass_over(
 
 
 def with_groups(record: TopicRecord, this: Pass) -> TopicRecord:
-    """Return a topic's record with the groups of the first certain listing, if the listing of the admission, or of the
-    switch, was uncertain (invariant I1)."""
+    """Return a topic's record. If the list of groups of the admission, or of the switch, was uncertain, the record gets
+    the groups of the first certain list (invariant I1)."""
     if record.groups_complete or this.requirement.doubt is not None:
         return record
     using = using_groups(this.facts, this.config.ignored_groups, this.requirement.registered)
