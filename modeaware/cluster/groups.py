@@ -51,8 +51,7 @@ defaults, and with common settings."""
 
 
 class Member(NamedTuple):
-    """One member of a group: the topics that it is subscribed to or assigned, and the topics of which it alone has a
-    partition."""
+    """One member of a group: its subscribed or assigned topics, and the topics of which it alone has a partition."""
 
     id: str
     client_id: str

@@ -433,8 +433,7 @@ def gate_age_s(seen: TopicSeen, now_ms: int) -> float | None:
 
 
 def blocked_ages_s(seen: TopicSeen, now_ms: int) -> dict[str, float]:
-    """Return reason code -> the longest hold-up of a partition by it, in seconds. An unknown code counts as
-    ``other``."""
+    """Return reason code -> the longest hold-up of a partition by it, in seconds. An unknown code is ``other``."""
     ages: dict[str, float] = {}
     for reason, partitions in held_up(seen.record).items():
         code = reasons.code_of(reason)

@@ -124,7 +124,7 @@ def removal_of(facts: TopicFacts) -> tuple[Effect, ...]:
 
 
 def stays_of(command: TopicCommand, records: Iterable[TopicRecord]) -> TopicRecord | None:
-    """Return the record of a first half that this command ends on the interim topic, with its second half undone; None:
+    """Return the record of a first half that this command ends on the interim topic, its second half undone; None:
     another command."""
     if not isinstance(command, ReplaceTopicCommand) or not command.undo:
         return None
