@@ -1,1 +1,1 @@
-"""What brokers are asked: facts about topics, groups and producers, and the effects of the lifecycle."""
+"""Requests to brokers: facts about topics, groups and producers, and the effects of the lifecycle."""

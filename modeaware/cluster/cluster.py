@@ -1,4 +1,4 @@
-"""The controller's connection to the brokers: what it reads there of topics, and the effects it performs there."""
+"""The controller's connection to the brokers: the facts that it reads of topics, and the effects that it performs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from modeaware.cluster.effects import (
     no_check,
     replaced_topics,
 )
-from modeaware.cluster.fence import check_at_rest, log_ends
+from modeaware.cluster.fence import check_sealed, log_ends
 from modeaware.cluster.metadata import (
     EARLIEST,
     LATEST,
@@ -47,7 +47,7 @@ from modeaware.wire.brokers import REQUEST_TIMEOUT_S as BROKER_TIMEOUT_S
 from modeaware.wire.requests import MetadataRequest
 
 REQUEST_TIMEOUT_S = 15.0
-"""For requests through ``Cluster.admin``."""
+"""The timeout of requests through ``Cluster.admin``."""
 TOPIC_NAMES_AGE_S = 10.0
 _T = TypeVar("_T")
 
@@ -59,9 +59,9 @@ class TopicShape:
     partition_count: int
     leaders: Mapping[int, Leader] = field(default_factory=dict, compare=False)
     replication_factor: int | None = field(default=None, compare=False)
-    """None: not all partitions have the same one."""
+    """None: the partitions differ in their number of replicas."""
     replicas: Mapping[int, int] = field(default_factory=dict, compare=False)
-    """Broker -> how many replicas of the topic's partitions it has."""
+    """Broker -> the number of the topic's replicas on it."""
 
 
 @dataclass(frozen=True)
@@ -75,12 +75,12 @@ class LogOffsets:
 class Cluster:
     """The controller's connections to the brokers. Used by one thread at a time.
 
-    Every request raises :class:`ClusterError` where brokers refuse or do not answer (REQUEST_TIMED_OUT: the outcome is
+    Every request raises :class:`ClusterError` if brokers refuse it or do not answer (REQUEST_TIMED_OUT: the outcome is
     unknown).
 
-    Requests go through :attr:`brokers` and not through librdkafka's admin client, which aborts the process when a
-    group's coordinator is away for longer than a request's timeout, keeps asking former leaders, and waits 15 s for a
-    broker that has just died.
+    Requests go through :attr:`brokers` and not through librdkafka's admin client. That client aborts the process when a
+    group's coordinator is down for longer than a request's timeout, keeps sending to former leaders, and waits 15 s for
+    a broker that has just died.
 
     Attributes:
         admin: librdkafka's admin client, for creating the mode log and describing the cluster; never for groups.
@@ -107,14 +107,14 @@ class Cluster:
             self._brokers.close()
 
     def reconnect(self) -> None:
-        """Drop the connections, as is right after a request that timed out."""
+        """Drop the connections, as a request that timed out requires."""
         if self._brokers is not None:
             self._brokers.disconnect()
 
     def renew_admin(self) -> None:
-        """Make a new :attr:`admin`, as is right after a request of it that timed out.
+        """Make a new :attr:`admin`, as a request of it that timed out requires.
 
-        librdkafka keeps asking the broker it is connected to, frozen or not, until ``socket.timeout.ms`` has passed.
+        librdkafka keeps sending to its present broker, even a frozen one, until ``socket.timeout.ms`` has passed.
         """
         self.admin = AdminClient(self._conf)
 
@@ -130,7 +130,7 @@ class Cluster:
         names = sorted(set(topics))
         if not names:
             return {}
-        if "" in names:  # brokers reject the whole request for it
+        if "" in names:  # brokers would reject the whole request
             raise ClusterError("a topic's name cannot be empty", code=ErrorCode.INVALID_TOPIC_EXCEPTION)
         described = {topic.name: topic for topic in self.brokers.ask(metadata_request(names, 10)).topics}
         return {name: _shape(name, described[name]) for name in names}
@@ -151,7 +151,7 @@ class Cluster:
         }
 
     def own_configs(self, topics: Iterable[str]) -> dict[str, dict[str, str] | ClusterError]:
-        """Return what is set on each topic itself."""
+        """Return the configs that are set on each topic itself."""
         return {
             name: configs
             if isinstance(configs, ClusterError)
@@ -167,10 +167,10 @@ class Cluster:
     def offsets(
         self, partitions: Iterable[Partition], leaders_seen: Mapping[Partition, Leader] | None = None
     ) -> dict[Partition, LogOffsets]:
-        """Return the log offsets of ``partitions``; one whose leader does not answer is missing.
+        """Return the log offsets of ``partitions``; a partition whose leader does not answer is missing.
 
         Args:
-            leaders_seen: where they were a moment ago; others are looked up.
+            leaders_seen: the leaders of a moment ago; other leaders are looked up.
         """
         leaders = LeaderRequests(self.brokers, leaders_seen)
 
@@ -184,7 +184,7 @@ class Cluster:
         stable = listed(partitions, LATEST, READ_COMMITTED)
         start = listed(stable, EARLIEST, READ_UNCOMMITTED)
         end = listed(start, LATEST, READ_UNCOMMITTED)
-        # And again where it lags: what came in between may be records and markers. Of this end nothing is hidden.
+        # Read it again if it lags: records and markers may have come in between. Nothing below this end is hidden.
         again = listed([key for key in end if stable[key].offset < end[key].offset], LATEST, READ_COMMITTED)
         return {
             key: LogOffsets(
@@ -197,15 +197,15 @@ class Cluster:
         }
 
     def perform(self, effects: Sequence[Effect], check: Check = no_check) -> list[ClusterError | None]:
-        """Perform effects, each if every broker confirms that its topic is still the one it was decided for; return the
+        """Perform effects, each only if every broker still has its topic under the id of the decision; return the
         failure of each. Effects of one kind share requests.
 
         The requests name topics, not ids, so the ids are compared right before each sending. Between that and the
         request's arrival a window remains in which a topic deleted and recreated under its name would be hit.
 
         Args:
-            check: called after that, right before a request is sent; what it raises prevents the sending (invariant
-                I5).
+            check: called after the comparison, right before a request is sent; an exception that it raises prevents the
+                sending (invariant I5).
         """
 
         batched = {
@@ -221,7 +221,7 @@ class Cluster:
             check()
 
         try:
-            check()  # first of all: where it is too late, nothing is asked any more
+            check()  # first: if it is too late, no request is sent
             if isinstance(effect, CommitOffsets):
                 commit_offsets(self.brokers, effect, last_checks)
             elif isinstance(effect, DeleteTopic):
@@ -231,21 +231,21 @@ class Cluster:
                 ]
             elif isinstance(effect, DeletePredecessor):
 
-                def still_at_rest() -> None:
+                def still_sealed() -> None:
                     shape = self.shape(effect.topic)
-                    check_at_rest(self.brokers, effect, {} if shape is None else shape.leaders)
+                    check_sealed(self.brokers, effect, {} if shape is None else shape.leaders)
                     last_checks()
 
-                return delete_topics(self.brokers, {effect.topic: effect.topic_id}, still_at_rest)[effect.topic]
+                return delete_topics(self.brokers, {effect.topic: effect.topic_id}, still_sealed)[effect.topic]
         except ClusterError as error:
             return error
         return None
 
     def _check_untouched(self, effect: DeleteTopic) -> None:
-        """Raise unless the new topic's leaders report that nothing was ever appended to it (invariant I1)."""
+        """Raise unless the new topic's leaders report that no record was ever appended to it (invariant I1)."""
         shape = self.shape(effect.successor)
         if shape is None or shape.topic_id != effect.successor_id:
-            return  # the deletion is requested by the id, and its response decides
+            return  # the deletion names the id, and its response decides
         wanted = [(effect.successor, p) for p in range(shape.partition_count)]
         ends = log_ends(self.brokers, wanted, {(effect.successor, p): leader for p, leader in shape.leaders.items()})
         if len(ends) < len(wanted) or any(end.offset for end in ends.values()):
@@ -253,10 +253,10 @@ class Cluster:
             raise ClusterError(text, topic=effect.topic)
 
     def validate(self, effects: Sequence[Effect]) -> list[ClusterError | None]:
-        """Have brokers check what effects are to create, alter and delete; that changes nothing. Return the failure of
-        each.
+        """Make brokers validate the creations, alterations and deletions of effects; a validation changes nothing.
+        Return the failure of each.
 
-        A fence is checked as a whole: see :func:`modeaware.cluster.fence.check_fences`.
+        A fence is validated as a whole: see :func:`modeaware.cluster.fence.check_fences`.
         """
         batched = {
             kind: iter(ask(self.brokers, [effect for effect in effects if isinstance(effect, kind)]))
@@ -279,7 +279,7 @@ def _shape(name: str, topic: Any) -> TopicShape | ClusterError | None:
 
 
 def describe_all(brokers: Brokers) -> dict[str, TopicShape]:
-    """Return what one broker says of every topic that the user may see, but for those that it refuses to describe.
+    """Return one broker's description of every topic that the user may see, without topics that it refuses to describe.
 
     Raises:
         ClusterError: the broker does not answer.
@@ -306,7 +306,7 @@ def wait(future: Future[_T], what: str) -> _T:
 
 
 def cluster_error(what: str, error: KafkaException) -> ClusterError:
-    """Return the ClusterError for an error of librdkafka, with the broker's error code where it has one."""
+    """Return the ClusterError for an error of librdkafka, with the broker's error code if the error has one."""
     kafka_error = error.args[0]
     number = kafka_error.code()
     if number in NO_ANSWER:

@@ -1,15 +1,14 @@
-"""What a committed offset proves: lag that is none, and commits on a log that was truncated.
+"""What a committed offset proves: lag without records, and commits on a log that was truncated.
 
-A consumer's committed offset stops after its last record, so a transaction's commit marker at the end of a partition
-looks like lag that no consumer can ever consume. A *gap* is a stretch between such a commit and the end of a log that
-is sealed: a seal that does not hold any more is made anew there, in the same pass. It is read once, and is *clear* when
-it holds control records or aborted records only. Where the last record is known, nothing behind it is read: a producer
-that aborts again and again leaves any number of markers there.
+A consumer's committed offset stops after its last record. So a transaction's commit marker at the end of a partition
+looks like lag that no consumer can ever consume. A *gap* is the stretch from such a commit to the end of a sealed log.
+(A broken seal is set anew at that end in the same pass.) A gap is read once, and is *clear* if it contains control
+records or aborted records only. If the last record is known, offsets behind it are not read: a producer that aborts
+again and again leaves any number of markers there.
 
-A commit made under an earlier leader epoch, beyond where the leader's log ends for that epoch, was made on a part of
-the log that was truncated. Without an epoch in the commit, everything written since the truncation is in doubt. Where
-such a stretch is clear, the group has missed nothing: some clients commit past a marker under the epoch of the record
-before it.
+A commit lies on a truncated part of the log if it was made under an earlier leader epoch, beyond the end of the
+leader's log for that epoch. If the commit has no epoch, everything written since the truncation is in doubt. If such a
+stretch is clear, the group has missed nothing: some clients commit past a marker under the epoch before.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from modeaware.modes import PartitionMode, ReplicaState
 from modeaware.wire.brokers import Brokers
 
 READ_TIMEOUT_S = 15.0
-"""For all gaps of one look; the controller must return to its election well before a minute has passed."""
+"""For all gaps of one snapshot; the controller must return to its election well within a minute."""
 MAX_GAP = 10_000
 
 
@@ -63,7 +62,7 @@ class CommitsSeen:
 
     @cached_property
     def drained(self) -> frozenset[int]:
-        """Return the retired partitions on which commits decide a drain; not one whose records are deleted."""
+        """Return the retired partitions on which commits decide a drain, unless their records are deleted."""
         record = self.record
         if not in_progress(record):
             return frozenset()
@@ -75,7 +74,7 @@ class CommitsSeen:
 
     @cached_property
     def earlier(self) -> set[tuple[int, int]]:
-        """Return the commits' partitions and epochs, where another epoch leads by now."""
+        """Return the partitions and epochs of commits that were made under an earlier leader epoch."""
         return {
             (partition, epoch)
             for epochs in self.groups.epochs.values()
@@ -84,20 +83,20 @@ class CommitsSeen:
         }
 
     def due(self, now_ms: int) -> frozenset[int]:
-        """Return the partitions whose gaps decide anything now."""
+        """Return the partitions whose gaps affect a decision now."""
         deletion = self.record.deletion
         if deletion is None or now_ms >= deletion.earliest_ms:
             return self.drained
-        # Their proof is taken anew in each pass.
+        # The drain of these is checked again in each pass.
         return frozenset(p for p in self.drained if self.record.modes[p] is PartitionMode.NONE)
 
 
 def check_commits(
     conf: Mapping[str, Any], brokers: Brokers, topics: Sequence[CommitsSeen], clock: Clock, before_due: bool = False
 ) -> list[CommitsChecked]:
-    """Check the commits on retired partitions where they decide anything; of each topic.
+    """Check the commits on retired partitions that affect a decision; one result for each topic.
 
-    Before the delay of a shrink has passed, no drain rests on lag: no gap is read, and all count as lag.
+    Before the delay of a shrink has passed, no drain rests on lag: no gap is read, and all gaps count as lag.
 
     Args:
         before_due: read all gaps nevertheless.
@@ -145,14 +144,14 @@ def _checked(topic: CommitsSeen, doubts: _Doubts, clear: frozenset[Gap], ends: _
 
 
 _Doubt = Gap | str | None
-"""A stretch that must be clear; a text: it cannot be; None: there is no doubt."""
+"""A stretch that must be clear; a text: why it cannot be clear; None: there is no doubt."""
 _Doubts = Mapping[str, Mapping[int, tuple[_Doubt, _Doubt, _Doubt]]]
 _Ends = Mapping[tuple[str, int, int], int]
 
 
 def _all_doubts(topic: CommitsSeen, ends: _Ends) -> _Doubts:
-    """Return group -> partition -> the doubts about its commit. Partitions are left out where the group has committed
-    the end under the leader's epoch, which leaves no doubt: in a large topic nearly all of them."""
+    """Return group -> partition -> the doubts about its commit. A group that has committed the end under the leader's
+    epoch leaves no doubt, so that partition is left out: in a large topic nearly all of them."""
     at_end = {p: (topic.partitions[p].end_offset, topic.partitions[p].leader_epoch) for p in topic.drained}
     doubts: dict[str, dict[int, tuple[_Doubt, _Doubt, _Doubt]]] = {}
     for name, group in topic.groups.groups.items():
@@ -173,7 +172,7 @@ def _doubts(
     epoch: int | None,
     ends: _Ends,
 ) -> tuple[_Doubt, _Doubt, _Doubt]:
-    """Return what is in doubt about a group's commit: whether it lags, was truncated, or may have been."""
+    """Return the doubts about a group's commit: whether it lags, was truncated, or may have been."""
     committed = group.committed.get(partition)
     retired = record.retired[partition]
     start = max(committed or 0, log.log_start)
@@ -198,7 +197,7 @@ def _doubts(
 
 
 def _last_record(retired: RetiredPartition, log: PartitionFacts) -> int | None:
-    """Return the offset behind the last record of the whole log; what the mode log has is of the seal alone."""
+    """Return the offset behind the last record of the whole log; the mode log has the offset up to the seal alone."""
     if log.read_up_to is not None or retired.seal_offset is None:
         return log.read_up_to
     return retired.read_up_to if seal_broken_by(retired.seal_offset, log) is None else None
@@ -208,7 +207,7 @@ def _last_record(retired: RetiredPartition, log: PartitionFacts) -> int | None:
 
 
 def without_records(conf: Mapping[str, Any], gaps: Collection[Gap], monotonic_s: Callable[[], float]) -> frozenset[Gap]:
-    """Return the clear gaps: without a record to be read (read_committed), up to their end or that of the partition.
+    """Return the clear gaps: without a record for readers (read_committed), up to the gap's or the partition's end.
 
     A gap that is not certainly clear, or was not read within :data:`READ_TIMEOUT_S`, is missing.
     """
@@ -253,7 +252,7 @@ def read_partitions(
 
 
 class _GapReading:
-    """The gaps of each partition that wait for the next record after their start, and those found clear."""
+    """The gaps of each partition that wait for the next record after their start, and the clear gaps."""
 
     def __init__(self, gaps: Collection[Gap]) -> None:
         self.clear: set[Gap] = set()

@@ -44,9 +44,9 @@ from modeaware.wire.requests import (
 )
 
 OPERATION_TIMEOUT_MS = 3_000
-"""How long a broker may take for a change; less than the wait for its answer, so that the broker reports a timeout."""
+"""The time limit of a broker for a change. Shorter than the wait for the answer, so the broker reports a timeout."""
 Check = Callable[[], None]
-"""Called right before each sending of a request that changes something; what it raises prevents the sending."""
+"""Called right before each sending of a request that changes something; an exception prevents the sending."""
 SET, DELETE = 0, 1
 """Operations of IncrementalAlterConfigs."""
 _COORDINATOR_MOVED = frozenset(
@@ -67,7 +67,7 @@ def replaced_topics(brokers: Brokers, ids: Mapping[str, str]) -> dict[str, Clust
     ids_by_node = ids_of_each_broker(brokers, sorted(ids))
     return {
         topic: ClusterError(
-            f"topic {topic!r} is not the topic {topic_id} any more: nothing was done",
+            f"topic {topic!r} no longer has the id {topic_id}; nothing was done",
             code=ErrorCode.UNKNOWN_TOPIC_ID,
             topic=topic,
         )
@@ -79,14 +79,14 @@ def replaced_topics(brokers: Brokers, ids: Mapping[str, str]) -> dict[str, Clust
 def delete_records(
     brokers: Brokers, effects: Sequence[DeleteRecords], check: Check = no_check
 ) -> list[ClusterError | None]:
-    """Have each partition's leader delete the records below the effects' offsets, if it leads under the epoch they were
-    read under (invariant I1); one request a leader, for effects on different topics.
+    """Make each partition's leader delete the records below the effects' offsets, if it leads under the epoch of the
+    snapshot (invariant I1); one request for each leader, for effects on different topics.
 
     The request itself has no epoch: an election right before its arrival goes unnoticed.
 
     Returns:
-        For each effect, the error of its first partition that failed, or has another leader epoch by now; the others'
-        records are deleted all the same.
+        For each effect, the error of its first partition that failed, or has another leader epoch by now. Records of
+        its other partitions are deleted all the same.
     """
     ids = {effect.topic: effect.topic_id for effect in effects}
     offsets = {(effect.topic, p): offset for effect in effects for p, offset in effect.offsets.items()}
@@ -127,7 +127,7 @@ def delete_records(
 def create_partitions(
     brokers: Brokers, effects: Sequence[CreatePartitions], check: Check = no_check, *, validate_only: bool = False
 ) -> list[ClusterError | None]:
-    """Create partitions of different topics, of many in one request; return the failure of each."""
+    """Create partitions of different topics, many in one request; return the failure of each."""
     topic = CreatePartitionsRequest.CreatePartitionsTopic
 
     def entry(effect: CreatePartitions) -> Any:
@@ -144,8 +144,8 @@ def create_partitions(
 def create_topics(
     brokers: Brokers, effects: Sequence[CreateTopic], check: Check = no_check, *, validate_only: bool = False
 ) -> list[ClusterError | None]:
-    """Create new topics of replacements, many in one request; return the failure of each. For one that exists already
-    that is TOPIC_ALREADY_EXISTS."""
+    """Create new topics of replacements, many in one request; return the failure of each (TOPIC_ALREADY_EXISTS if it
+    exists)."""
     topic = CreateTopicsRequest.CreatableTopic
 
     def entry(effect: CreateTopic) -> Any:
@@ -171,10 +171,10 @@ def create_topics(
 def fence_topics(
     brokers: Brokers, effects: Sequence[FenceTopic], check: Check = no_check, *, validate_only: bool = False
 ) -> list[ClusterError | None]:
-    """Have brokers refuse data for topics, for many in one request; return the failure of each.
+    """Make brokers refuse data for topics, many in one request; return the failure of each.
 
     Args:
-        validate_only: check the fence as a whole, see :func:`modeaware.cluster.fence.check_fences`.
+        validate_only: validate the fence as a whole, see :func:`modeaware.cluster.fence.check_fences`.
     """
     unproved: dict[str, ClusterError] = {}
     if effects and validate_only:
@@ -193,11 +193,11 @@ class _Batch(Generic[_E]):
     """A request for the cluster's controller that changes many topics.
 
     Attributes:
-        what: it does with a topic, for an error.
+        what: the change, for an error message.
         answers: the attribute of the response.
-        name: of the topic that an effect changes.
-        records: how many an effect takes in the brokers' metadata.
-        entry: the part of the request for one effect.
+        name: returns the topic that an effect changes.
+        records: returns how many records an effect takes in the brokers' metadata.
+        entry: returns the part of the request for one effect.
         request: makes the request of the entries.
     """
 
@@ -214,7 +214,7 @@ class _Batch(Generic[_E]):
         """Send the effects, on different topics, in as few requests as fit; return the failure of each.
 
         Args:
-            compare_ids: with those of the topics that the effects were decided for, right before each sending.
+            compare_ids: compare the topics' ids with those of the decisions, right before each sending.
         """
         parts = in_requests(effects, self.records)
         return [failure for some in parts for failure in self._send(brokers, some, check, compare_ids)]
@@ -255,7 +255,7 @@ class _Batch(Generic[_E]):
 def remove_configs(
     brokers: Brokers, effects: Sequence[RemoveConfigs], check: Check = no_check
 ) -> list[ClusterError | None]:
-    """Remove configs of topics, of many in one request; return the failure of each."""
+    """Remove configs of topics, many in one request; return the failure of each."""
     return _alter_each(brokers, effects, lambda e: _configs_of(e.topic, {}, e.names), check)
 
 
@@ -286,7 +286,7 @@ def alter_configs(
     *,
     validate_only: bool = False,
 ) -> None:
-    """Set and remove configs of a topic, all of them or none. After a ClusterError, to ask again is harmless."""
+    """Set and remove configs of a topic, all of them or none. After a ClusterError, a repetition is harmless."""
     wanted = _configs_of(topic, to_set, to_remove)
     answer = brokers.ask(IncrementalAlterConfigsRequest(resources=[wanted], validate_only=validate_only))
     for response in answer.responses:
@@ -305,15 +305,15 @@ def _configs_of(topic: str, to_set: Mapping[str, str], to_remove: Iterable[str] 
 def delete_topics(
     brokers: Brokers, topics: Mapping[str, str], check: Check = no_check
 ) -> dict[str, ClusterError | None]:
-    """Delete topics (name -> id, in Kafka's base64 form) by their ids, so that a topic recreated meanwhile under one of
-    the names is not hit. Return name -> None, or why it was not deleted. Brokers before Kafka 2.8 refuse.
+    """Delete topics (name -> id, in Kafka's base64 form) by their ids, so that a topic recreated under one of the names
+    is not hit. Return name -> None, or why it was not deleted. Brokers before Kafka 2.8 refuse.
     """
     by_id = {UUID(bytes=b64decode(topic_id + "==", altchars=b"-_")): name for name, topic_id in topics.items()}
 
     def request() -> Any:
         check()
         wanted = [DeleteTopicsRequest.DeleteTopicState(name=None, topic_id=topic_id) for topic_id in by_id]
-        return DeleteTopicsRequest(topics=wanted, timeout_ms=OPERATION_TIMEOUT_MS, min_version=6)  # ids came with it
+        return DeleteTopicsRequest(topics=wanted, timeout_ms=OPERATION_TIMEOUT_MS, min_version=6)  # with ids
 
     results: dict[str, ClusterError | None] = {
         name: ClusterError(f"cannot delete topic {name!r}: the response leaves it out", topic=name) for name in topics
@@ -327,13 +327,13 @@ def delete_topics(
 def check_deletions(brokers: Brokers, effects: Sequence[DeleteTopic | DeletePredecessor]) -> list[ClusterError | None]:
     """Return for each effect why brokers would delete no topic at all (``delete.topic.enable=false``); None: they may.
 
-    Found by a deletion that names no topic: brokers check the setting first, and reject the request in any case.
+    The request names no topic: brokers check the setting first, and reject the request in any case.
     """
     if not effects:
         return []
     nameless = DeleteTopicsRequest.DeleteTopicState(name=None, topic_id=UUID(int=0))
     request = DeleteTopicsRequest(topics=[nameless], timeout_ms=OPERATION_TIMEOUT_MS, min_version=6)
-    answers = _ask_controller(brokers, "ask whether topics can be deleted", "responses", lambda: request)
+    answers = _ask_controller(brokers, "check whether topics can be deleted", "responses", lambda: request)
     if not any(answer.error_code == ErrorCode.TOPIC_DELETION_DISABLED for answer in answers):
         return [None] * len(effects)
 
@@ -379,7 +379,7 @@ def commit_offsets(brokers: Brokers, effect: CommitOffsets, check: Check = no_ch
 
 
 def _commit(brokers: Brokers, node_id: int, effect: CommitOffsets) -> dict[int, int]:
-    """Return partition -> error code for those that were not committed."""
+    """Return partition -> error code, for partitions that were not committed."""
     topic = OffsetCommitRequest.OffsetCommitRequestTopic
     partitions = [
         topic.OffsetCommitRequestPartition(partition_index=p, committed_offset=offset, committed_metadata="")
@@ -397,7 +397,7 @@ def _commit(brokers: Brokers, node_id: int, effect: CommitOffsets) -> dict[int, 
 
 
 def _set_starts(brokers: Brokers, node_id: int, effect: CommitOffsets) -> dict[int, int]:
-    """Set a share group's start offsets; as :func:`_commit`."""
+    """Set a share group's start offsets; the result is that of :func:`_commit`."""
     topic = AlterShareGroupOffsetsRequest.AlterShareGroupOffsetsRequestTopic
     partition = topic.AlterShareGroupOffsetsRequestPartition
     partitions = [partition(partition_index=p, start_offset=offset) for p, offset in sorted(effect.offsets.items())]
@@ -420,7 +420,7 @@ BATCHED: dict[type[Effect], Callable[..., list[ClusterError | None]]] = {
     FenceTopic: fence_topics,
     RemoveConfigs: remove_configs,
 }
-"""What is performed for many topics at once."""
+"""The effects that are performed for many topics at once."""
 VALIDATED: dict[type[Effect], Callable[..., list[ClusterError | None]]] = {
     kind: partial(BATCHED[kind], validate_only=True) for kind in (CreatePartitions, CreateTopic, FenceTopic)
 } | {

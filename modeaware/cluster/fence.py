@@ -1,10 +1,10 @@
-"""What brokers say of topics that are replaced: whether the fence works, whether it is proved, where logs really end.
+"""Facts of fenced topics: whether the fence works, whether it is proved, and where the leaders' own logs end.
 
-The order matters, and is that of the steps of :func:`fences` and of the observer around it. First every broker with an
-in-sync replica shows the fence's configs; then the leader refuses a probe; then the end of the leader's log is read;
-then its high watermark. All under one leader epoch: nothing can be appended behind that end, and once the high
-watermark has reached it nothing behind it is acknowledged later. See :mod:`modeaware.lifecycle.replacement` and
-:mod:`modeaware.wire.fence_probe`.
+The order matters: it is the order of the steps of :func:`fences` and of the observer around it. First every broker with
+an in-sync replica shows the fence's configs. Then the leader refuses a probe; then the end of the leader's log is read;
+then its high watermark. All steps have to see one leader epoch. Then nothing can be appended behind that end, and once
+the high watermark has reached the end, no record behind it is acknowledged later. See
+:mod:`modeaware.lifecycle.replacement` and :mod:`modeaware.wire.fence_probe`.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ from modeaware.wire.requests import ApiVersionsRequest, MetadataRequest, Produce
 
 PROBE_TIMEOUT_MS = 3_000
 _DELETE = 6
-"""The operation, as :func:`~modeaware.cluster.metadata.authorized_operations` returns it."""
+"""The operation, in the form of :func:`~modeaware.cluster.metadata.authorized_operations`."""
 _DESCRIBE_QUORUM = 55
-"""A request that brokers of a KRaft cluster alone take."""
+"""A request that only brokers of a KRaft cluster support."""
 
 
 def fences(brokers: Brokers, topics: Collection[str]) -> dict[str, FenceFacts]:
-    """Return what is known of the fence of each topic; a topic that no broker describes is missing. What brokers refuse
-    of one topic is the ``failure`` of that one.
+    """Return the facts of each topic's fence; a topic that no broker describes is missing. A rejected request about one
+    topic is that topic's ``failure``.
 
     Raises:
         ClusterError: no broker answers.
@@ -83,7 +83,7 @@ def fences(brokers: Brokers, topics: Collection[str]) -> dict[str, FenceFacts]:
 
 
 def has_fence(brokers: Brokers) -> bool:
-    """Return whether brokers have a fence for topics that are replaced: those of a KRaft cluster do.
+    """Return whether brokers can fence replaced topics: brokers of a KRaft cluster can.
 
     Raises:
         ClusterError: no broker answers.
@@ -93,9 +93,9 @@ def has_fence(brokers: Brokers) -> bool:
 
 
 def check_fences(brokers: Brokers, topics: Collection[str]) -> dict[str, ClusterError]:
-    """Return the topics whose fence could not be proved, or which could not be deleted behind it, with the error: the
-    brokers run with ZooKeeper (UNSUPPORTED_VERSION), a right is missing (TOPIC_AUTHORIZATION_FAILED), or a leader
-    answers the probe as none does that was tried.
+    """Return the topics whose fence could not be proved, or that could not be deleted behind the fence, with the error:
+    the brokers run with ZooKeeper (UNSUPPORTED_VERSION), a right is missing (TOPIC_AUTHORIZATION_FAILED), or a leader
+    answers the probe in an unknown way.
 
     Raises:
         ClusterError: no broker answers.
@@ -122,8 +122,8 @@ def check_fences(brokers: Brokers, topics: Collection[str]) -> dict[str, Cluster
 def _configs_of_each_broker(
     brokers: Brokers, topics: Iterable[str]
 ) -> tuple[dict[int, dict[str, dict[str, str]]], dict[str, ClusterError]]:
-    """Return node id -> topic -> those of the fence's configs that are set on the topic, and the failures of topics. A
-    silent broker is missing."""
+    """Return node id -> topic -> the fence's configs that are set on the topic, and the failures of topics. A silent
+    broker is missing."""
     nodes, wanted = brokers.node_ids(), list(topics)
     by_node: dict[int, dict[str, dict[str, str]]] = {}
     failures: dict[str, ClusterError] = {}
@@ -142,7 +142,7 @@ def _configs_of_each_broker(
 def _probed(
     brokers: Brokers, node: int, partitions: Iterable[Partition], failures: dict[str, ClusterError]
 ) -> dict[Partition, FenceState]:
-    """Probe partitions of one leader; return what it answers as a leader does. What it refuses goes to ``failures``."""
+    """Probe partitions of one leader; return the answers that a leader gives. Errors of topics go to ``failures``."""
     data = ProduceRequest.TopicProduceData
     by_topic: dict[str, list[Any]] = {}
     for topic, partition in partitions:
@@ -153,7 +153,7 @@ def _probed(
         acks=PROBE_ACKS,
         timeout_ms=PROBE_TIMEOUT_MS,
         topic_data=[data(name=topic, partition_data=batches) for topic, batches in by_topic.items()],
-        max_version=12,  # later ones name topics by id
+        max_version=12,  # later versions name topics by id
     )
     (answer,) = brokers.ask_each([Ask(node, request)])
     if isinstance(answer, ClusterError):
@@ -190,9 +190,9 @@ def log_ends(
     return {key: LogEnd(int(entry.offset), int(entry.leader_epoch)) for key, entry in entries.items()}
 
 
-def check_at_rest(brokers: Brokers, effect: DeletePredecessor, leaders: Mapping[int, Leader]) -> None:
+def check_sealed(brokers: Brokers, effect: DeletePredecessor, leaders: Mapping[int, Leader]) -> None:
     """Check that a topic may be deleted: every leader refuses data now, and its log ends at the seal (invariants I1 and
-    I2). It looks by the name: whether that is still the topic of the id is to be checked after it.
+    I2). The check names the topic; the caller compares the topic's id after it.
 
     Raises:
         ClusterError: something differs, or is not known.

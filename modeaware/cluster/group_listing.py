@@ -1,14 +1,15 @@
-"""Every group the brokers list, of every type and state, and whether that can be all of them.
+"""The list of all groups, of every type and state, and whether the list is complete.
 
-A broker lists the groups it coordinates: those of the partitions of ``__consumer_offsets`` that it leads *and has
-loaded*. A group that moves between two brokers' responses, or is not loaded yet, is left out without an error. So a
-listing is trusted only if every broker answered, all of them agreed on the leaders and leader epochs, before and after,
-and each leader confirmed beforehand that it has loaded each of its partitions. Anything else is a doubt.
+A broker lists the groups that it coordinates: the groups of the partitions of ``__consumer_offsets`` that it leads *and
+has loaded*. A group that moves between two brokers' responses, or is not loaded yet, is left out without an error. So a
+list counts as complete under three conditions only: every broker answered; all of them agreed on the leaders and leader
+epochs, before and after; and each leader confirmed beforehand that its partitions were loaded. Anything else is a
+doubt.
 
-A leader that has just been elected answers by its high watermark, which may lie before what its predecessor has
-acknowledged; ListOffsets reports that (OFFSET_NOT_AVAILABLE, KIP-207). What remains: the coordinator there may miss the
-very last write of the partition until another one follows (seen with Kafka 4.2). A group whose first commit was that
-write is missing until then.
+A leader that has just been elected answers by its high watermark, which may lie before records that the leader before
+it acknowledged; ListOffsets reports that (OFFSET_NOT_AVAILABLE, KIP-207). One case remains: the coordinator there may
+miss the very last write of the partition until another one follows (seen with Kafka 4.2). A group whose first commit
+was that write is missing until then.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ from modeaware.wire.requests import (
 
 OFFSETS_TOPIC = "__consumer_offsets"
 ELECTION_PREFIX = "modeaware-controller."
-"""What the name of a group begins with in which controllers elect the active one; their mode log's name follows."""
+"""The prefix of the group in which controllers elect the active one; the name of their mode log follows."""
 AT_A_TIME = 8
-"""How many requests of :func:`ask_in_batches` are on their way."""
+"""The number of concurrent requests of :func:`ask_in_batches`."""
 _DESCRIBE_OPERATION = 8
 _Leaders = Mapping[int, Leader]
 _T = TypeVar("_T")
@@ -51,7 +52,7 @@ class ListedGroup:
 
     @property
     def consumes(self) -> bool:
-        """Return whether its members read records: Connect workers do not, a group of type "" may."""
+        """Return whether the group's members read records: Connect workers do not, a group of type "" may."""
         return self.kind != "classic" or self.protocol_type in ("consumer", "")
 
 
@@ -59,8 +60,8 @@ class ListedGroup:
 class Listing:
     """All listed groups by name.
 
-    ``doubts`` say why there may be more. ``none_yet``: the cluster never had a group. ``silent`` are brokers that did
-    not answer: each is one doubt, and no further request waits for it.
+    ``doubts``: why there may be more groups. ``none_yet``: the cluster never had a group. ``silent``: brokers that did
+    not answer; each is one doubt, and no further request waits for it.
     """
 
     groups: dict[str, ListedGroup] = field(default_factory=dict)
@@ -98,10 +99,10 @@ def ask_in_batches(
     size: int,
     build: Callable[[tuple[int, Any], list[_T]], Any],
 ) -> Iterator[tuple[tuple[int, Any], list[_T], Any]]:
-    """Ask brokers for many things, ``size`` in a request; the first part of a key is the broker's id.
+    """Send requests about many things, ``size`` in a request; the first part of a key is the broker's id.
 
-    A few requests at a time, so that neither their time nor what they return grows with the number of things. A broker
-    that does not answer is not asked again.
+    A few requests run at a time, so that neither their time nor their responses grow with the number of things. A
+    broker that does not answer gets no further request.
     """
     parts = [(i, key, names[i : i + size]) for key, names in wanted.items() for i in range(0, len(names), size)]
     parts.sort(key=lambda part: part[:2])
@@ -145,22 +146,22 @@ def _leaders(brokers: Brokers, nodes: Iterable[int], listing: Listing) -> _Leade
         listing.doubt(f"brokers disagree on the leaders of {OFFSETS_TOPIC}")
     for partition, (leader, _) in sorted(leaders.items()):
         if leader not in known:
-            listing.doubt(f"{OFFSETS_TOPIC}-{partition} has no leader that can be asked: its groups are not listed")
+            listing.doubt(f"{OFFSETS_TOPIC}-{partition} has no leader available: its groups are not listed")
             break
     return leaders
 
 
 def _check_caught_up(brokers: Brokers, leaders: _Leaders, listing: Listing) -> None:
-    """Request the end of each partition, which its leader returns once it has all that was ever acknowledged."""
+    """Request the end of each partition. A leader returns it only once it has all acknowledged records."""
     able = {p: route for p, route in leaders.items() if route[0] >= 0 and route[0] not in listing.silent}
     led = {(OFFSETS_TOPIC, p): route for p, route in able.items()}
     missing = sorted(led.keys() - end_offsets(brokers, led, led).keys())
     if missing:
-        listing.doubt(f"the leader of {OFFSETS_TOPIC}-{missing[0][1]} does not have all that was committed yet")
+        listing.doubt(f"the leader of {OFFSETS_TOPIC}-{missing[0][1]} does not have all commits yet")
 
 
 def _check_loaded(brokers: Brokers, leaders: _Leaders, listing: Listing) -> None:
-    """Request a group of each partition from its leader: only here a partition that is not loaded shows."""
+    """Request a group of each partition from its leader: no other request shows that a partition is not loaded."""
     names = names_for_partitions(len(leaders))
     led: dict[int, list[int]] = {}
     for partition, (leader, _) in leaders.items():
@@ -174,7 +175,7 @@ def _check_loaded(brokers: Brokers, leaders: _Leaders, listing: Listing) -> None
         if leader >= 0
     }
     for node, answer in _answers(brokers, requests, listing, "does not answer for its groups"):
-        # The right to list all groups does not include every group's offsets; without it this cannot be checked.
+        # The right to list all groups does not include every group's offsets, which this check needs.
         codes = {g.error_code for g in answer.groups} - {0, KafkaError.GROUP_AUTHORIZATION_FAILED}
         if codes:
             listing.doubt(f"broker {node} has not loaded all its groups: {error_name(min(codes))}")

@@ -1,12 +1,12 @@
-"""Which groups use a topic, how far each has come on it, and which keep state per partition.
+"""The groups that use a topic, their progress, and whether they keep state per partition.
 
 A group uses a topic if it has a commit on it, or members that are subscribed to it or assigned it. Anything that could
 hide such a group, or a group's progress on this topic, is a doubt (:mod:`modeaware.cluster.group_listing` has the
-doubts about the list itself). A group's trouble with other topics is none. Without any connection ClusterError is
+doubts about the list itself). A group's errors on other topics are no doubt. Without any connection ClusterError is
 raised.
 
-State per partition, as Kafka Streams keeps it, does not move with the keys of a retired partition. Groups with such
-state are recognised by their type, or by the names of their changelog topics.
+State per partition, as Kafka Streams keeps it, does not move with the keys of a retired partition. A group with such
+state is recognised by its type, or by the names of its changelog topics.
 """
 
 from __future__ import annotations
@@ -45,14 +45,13 @@ from modeaware.wire.requests import (
 
 DESCRIBE_BATCH = 250
 NEW_MEMBERS_S, SAME_MEMBERS_S = 300.0, 3_600.0
-"""How long a group in a rebalance is taken to consume what it did before it: with new members, and with the same ones,
-which may subscribe to other topics as well. Longer than a rebalance lasts by the clients' defaults, and by settings
-that are in use."""
+"""For how long a group in a rebalance counts as consuming the topics from before the rebalance: with new members, and
+with the same members, which may subscribe to other topics as well. Longer than a rebalance lasts with the clients'
+defaults, and with common settings."""
 
 
 class Member(NamedTuple):
-    """One member of a group: the topics that it is subscribed to or assigned, and those of which it has a partition
-    that no other member has."""
+    """One member of a group: its subscribed or assigned topics, and the topics of which it alone has a partition."""
 
     id: str
     client_id: str
@@ -64,9 +63,9 @@ class Member(NamedTuple):
 class Members:
     """The members of a group, and the topics that they are subscribed to or assigned.
 
-    ``unknown`` is why these topics may not be all, and ``rebalancing`` whether a rebalance is the reason. ``streams``:
-    the members are Kafka Streams'. ``any``: there are members, also where ``members`` is empty: they consume no topics.
-    ``assigned``: topic -> the partitions that members hold, or are about to; None: not known.
+    ``unknown``: why these topics may be incomplete; ``rebalancing``: whether a rebalance is the cause. ``streams``: the
+    members are Kafka Streams'. ``any``: the group has members, even if ``members`` is empty because they consume no
+    topics. ``assigned``: topic -> the partitions that members hold, or are about to; None: not known.
     """
 
     any: bool = False
@@ -82,7 +81,7 @@ class Members:
         return frozenset(member.id for member in self.members)
 
     def seen(self, topic: str) -> MembersSeen:
-        """Return the members that read a topic; while that is not known, all of them."""
+        """Return the members that read a topic; all members while that is not known."""
         reading = [member for member in self.members if topic in member.topics or self.unknown is not None]
         aware = sum(member.client_id == CLIENT_ID for member in reading)
         return MembersSeen(aware, len(reading) - aware, sum(topic in member.holds for member in reading))
@@ -94,9 +93,9 @@ class GroupsFound:
 
     Attributes:
         groups: by name.
-        doubt: why there may be more than these and the ``unclear`` ones.
+        doubt: why there may be more groups than these and the ``unclear`` ones.
         unclear: the groups of which it is not known whether they use the topic, or what they have committed -> why.
-        epochs: group -> partition -> the leader epoch of its commit, where it has one.
+        epochs: group -> partition -> the leader epoch of its commit, if it has one.
         stateful_owner: the Streams group whose internal topic this is.
     """
 
@@ -113,12 +112,13 @@ class GroupsFound:
 
 
 class StableGroups:
-    """What groups with members consumed when they were last seen outside of a rebalance. One thread owns it.
+    """The topics that groups with members consumed when they were last seen outside of a rebalance. One thread owns it.
 
-    In a rebalance brokers do not report what a group consumes. Of many groups, one is in a rebalance nearly always, so
-    a certain list could not wait until none is. A group that begins to use a topic in its rebalance is like a group
-    that starts a moment later: the next pass lists it. A group without members before is not spared, a group with new
-    members for :data:`NEW_MEMBERS_S`, any other group for :data:`SAME_MEMBERS_S`.
+    In a rebalance brokers do not report which topics a group consumes. Of many groups, one is in a rebalance nearly
+    always, so a certain list cannot wait until none is. A group that begins to use a topic in its rebalance is like a
+    group that starts a moment later: the next pass lists it. A group in a rebalance counts by its earlier topics for a
+    time: a group with new members for :data:`NEW_MEMBERS_S`, another group for :data:`SAME_MEMBERS_S`; a group without
+    earlier members does not.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -126,7 +126,7 @@ class StableGroups:
         self._seen: dict[str, tuple[float, Members]] = {}
 
     def note(self, members: Mapping[str, Members]) -> None:
-        """Note what the groups of a listing consume, and forget what was seen too long ago."""
+        """Note the topics that the groups of a listing consume, and drop old notes."""
         now_s = self._clock.monotonic_s()
         stable = {name: (now_s, of) for name, of in members.items() if of.unknown is None}
         self._seen = {
@@ -158,9 +158,9 @@ def find_groups(
     grows with brokers and groups, not with topics.
 
     Args:
-        also: topic -> groups whose commits on it are read though no broker lists them.
-        stable: of earlier passes. None: every group in a rebalance without a commit on a topic is a doubt.
-        mode_log: whose controllers' election is a group that consumes nothing.
+        also: topic -> groups whose commits on it are read even if no broker lists the groups.
+        stable: notes of earlier passes. None: every group in a rebalance without a commit on a topic is a doubt.
+        mode_log: the mode log; its controllers' election is a group that consumes nothing.
     """
     brokers, also = cluster.brokers, also or {}
     listing = list_groups(brokers)
@@ -187,7 +187,7 @@ def find_groups(
 
     def groups_of(topic: str) -> GroupsFound:
         named = {name: unlisted[name] for name in also.get(topic, ()) if name in unlisted}
-        counts = listing.groups.keys() | named.keys()  # a group that is not listed counts where it is named
+        counts = listing.groups.keys() | named.keys()  # a group that is not listed counts if it is named
         commits = {name: commit for name, commit in offsets.of_topic[topic].items() if name in counts}
         using = {name for name, commit in commits.items() if commit.offsets} | members_of.get(topic, set())
         in_doubt = {name: doubt for name, doubt in named.items() if isinstance(doubt, GroupsDoubt)}
@@ -200,7 +200,7 @@ def find_groups(
                 continue
             rebalancing = name if members[name].rebalancing else None
             in_doubt[name] = GroupsDoubt(f"group {name!r} {unclear[name]}", settling=rebalancing)
-        # Whether another group owns changelogs, only the names of topics show.
+        # Only the names of topics show whether another group owns changelogs.
         may_own = any(known[name].kind != "share" for name in using - streams)
         stateful = stateful_groups(changelog_topics() if may_own else (), using, streams)
         facts = {
@@ -230,8 +230,8 @@ def find_groups(
 def group_commits(
     cluster: Cluster, group: str, topic: str, partitions: Iterable[int], kind: str = "classic"
 ) -> Mapping[int, int]:
-    """Return what one group, listed or not, has committed on ``topic``, or the start offsets of one of the kind
-    ``share``. Raises ClusterError where that is not known."""
+    """Return the committed offsets of one group, listed or not, on ``topic``; for the kind ``share``, its start
+    offsets. Raise ClusterError if they are not known."""
     brokers = cluster.brokers
     listed = _unlisted(brokers, Listing(), (group,), kind)[group]
     if isinstance(listed, GroupsDoubt):
@@ -247,7 +247,7 @@ def group_commits(
 
 
 def _maybe_streams(group: ListedGroup, members: Members) -> bool | None:
-    """Return None for a group without (readable) members that may still be of Kafka Streams, False for others."""
+    """Return None for a group without (readable) members that may be a Streams group, False for other groups."""
     unknown = group.kind == "classic" and group.consumes and (not members.any or members.unknown is not None)
     return None if unknown else False
 
@@ -255,7 +255,7 @@ def _maybe_streams(group: ListedGroup, members: Members) -> bool | None:
 def _unlisted(
     brokers: Brokers, listing: Listing, also: Collection[str], kind: str = "classic"
 ) -> dict[str, ListedGroup | GroupsDoubt]:
-    """Return those of ``also`` that no broker lists, or the doubt where their coordinator is not known."""
+    """Return the groups of ``also`` that no broker lists, or the doubt if a group's coordinator is not known."""
     missing = sorted(set(also) - listing.groups.keys())
     if not missing or listing.none_yet:  # a look-up would make the brokers create __consumer_offsets
         return {}
@@ -298,8 +298,8 @@ def describe_groups(brokers: Brokers, groups: Iterable[ListedGroup]) -> dict[str
 
 def _members(kind: str, group: Any) -> Members:
     if group.error_code == KafkaError.GROUP_ID_NOT_FOUND or group.group_state == "Dead":
-        # Deleted, or of another type by now, or moved: the next listing shows it.
-        return Members(any=True, unknown="was gone when it was to be described")
+        # Deleted, or of another type by now, or moved: the next listing shows which.
+        return Members(any=True, unknown="disappeared before it could be described")
     if group.error_code:
         return Members(any=True, unknown=f"cannot be described: {error_name(group.error_code)}")
     return _KINDS[kind][1](group) if group.members else NO_MEMBERS
@@ -335,7 +335,7 @@ def _classic(group: Any) -> Members:
 
 
 def _consumer(group: Any) -> Members:
-    """Read patterns by their assignments: the broker's expressions (RE2) are not Python's."""
+    """Resolve patterns by the assignments: the broker's expressions (RE2) are not Python's."""
     members: list[Member] = []
     held: set[tuple[str, int]] = set()
     stable, by_pattern = group.group_state == "Stable", False
@@ -376,7 +376,7 @@ def _streams(group: Any) -> Members:
 
 
 def _all(group: Any, topics: Iterable[str], **others: Any) -> Members:
-    """Return the members of a group of which any may read any of its topics."""
+    """Return the members of a group in which any member may read any of its topics."""
     whole = frozenset(topics)
     members = tuple(Member(member.member_id, member.client_id, whole) for member in group.members)
     return Members(any=True, members=members, topics=whole, **others)
@@ -405,14 +405,14 @@ _KINDS: Mapping[str, tuple[Callable[[list[str]], Any], Callable[[Any], Members]]
 
 
 def changelogs(topics: Iterable[str]) -> list[str]:
-    """Return those of ``topics`` with a changelog's name: ``<group>-...-changelog`` (Kafka Streams) or
+    """Return the topics of ``topics`` with a changelog's name: ``<group>-...-changelog`` (Kafka Streams) or
     ``changelog__<group>--...`` (Quix)."""
     return [topic for topic in topics if topic.endswith("-changelog") or topic.startswith("changelog__")]
 
 
 def stateful_groups(topics: Iterable[str], names: Collection[str], streams: Collection[str]) -> frozenset[str]:
-    """Return the groups of ``names`` with state: those of ``streams`` (known as Streams groups), and those whose name
-    the changelog ``topics`` have."""
+    """Return the groups of ``names`` with state: ``streams`` (known Streams groups), and groups with a changelog topic
+    of their name."""
     return frozenset(streams).union(*(_owners(topic, names, streams) for topic in topics))
 
 
@@ -420,7 +420,7 @@ def owner(topic: str, types: Mapping[str, bool | None]) -> str | None:
     """Return the Streams group whose internal topic this is, if any.
 
     Args:
-        types: group -> whether it is a Streams group; None: not known, as of one without members.
+        types: group -> whether it is a Streams group; None: not known, as for a group without members.
     """
     possible = [name for name in _prefixes(topic) if types.get(name, False) is not False]
     return max([name for name in possible if types[name]] or possible, key=len, default=None)
@@ -429,7 +429,7 @@ def owner(topic: str, types: Mapping[str, bool | None]) -> str | None:
 def _owners(topic: str, names: Collection[str], streams: Collection[str]) -> set[str]:
     """Return the groups of ``names`` that an internal topic can belong to, by its name.
 
-    ``app-x-store-changelog`` could be that of ``app`` or of ``app-x``; one that is known as a Streams group owns it.
+    ``app-x-store-changelog`` could belong to ``app`` or to ``app-x``; a known Streams group among them owns it.
     """
     candidates = {name for name in _prefixes(topic) if name in names}
     known = candidates & set(streams)
@@ -437,7 +437,7 @@ def _owners(topic: str, names: Collection[str], streams: Collection[str]) -> set
 
 
 def _prefixes(topic: str) -> list[str]:
-    """Return what may be a group's name in that of an internal topic: a changelog or a repartition topic."""
+    """Return the possible group names in the name of an internal topic: a changelog or a repartition topic."""
     prefixes: list[str] = []
     if topic.startswith(("changelog__", "repartition__")):
         stem = topic.partition("__")[2]

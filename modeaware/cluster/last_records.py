@@ -1,9 +1,9 @@
-"""Where the last record of a log lies that readers of committed records are given.
+"""The search for the last record of a log that readers of committed records receive.
 
-Behind it there may be markers and aborted records, as many as producers leave there. So a search reads the last
-offsets first, and goes further back where it finds nothing: each time over several times as many offsets, so that all
-of it costs little more than the last time. It goes no further back than what is known already: a producer that aborts
-again and again moves the end at every pass. A search is bounded by the time of one pass, and the next continues it.
+Markers and aborted records may follow that record, any number of them. So a search reads the last offsets first. If it
+finds no record, it reads several times as many offsets further back, and so on: the whole search costs little more than
+its last step. It never reads behind a known result: a producer that aborts again and again moves the end at every pass.
+A search is limited to the time of one pass, and the next pass continues it.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from modeaware.librdkafka import RENEW_S, TO_THE_END, Consumer, KafkaError, Kafk
 from modeaware.lifecycle.facts import PartitionFacts
 
 LOOK_S = 1.0
-"""How long all searches of one look may take."""
+"""How long all searches of one snapshot may take."""
 ANSWER_S = 2.0
 LAST_READ, FURTHER = 64, 12
-"""How many offsets before the end are read first, and how many times as many each next time."""
+"""The number of offsets before the end to read first, and the factor for each next step."""
 _SETTINGS = {
     "group.id": "modeaware-last-records",
     "isolation.level": "read_committed",
     "auto.offset.reset": "error",
     **TO_THE_END,
-    # It fetches on between two looks; of what it has fetched only the last record counts.
+    # The consumer fetches even between two passes; only the last fetched record counts.
     "queued.min.messages": 1_000,
     "queued.max.messages.kbytes": 4_096,
 }
 
 
 class _Log(NamedTuple):
-    """A log whose end is final: of another topic id or under another leader epoch it is another log."""
+    """A log whose end is final. With another topic id or leader epoch it is another log."""
 
     topic_id: str
     end_offset: int
@@ -43,7 +43,7 @@ class _Log(NamedTuple):
 
 @dataclass
 class _Search:
-    """A search that goes back to ``bound``. If nothing is found behind that, the answer is ``known``."""
+    """A search that goes back to ``bound``. If it finds nothing from there on, the answer is ``known``."""
 
     log: _Log
     bound: int
@@ -67,10 +67,10 @@ class LastRecords:
         self._conf = {**conf, **_SETTINGS}
         self._monotonic_s = monotonic_s
         self._searches: dict[Partition, _Search] = {}
-        self._reading: dict[Partition, _Search] = {}  # what the consumer is assigned, and for which search
+        self._reading: dict[Partition, _Search] = {}  # the consumer's assignment -> its search
         self._known: dict[Partition, tuple[_Log, int]] = {}
         self._consumer: Consumer | None = None
-        self._heard_s = 0.0  # when it has returned something, or was made
+        self._heard_s = 0.0  # when the consumer last returned something, or was made
 
     def find(
         self,
@@ -78,15 +78,15 @@ class LastRecords:
         logs: Mapping[Partition, PartitionFacts],
         known: Mapping[Partition, tuple[int, int]],
     ) -> dict[Partition, int]:
-        """Return the offset behind the last record, for each of ``logs`` of which it is known by now.
+        """Return the offset behind the last record, for each of ``logs`` for which it is known by now.
 
         Args:
             topic_ids: of all topics of the pass. Searches in other topics continue.
-            logs: those that are searched of these topics: what was found in another one is forgotten.
-            known: an earlier end of such a log, and the offset behind the last record before that.
+            logs: the logs to search in these topics; results for their other logs are dropped.
+            known: an earlier end of such a log, and the offset behind the last record before that end.
 
         Raises:
-            ClusterError: brokers refuse to be read.
+            ClusterError: brokers reject the read.
         """
         if not topic_ids:
             return {}
@@ -114,7 +114,7 @@ class LastRecords:
         return {key: self._known[key][1] for key in logs if key in self._known}
 
     def close(self) -> None:
-        """Close the consumer. What is found stays known; a search begins anew."""
+        """Close the consumer. Results stay known; unfinished searches begin anew."""
         self._searches.clear()
         self._reading.clear()
         if self._consumer is not None:
@@ -129,7 +129,7 @@ class LastRecords:
         if consumer is None:
             consumer = self._consumer = Consumer(self._conf)
             self._heard_s = deadline_s
-        # A search that begins anew reads from its own start: what the one before it has read is unknown to it.
+        # A search that begins anew reads from its own start: the results of the earlier search do not apply to it.
         if gone := [key for key, search in self._reading.items() if self._searches.get(key) is not search]:
             consumer.incremental_unassign([TopicPartition(*key) for key in gone])
         if new := [key for key, search in self._searches.items() if self._reading.get(key) is not search]:
@@ -142,20 +142,20 @@ class LastRecords:
                 topic, partition = message.topic(), message.partition()
                 if topic is not None and partition is not None and (topic, partition) not in sought:
                     self._take((topic, partition), message, consumer, sought)
-        if self._searches and deadline_s - self._heard_s >= RENEW_S:  # markers alone, or a consumer without brokers
+        if self._searches and deadline_s - self._heard_s >= RENEW_S:  # markers alone, or no connection
             consumer.list_topics(next(iter(self._searches))[0], timeout=ANSWER_S)
             self._heard_s = deadline_s
 
     def _take(self, key: Partition, message: Message, consumer: Consumer, sought: set[Partition]) -> None:
-        """Take in what the consumer returns of a partition; of one that is ``sought``, the rest is from before that."""
+        """Process a result of the consumer for a partition; after a seek (``sought``), drop older results."""
         offset, error, search = message.offset(), message.error(), self._searches.get(key)
         if search is None:
             return
         end = search.log.end_offset
         at_end = error is not None and error.code() == KafkaError._PARTITION_EOF
-        if at_end and (offset is None or offset < end):  # by a leader that does not know yet what is replicated
+        if at_end and (offset is None or offset < end):  # from a leader that does not have the high watermark yet
             return
-        if error is not None and not at_end:  # the log has moved on under it, say: it begins anew
+        if error is not None and not at_end:  # the log may have changed: the search begins anew
             del self._searches[key]
         elif not at_end and offset is not None and offset < end:
             search.last = offset

@@ -1,9 +1,8 @@
-"""What brokers return about topics and brokers: ids, leaders, and what only a partition's leader can answer.
+"""Facts about topics and brokers: ids, leaders, and answers that only a partition's leader has.
 
-Metadata of one broker may be stale, so nothing is concluded from them alone: a topic's id is compared on every broker
-before anything is deleted, and a request that only a leader can answer is sent again where the leader has moved. An
-answer that is missing counts as "unavailable" in every decision. Every function raises ClusterError where no broker
-answers, or one refuses.
+Metadata of one broker may be stale, so they alone prove nothing. A topic's id is compared on every broker before
+anything is deleted. A request that only a leader can answer is sent again if the leader has moved. A missing answer
+counts as "unavailable" in every decision. Every function raises ClusterError if no broker answers, or if one refuses.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ from modeaware.wire.requests import (
     OffsetForLeaderEpochRequest,
 )
 
-_NOT_SAID = 31
-"""The one bit of a field of authorized operations where a broker returns none."""
+_NOT_REPORTED = 31
+"""The value by which a broker states that it returns no authorized operations: only this bit is set."""
 _MOVED = frozenset(
     {
         KafkaError.LEADER_NOT_AVAILABLE,
-        KafkaError.NOT_LEADER_FOR_PARTITION,  # Kafka's name today: NOT_LEADER_OR_FOLLOWER
+        KafkaError.NOT_LEADER_FOR_PARTITION,  # now NOT_LEADER_OR_FOLLOWER in Kafka
         KafkaError.FENCED_LEADER_EPOCH,
         KafkaError.UNKNOWN_LEADER_EPOCH,
     }
@@ -58,10 +57,10 @@ def metadata_request(names: Sequence[str], min_version: int = 0, max_version: in
 
 
 def authorized_operations(bits: Iterable[int] | None) -> frozenset[int] | None:
-    """Return the operations that a user is authorized for (KIP-430), of a response's field; None: the broker does
-    not report them."""
-    operations = frozenset((_NOT_SAID,) if bits is None else bits)
-    return None if _NOT_SAID in operations else operations
+    """Return the operations in a response's field of authorized operations (KIP-430); None: the broker does not report
+    them."""
+    operations = frozenset((_NOT_REPORTED,) if bits is None else bits)
+    return None if _NOT_REPORTED in operations else operations
 
 
 def topic_names(brokers: Brokers) -> list[str]:
@@ -85,14 +84,14 @@ class RegisteredBroker:
 
 @dataclass(frozen=True)
 class Registered:
-    """The brokers by id; ``complete``: brokers that are down are included, so others are not registered at all."""
+    """The brokers by id; ``complete``: brokers that are down are included, so any other id is not registered."""
 
     brokers: dict[int, RegisteredBroker]
     complete: bool
 
 
 def registered_brokers(brokers: Brokers) -> Registered:
-    """Return the cluster's brokers, those that are down included (KIP-1073); before Kafka 4.0 the live ones alone."""
+    """Return the cluster's brokers, including brokers that are down (KIP-1073); before Kafka 4.0 only live brokers."""
     try:
         answer = brokers.ask(DescribeClusterRequest(include_fenced_brokers=True, min_version=2))
     except ClusterError as error:
@@ -116,7 +115,7 @@ describe, or describes without an id, is missing."""
 
 
 def ids_of_each_broker(brokers: Brokers, names: Sequence[str]) -> dict[int, Ids]:
-    """Return the ids from each live broker, by node id; every one must answer."""
+    """Return the ids from each live broker, by node id; every broker must answer."""
     nodes = brokers.node_ids()
     ids: dict[int, Ids] = {}
     answers = brokers.ask_each([Ask(node, metadata_request(names, 10)) for node in nodes], BULK_TIMEOUT_S)
@@ -159,10 +158,10 @@ class _Answered(NamedTuple):
 
 
 class LeaderRequests:
-    """Sends requests to the leaders of partitions: one request a leader, however many topics.
+    """Sends requests to the leaders of partitions: one request for each leader, however many topics.
 
-    The leaders are looked up when first needed and kept. Where one has moved or does not answer, they are looked up
-    again, and the partition's new leader is asked once more.
+    The leaders are looked up when first needed, and cached. If a leader has moved or does not answer, it is looked up
+    again, and the request is sent to the new leader once.
     """
 
     def __init__(self, brokers: Brokers, routes: Mapping[Partition, Leader] | None = None) -> None:
@@ -185,9 +184,9 @@ class LeaderRequests:
         """Return each partition's entry of its leader's response (error code 0), or a :class:`ClusterError`.
 
         Args:
-            only_under: partition -> the leader epoch it must have; under another one nothing is sent.
-            before: called with the topics right before requests are sent; those in what it returns are left out.
-            index, topic_name, topics: what the response calls them.
+            only_under: partition -> the required leader epoch; under another epoch no request is sent.
+            before: called with the topics right before requests are sent; topics in its result are left out.
+            index, topic_name, topics: the names of these fields in the response.
         """
 
         def attempt(partitions: Iterable[Partition]) -> dict[Partition, _Answered]:
@@ -239,8 +238,8 @@ class LeaderRequests:
     def _by_leader(
         self, partitions: Iterable[Partition], what: str, only_under: Mapping[Partition, int] | None
     ) -> tuple[dict[int, dict[str, dict[int, int]]], dict[Partition, _Answered]]:
-        """Return node id -> topic -> partition -> leader epoch, and the errors of partitions that cannot be asked
-        for."""
+        """Return node id -> topic -> partition -> leader epoch, and the errors of partitions without a usable
+        leader."""
         led: dict[int, dict[str, dict[int, int]]] = {}
         errors: dict[Partition, _Answered] = {}
         for topic, p in partitions:
@@ -315,7 +314,7 @@ READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 
 
 CONSUMER, DEBUGGING = -1, -2
-"""Replica ids of ListOffsets. The latter is given the end of the leader's own log, whatever is replicated of it."""
+"""Replica ids of ListOffsets. For the second a broker returns the end of the leader's own log, replicated or not."""
 
 
 def list_offsets_request(led: Led, timestamp: int, isolation_level: int, replica_id: int = CONSUMER) -> Any:
@@ -355,7 +354,7 @@ def epoch_ends(brokers: Brokers, wanted: Mapping[Partition, Collection[int]]) ->
     epochs = {key: sorted(some) for key, some in wanted.items()}
     leaders = LeaderRequests(brokers)
     ends: dict[tuple[str, int, int], int] = {}
-    for nth in range(max(map(len, epochs.values()), default=0)):  # a request holds one epoch of a partition
+    for nth in range(max(map(len, epochs.values()), default=0)):  # a request has one epoch per partition
         some = {key: of_partition[nth] for key, of_partition in epochs.items() if nth < len(of_partition)}
         if not some:
             break
@@ -386,7 +385,7 @@ def epoch_ends(brokers: Brokers, wanted: Mapping[Partition, Collection[int]]) ->
 def writers(brokers: Brokers, partitions: Iterable[Partition]) -> dict[Partition, tuple[WriterFacts, ...]]:
     """Return the producers that each partition's leader remembers (DescribeProducers), the latest first.
 
-    For messages alone: a partition whose leader does not answer, or refuses, is missing.
+    For messages only: a partition whose leader does not answer, or refuses, is missing.
     """
     wanted = set(partitions)
     if not wanted:

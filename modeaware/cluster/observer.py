@@ -1,4 +1,4 @@
-"""Gathers the facts that a decision needs, and keeps what only time can show: how long an end offset has been quiet."""
+"""Gathers the facts for a decision, and keeps facts that take time to show: how long an end offset has been quiet."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ from modeaware.modelog.group_rules import REQUIRE, GroupRule
 from modeaware.modelog.records import TopicRecord
 
 GONE_AFTER_MS = 30_000
-"""How long a topic must be missing on every broker before its record is removed: one stale broker is no proof. Not of
-one whose deletion was acknowledged: an id never comes back."""
+"""How long a topic must be missing on every broker before its record is removed: one stale broker is no proof. An
+acknowledged deletion needs no such time: an id never comes back."""
 _NOT_LISTED = GroupsFound(doubt=GroupsDoubt("not listed: nothing is in progress"))
 
 
 ANY_ID = "any:"
-"""What the id of a :class:`Look` begins with, and the topic's name follows, where a topic of any id will do."""
+"""The prefix of the id of a :class:`Look` at a topic of any id; the topic's name follows."""
 
 
 class Look(NamedTuple):
-    """A topic to look at, and its record.
+    """A topic to observe, and its record.
 
     Attributes:
         record: None for an admission, or a new topic.
         topic_id: of a new topic whose absence must be confirmed: its id, or :data:`ANY_ID` and its name.
-        id_alone: nothing else of the topic is needed.
+        id_alone: only the topic's id is needed.
     """
 
     topic: str
@@ -50,35 +50,35 @@ class Look(NamedTuple):
 
     @property
     def expected_id(self) -> str | None:
-        """Return the id of the topic to observe, where it is known."""
+        """Return the id of the topic to observe, if known."""
         return self.topic_id if self.record is None else self.record.topic_id
 
     def is_of(self, topic_id: str) -> bool:
-        """Return whether the topic with that id is the one to look at."""
+        """Return whether the topic with that id is the one to observe."""
         expected = self.expected_id
         return expected is None or expected == topic_id or expected.startswith(ANY_ID)
 
 
 @dataclass(frozen=True)
 class _Present:
-    """A topic that is the one to look at."""
+    """An existing topic to observe."""
 
     topic: str
     shape: TopicShape
     record: TopicRecord | None
     is_unknown: bool = False
-    """It has the name of a new topic, and may be another topic."""
+    """Whether it was found by a new topic's name, and may be another topic."""
     id_alone: bool = False
 
     @property
     def wanted(self) -> list[int]:
-        """Return the partitions to look at: all for an admission, else those that take no writes."""
+        """Return the partitions to observe: all for an admission, else those that take no writes."""
         count = 0 if self.id_alone else self.shape.partition_count
         return list(range(count)) if self.record is None else [p for p in self.record.closed if p < count]
 
     @property
     def deciding(self) -> bool:
-        """Return whether groups and the policy decide anything: an idle topic is only watched for stragglers."""
+        """Return whether a decision needs groups and the policy: an idle topic is only watched for stragglers."""
         return not self.id_alone and (self.record is None or in_progress(self.record))
 
 
@@ -90,8 +90,8 @@ class Observer:
 
     Args:
         conf: librdkafka configuration for short-lived consumers, which read gaps and stragglers.
-        mode_log: the topic of that name; its controllers' election is no consumer group.
-        probes_fences: look at the fences of topics that are replaced, which takes the right to WRITE to them.
+        mode_log: the mode log's name; the election of its controllers is no consumer group.
+        probes_fences: whether to probe the fences of replaced topics, which takes the right to WRITE to them.
     """
 
     def __init__(
@@ -118,12 +118,12 @@ class Observer:
         self._last_records = LastRecords(self._conf, clock.monotonic_s)
 
     def deleted(self, topic_id: str) -> None:
-        """Note an acknowledged deletion of a topic by its id: it is gone when no broker has it, and stays gone."""
+        """Note an acknowledged deletion of a topic by its id: gone once no broker has it, and for good."""
         self._deleted.add(topic_id)
 
     def unchanged(self, topic_ids: Iterable[str]) -> bool:
-        """Return whether topics that were observed before are as they were at the last call, if that was for the same
-        topics: by the log starts and ends that the leaders of their retired partitions report.
+        """Return whether observed topics are unchanged since the last call, if that was for the same topics: by the log
+        starts and ends that the leaders of their retired partitions report.
 
         Raises:
             ClusterError: no broker answers.
@@ -143,13 +143,13 @@ class Observer:
     def observe_all(
         self, looks: Sequence[Look], rules: Sequence[GroupRule] = (), *, before_due: bool = False
     ) -> list[TopicFacts | ClusterError]:
-        """Return the facts of each topic: of all partitions for an admission, else of the retired ones. A ClusterError
-        stands for what brokers refuse of that topic alone.
+        """Return the facts of each topic: of all partitions for an admission, else of the retired ones. If brokers
+        refuse requests about one topic alone, its result is a ClusterError.
 
         Args:
-            looks: at one topic for admission, or with one record, once at most.
-            rules: the operator's; the commits of groups they require by name are read though no broker lists them, and
-                so are those of the group that proves an evacuation.
+            looks: each at another topic; without a record for an admission.
+            rules: the operator's rules. Commits of groups that they require by name are read even if no broker lists
+                the groups; so are commits of a group that proves an evacuation.
             before_due: read gaps even before the shrink's delay has passed, when nothing depends on them.
         """
         try:
@@ -280,11 +280,11 @@ class Observer:
         return find_groups(self._cluster, counts, also, self._stable_groups, self._mode_log)
 
     def close(self) -> None:
-        """Close what a search for last records has left open for the next pass."""
+        """Close the consumer of a search for last records that the next pass would continue."""
         self._last_records.close()
 
     def _partition(self, last: PartitionFacts | None, log: LogOffsets) -> PartitionFacts:
-        """Return a log as it is now; another leader's may have become another one with the same end."""
+        """Return a log as it is now; another leader's log with the same end may be different."""
         moved = last is not None and last.end_offset != log.end_offset
         since_ms = self._clock.now_ms()
         if last is not None and not moved and last.leader_epoch == log.leader_epoch:
@@ -297,8 +297,8 @@ class Observer:
         partitions: Mapping[str, dict[int, PartitionFacts]],
         proved: Mapping[str, FenceFacts],
     ) -> None:
-        """Add where the last record lies, to the partitions whose end is final or has moved. Without a fence any end
-        may become final."""
+        """Add the last record's position to partitions whose end is final or has moved. Without a fence, any end
+        may."""
         wanted, before = {}, {}
         for name, record in records.items():
             fence = proved.get(name, FenceFacts())
@@ -340,7 +340,7 @@ class Observer:
         wrote = writers(self._brokers, pending)
         batches = first_batches(self._brokers, stragglers)
         samples = sample_records(self._conf, stragglers, self._clock.monotonic_s)
-        # A seal that cannot be checked: as if the leader did not answer.
+        # A seal that cannot be checked counts as a leader that does not answer.
         return {
             name: {
                 p: replace(
@@ -357,8 +357,7 @@ class Observer:
         }
 
     def _gone(self, topics: Mapping[str, str]) -> dict[str, bool | ClusterError]:
-        """Return topic id -> whether no broker has had the topic for :data:`GONE_AFTER_MS`, or why that is not
-        known.
+        """Return topic id -> whether no broker has had the topic for :data:`GONE_AFTER_MS`, or why that is unknown.
 
         Args:
             topics: topic id -> name.
@@ -373,7 +372,7 @@ class Observer:
             if error.code is ErrorCode.REQUEST_TIMED_OUT:
                 self._cluster.reconnect()
             return dict.fromkeys(ids, error)
-        now_s = self._clock.monotonic_s()  # a correction of the wall clock is no time that has passed
+        now_s = self._clock.monotonic_s()  # the wall clock may be corrected
         gone: dict[str, bool | ClusterError] = {}
         for topic_id, topic in topics.items():
             first_s = since_s.get(topic_id, now_s)
@@ -388,7 +387,7 @@ class Observer:
                 self._missing_since_s[topic_id] = first_s
             else:
                 gone[topic_id] = True
-                if topic_id.startswith(ANY_ID):  # a topic of that name may come yet
+                if topic_id.startswith(ANY_ID):  # a topic of that name may still be created
                     continue
                 self._deleted.add(topic_id)
                 self._seen.pop(topic_id, None)
@@ -399,8 +398,8 @@ class Observer:
 def _absent(
     topic: str, shape: TopicShape | ClusterError | None, gone: bool | ClusterError, users: GroupsFound | None
 ) -> TopicFacts | ClusterError:
-    """Return the facts of a topic that is not, or not any more, the one to look at; ``users``: of a name without a
-    topic, the groups that are subscribed to it all the same."""
+    """Return the facts of a topic that is absent, or not the one to observe; ``users``: the groups subscribed to an
+    unused name."""
     if isinstance(shape, ClusterError):
         return shape
     if isinstance(gone, ClusterError):

@@ -1,8 +1,8 @@
-"""What can be said of the records that reached a partition at or after its seal: their producer, and what they look
-like. Keys and names of headers, never values. For messages alone: nothing is decided by it.
+"""Descriptions of records that reached a partition at or after its seal: their producer, keys, and names of headers,
+never values. For messages only: no decision rests on them.
 
-The leader is no witness of the producer: it remembers idempotent producers for a day, also those that wrote before the
-seal, and no others. The header of a batch has the id of the producer that wrote it, or none.
+The leader's list of producers is no proof: it contains idempotent producers of the last day, including those that wrote
+before the seal, and no other producers. The header of a batch has the id of the producer that wrote it, or no id.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from modeaware.wire.fence_probe import BATCH_HEADER
 from modeaware.wire.requests import FetchRequest
 
 BATCH_BYTES, RESPONSE_BYTES = 1 << 20, 1 << 22
-"""What a broker returns of one partition, and of all: the whole first batch, or of a larger one nothing."""
+"""The largest response for one partition, and for all: the whole first batch, or no part of a larger batch."""
 _LENGTH_COUNTS_FROM = 12
 _MAGIC, _LOG_APPEND_TIME, _CONTROL = 2, 0x08, 0x20
 
 
 def first_batches(brokers: Brokers, starts: Mapping[Partition, int]) -> dict[Partition, Straggler]:
-    """Return the first record of each partition from an offset on, and its producer, as the header of its batch has it.
+    """Return the first record of each partition from an offset on, and its producer, by the header of its batch.
 
     Records of open transactions are included. A partition whose leader does not return such a batch is missing.
     """
@@ -40,8 +40,8 @@ def first_batches(brokers: Brokers, starts: Mapping[Partition, int]) -> dict[Par
 
 
 def read_batches(leaders: LeaderRequests, starts: Mapping[Partition, int]) -> dict[Partition, bytes]:
-    """Return the batches of each partition from an offset on, :data:`RESPONSE_BYTES` of a leader at most. A partition
-    whose leader does not return any is missing."""
+    """Return the batches of each partition from an offset on, at most :data:`RESPONSE_BYTES` from a leader. A partition
+    whose leader returns none is missing."""
 
     def request(led: Led) -> Any:
         entry = FetchRequest.FetchTopic
@@ -67,7 +67,7 @@ def read_batches(leaders: LeaderRequests, starts: Mapping[Partition, int]) -> di
             isolation_level=READ_UNCOMMITTED,
             topics=topics,
             min_version=9,
-            max_version=12,  # later ones name topics by id
+            max_version=12,  # later versions name topics by id
         )
 
     entries = leaders.entries(starts, "read", request, topic_name="topic", topics="responses")
@@ -88,7 +88,7 @@ class Batch(NamedTuple):
 
 
 def data_batches(read: bytes) -> Iterator[Batch]:
-    """Yield the batches but for markers, up to one of an older format. Of the last one there may be but a part."""
+    """Yield the batches without markers, up to a batch of an older format. The last one may be incomplete."""
     position = 0
     while len(read) - position >= BATCH_HEADER.size:
         base_offset, length, _, magic, _, attributes, last_delta, *others = BATCH_HEADER.unpack_from(read, position)
@@ -115,9 +115,9 @@ SAMPLED_RECORDS = 3
 SAMPLED_PARTITIONS = 10
 SAMPLE_TIMEOUT_S = 3.0
 _HEADERS = operator.methodcaller("headers")
-"""``message.headers()``, by a call whose result is always checked. For a name that is no UTF-8 the client returns a
-list with holes and an exception set; the interpreter omits the check where it has specialised a call, and crashes. So
-it does at a second call for the same message, which returns that list without an exception."""
+"""Get ``message.headers()``, by a call whose result is always checked. For a name that is not UTF-8 the client returns
+an incomplete list with an exception set. An interpreter that has specialised the call omits the check, and crashes. A
+second call for the same message crashes as well: the client then returns that list without an exception."""
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = 60
 
@@ -127,8 +127,8 @@ def sample_records(
 ) -> dict[Partition, tuple[str, ...]]:
     """Describe the first records of each partition from an offset on: offset, time, key, names of headers.
 
-    A few records of a few partitions, others each time, within :data:`SAMPLE_TIMEOUT_S`. For messages alone: where a
-    record cannot be read, the error takes its place.
+    A few records of a few partitions, others each time, within :data:`SAMPLE_TIMEOUT_S`. For messages only: if a record
+    cannot be read, the error takes its place.
     """
     keys, turn = sorted(starts), int(monotonic_s())
     chosen = (keys[(turn + n) % len(keys)] for n in range(min(len(keys), SAMPLED_PARTITIONS)))
@@ -147,7 +147,7 @@ def sample_records(
 
     settings = {
         "group.id": "modeaware-stragglers",
-        "isolation.level": "read_uncommitted",  # those of an open transaction, too
+        "isolation.level": "read_uncommitted",  # records of an open transaction, too
         "auto.offset.reset": "earliest",
     }
     try:
@@ -165,6 +165,6 @@ def _describe(message: Message) -> str:
     try:
         names = [str(header[0]) for header in _HEADERS(message) or []]
         headers = f", headers {_SHORT.repr(', '.join(names))}" if names else ""
-    except (UnicodeDecodeError, SystemError):  # the client decodes their names, which may be any bytes
+    except (UnicodeDecodeError, SystemError):  # a header's name may be any bytes
         headers = ", headers that cannot be read"
     return f"offset {message.offset()}, {when}, key {_SHORT.repr(message.key())}{headers}"

@@ -1,8 +1,7 @@
-"""Looks that are repeated for ever at topics about which nothing changes: their responses are compared as bytes.
+"""Repeated requests about topics that do not change: responses are compared as bytes.
 
-To decode what brokers return about thousands of topics takes tens of milliseconds, to compare it with the last response
-next to nothing. Nothing is decided here but that there is nothing to decide: where the bytes differ, or did not come,
-the whole look is taken.
+To decode the responses about thousands of topics takes tens of milliseconds; to compare them takes almost no time. The
+only result here is that nothing has changed. If the bytes differ, or did not come, a whole snapshot follows.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _CONTROLLER_ID_BYTES = 4
 
 
 class IdsOfOneBroker:
-    """The ids of the same topics again and again, each time from one broker. They may be stale."""
+    """Requests the ids of the same topics again and again, each time from one broker. They may be stale."""
 
     def __init__(self, brokers: Brokers) -> None:
         self._brokers = brokers
@@ -40,11 +39,11 @@ class IdsOfOneBroker:
         self._ids: Ids = {}
 
     def __call__(self, names: Sequence[str]) -> Ids:
-        """Return the ids; the same object as before where nothing has changed."""
+        """Return the ids; the same object as before if nothing has changed."""
         request = self._request
         if request is None or tuple(names) != self._names:
             request, self._names, self._compared = Repeated(metadata_request(names, 10, 10)), tuple(names), None
-        self._request = None  # kept where it succeeds
+        self._request = None  # kept on success
         answer = self._brokers.ask(request)
         if self._compared is None or self._comparable(answer) != self._compared:
             response = request.decoded(answer)
@@ -54,8 +53,7 @@ class IdsOfOneBroker:
         return self._ids
 
     def _comparable(self, answer: bytes) -> tuple[bytes, bytes]:
-        """Return what comes before and after the id of the controller, for which a broker names any broker by
-        chance."""
+        """Return the bytes before and after the id of the controller, for which a broker names a random broker."""
         if not self._cluster_id:
             return answer[CORRELATION_BYTES:], b""
         before, _, after = answer[CORRELATION_BYTES:].partition(self._cluster_id)
@@ -63,7 +61,7 @@ class IdsOfOneBroker:
 
 
 class OffsetsWatch:
-    """Whether the log starts and ends of partitions, and the leader epochs they are read under, are still the same."""
+    """Checks whether log starts, log ends and leader epochs of partitions are unchanged."""
 
     def __init__(self, brokers: Brokers) -> None:
         self._brokers = brokers
@@ -72,8 +70,8 @@ class OffsetsWatch:
         self._compared: list[bytes] = []
 
     def unchanged(self, leaders: Mapping[Partition, Leader]) -> bool:
-        """Return whether every leader's response is that of the last call, which was about the same partitions under
-        the same leaders. A leader that does not answer, or answers with an error, is a change each time."""
+        """Return whether every leader's response equals that of the last call, for the same partitions under the same
+        leaders. A leader that does not answer, or answers with an error, is a change each time."""
         if not leaders:
             return True
         if leaders != self._leaders or not self._compared:

@@ -1,8 +1,8 @@
-"""What the active controller watches in the cluster between passes: recreated topics, and the brokers.
+"""The active controller's watches between passes: for recreated topics, and over the brokers.
 
 *Topics.* One Metadata request, by name, for all topics with a record shows within seconds that a topic was deleted or
-recreated (invariant I4), however long the check interval of a settled topic is. The metadata of one broker only start
-an inquiry: a record is removed only when every live broker has another id.
+recreated (invariant I4), even if the check interval is long. The metadata of one broker only start an inquiry: a record
+is removed only when every live broker has another id.
 
 *Brokers.* The mode log keeps the brokers that were ever observed, so that a broker that is down is still known
 (KIP-409).
@@ -59,7 +59,7 @@ class TopicWatch:
         if begun_s < self._due_s:
             return
         try:
-            with self._engine.failures.isolated("a look at the ids of all topics"):
+            with self._engine.failures.isolated("a comparison of all topic ids"):
                 replaced = self._look()
         except ClusterError as error:
             logger.debug("cannot compare the ids of topics now: %s", error)
@@ -95,10 +95,11 @@ def replaced_records(records: Iterable[TopicRecord], answers: Sequence[Ids]) -> 
     """Return the records whose topic was deleted and recreated, by all of ``answers``.
 
     Every broker must have an id for the name, and no broker the record's id. A broker that still has the record's id,
-    has no such topic, or does not describe the topic may be stale, and delays the removal. A topic that is missing on
+    Every broker must have an id for the name, and no broker the record's id. A broker may be stale if it still has the
+    record's id, has no such topic, or does not describe the topic: it delays the removal. A topic that is missing on
     every broker is not decided here (:class:`~modeaware.cluster.observer.Observer` waits before it counts as gone).
 
-    A record does not outlive the topic of its id. Callers leave out the records that do (aliases).
+    A record does not outlive the topic of its id. Exceptions are aliases, which callers leave out.
 
     Args:
         answers: for each broker, name -> topic id; None: the broker has no topic of that name. Empty: no record is
@@ -144,7 +145,7 @@ class BrokerWatch:
             return
         self._due_s = now_s + BROKERS_INTERVAL_S
         try:
-            with self._failures.isolated("a look at the cluster's brokers"):
+            with self._failures.isolated("a listing of the brokers"):
                 registered = self._look()
         except ClusterError as error:
             logger.debug("cannot list the cluster's brokers now: %s", error)

@@ -64,7 +64,7 @@ class Controller:
         config: the controller's configs.
         listen: ``HOST:PORT`` of the endpoint (:mod:`modeaware.endpoint`), which serves modes to clients and takes admin
             commands (port 0: a free one); None: no endpoint.
-        advertised: ``HOST:PORT`` by which clients reach the endpoint; None: where the endpoint listens.
+        advertised: ``HOST:PORT`` by which clients reach the endpoint; None: the address that the endpoint listens on.
         tls_certificate, tls_key: PEM files of the endpoint's certificate and its key; None: no TLS.
         controller_id: the unique name in the claim record; by default made of host name and process id.
 
@@ -114,7 +114,7 @@ class Controller:
 
     @property
     def is_active(self) -> bool:
-        """Whether the controller has claimed the mode log and has not seen another claim. The brokers decide."""
+        """Return whether the controller has claimed the mode log and has read no later claim. The brokers decide."""
         return self._status.role is Role.ACTIVE
 
     @property
@@ -168,7 +168,7 @@ class Controller:
     def stop(self) -> None:
         """Finish the current step, release the claim, leave the election, and return when all threads have ended.
 
-        Where brokers do not answer, return after :data:`STOP_TIMEOUT_S`; a thread that is still waiting for them then
+        If brokers do not answer, return after :data:`STOP_TIMEOUT_S`; a thread that is still waiting for them then
         finishes its step only, and ends with the process. Idempotent.
         """
         self._status.stopping.set()
@@ -177,7 +177,7 @@ class Controller:
             self._thread.join(STOP_TIMEOUT_S)
             if self._thread.is_alive():
                 logger.warning("stopped, although a broker has not responded for %g s", STOP_TIMEOUT_S)
-        if self._server is not None:  # only now: the endpoint still answers the commands that have just finished
+        if self._server is not None:  # last, so that the endpoint answers the commands that have just finished
             self._server.stop()
         if self._facade is not None:
             self._facade.close()
@@ -193,8 +193,8 @@ class Controller:
     def run_once(self) -> None:
         """Advance every topic as far as possible now, then leave (``--once``); :meth:`stop` ends this early.
 
-        The run waits for the quiet time before a seal, without which no seal would be possible, but not for groups,
-        delays and retention.
+        The run waits for the quiet period before a seal, because it could seal nothing without; it does not wait for
+        groups, delays and retention.
 
         Raises:
             ControllerUnavailable, ControllerFenced: another controller is active, or has become active.
@@ -210,8 +210,8 @@ class Controller:
                 have the code THROTTLING_QUOTA_EXCEEDED. 0: no limit.
 
         The future may raise ControllerUnavailable: this controller stands by (the message names the active one), or
-        stops; nothing was done. It may raise ControllerFenced or ClusterError: the error of all commands; the message
-        has whether anything was done.
+        stops; nothing was done. It may raise ControllerFenced or ClusterError, for all commands; the message states
+        whether anything was done.
         """
         if self._status.stopping.is_set():
             future: Future[list[CommandResult]] = Future()
@@ -276,7 +276,7 @@ class Controller:
         config, topic, clock = self._config, self._config.mode_log_topic, self._clock
         try:
             cluster = Cluster(self._conf)
-            # Requests that only a leader may send time out within its session, even a short one.
+            # Requests that only a leader may send time out within its session, however short.
             timeout_s = request_timeout_s(config.session_timeout_ms)
             leased = cluster if timeout_s == REQUEST_TIMEOUT_S else Cluster(self._conf, timeout_s)
         except KafkaException as error:
@@ -398,7 +398,7 @@ class ControllerFacade:
         return ActiveController(claim.controller_id, *(address or ()))
 
     def refresh(self) -> Future[None]:
-        """Read the log to its present end. Requests before the begin of a read share that read."""
+        """Read the log to its present end. Requests that come before a read begins share that read."""
         future: Future[None] = Future()
 
         def answer(read: Future[None]) -> None:

@@ -5,8 +5,8 @@ assignor ``range``). The member that is assigned the mode log's one partition is
 partitions in the order of member ids. A member id begins with the client id, and the client id with the time of
 joining. So the longest-standing member has the partition, and a new member takes nothing away. Nothing is ever fetched.
 
-The group metadata that fence appends (KIP-447) are taken only in the assignment that contains the partition: at any
-other time they may be those of a standby's generation, with which brokers accept a commit. A member that has lost its
+The group metadata that fence appends (KIP-447) are taken only in the assignment that contains the partition. At any
+other time they may belong to a standby's generation, and brokers accept a commit with them. A member that has lost its
 place (the session ran out) also gives up its name, and rejoins at the end of the queue.
 
 *Strangers.* A consumer that joins the group and subscribes to the mode log by mistake is behind every controller: the
@@ -20,13 +20,13 @@ heartbeat: the coordinator drops this member a session later, not sooner. (An ap
 commit within its transaction extends no session.) The wait for the commit also polls, so that rebalances continue and
 librdkafka does not leave the group (``max.poll.interval.ms``, at least 60 s).
 
-The lease counts from the request of the confirmation, on a clock that runs on while the machine is suspended. The lease
-is half a session, or less where the rest would be shorter than a request may take. The steps before an effect's request
-(topic ids of all brokers, the leaders) may be slow, so the lease is checked again right before the request is sent.
-From then on the request may wait for a connection, and be sent once more after a broken one, for as long as a request
-may take (:func:`request_timeout_s`), no longer than the rest of the session. Two cases remain: a process that is
-stopped for longer than that between the check and the sending, and a broker that carries out a request long after
-receiving it. The engine appends before it repeats an effect that was put off.
+The lease counts from the request of the confirmation, on a clock that also runs while the machine is suspended. The
+lease is half a session, or less if the rest would be shorter than a request may take. The steps before an effect's
+request (topic ids of all brokers, the leaders) may be slow, so the lease is checked again right before the request is
+sent. Then the request may wait for a connection, and be sent once more after a broken one. Both take at most the time
+limit of a request (:func:`request_timeout_s`), which is no longer than the rest of the session. Two cases remain: a
+process that is stopped for longer between check and sending, and a broker that carries out a request long after
+receiving it. The engine appends before it repeats a postponed effect.
 """
 
 from __future__ import annotations
@@ -89,10 +89,10 @@ class Election:
     Attributes:
         seat: see :class:`Seat`.
         term: a number that rises whenever this member becomes the leader anew. A rebalance that leaves the partition
-            where it was (a member joined or left) does not change the term.
+            with this member (another member joined or left) does not change the term.
         group_metadata: the metadata to send with an append; None unless leader.
-        lost: whether the place was lost, or could not be taken: :meth:`join` again.
-        refusal: why the brokers reject the member, where a retry does not help; None otherwise.
+        lost: whether the place was lost, or could not be taken; :meth:`join` takes a new one.
+        refusal: why the brokers reject the member permanently; None otherwise.
         trouble: the last error that librdkafka has reported since the last assignment; None: none.
         generation: the group's generation of the last assignment, even an empty one; None: unknown.
         since_ms: when the member took its place (wall-clock time, later than that of every earlier member).
@@ -261,7 +261,7 @@ class Election:
         self.seat, self.group_metadata, self._held_by = Seat.LEADER, metadata, before
 
     def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        if consumer is self._consumer:  # the member stays: it may be assigned the partition again
+        if consumer is self._consumer:  # still a member, which may get the partition again
             self.seat, self.group_metadata = Seat.WAITING, None
 
     def _on_lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
@@ -316,7 +316,7 @@ class LeasedEffects:
 
 
 def request_timeout_s(session_timeout_ms: int) -> float:
-    """Return how long a request of an effect may take, in seconds: less than usual where the session is short."""
+    """Return how long a request of an effect may take, in seconds: less than usual if the session is short."""
     return min(REQUEST_TIMEOUT_S, session_timeout_ms / 1_000 - _lease_s(session_timeout_ms))
 
 

@@ -2,7 +2,7 @@
 
 :mod:`modeaware.lifecycle` decides; the engine keeps the order. A record is on the log before its effects are performed,
 so a crash in between repeats an effect and never skips a record. A schedule determines when each topic is checked. An
-unexpected error in the work on one topic does not end the work on all others.
+unexpected error about one topic is contained to that topic.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from modeaware.lifecycle.alias import (
     chain_of,
     ended_by,
     facts_for_alias,
-    led_on,
     predecessor_of,
     record_after,
+    relink,
 )
 from modeaware.lifecycle.commands import (
     AlterGroupRulesCommand,
@@ -77,9 +77,9 @@ from modeaware.modelog.records import (
 logger = get_logger("modeaware.controller")
 
 UNKNOWN_EPOCHS = 1_000
-"""How many epochs an unreadable claim may be ahead of all else on the log. Readers that could read the claim drop the
-records of lower epochs."""
-_RULES_UNREADABLE = GroupsDoubt("the record of the rules about groups cannot be read: upgrade, or make them again")
+"""How many epochs an unreadable claim may be ahead of all other records. Readers of the claim drop records of lower
+epochs."""
+_RULES_UNREADABLE = GroupsDoubt("the record of group rules cannot be read: upgrade modeaware, or add the rules again")
 # The outcome is unknown; or one broker does not have the topic's id yet, and no request was sent.
 _NOT_REFUSED = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.UNKNOWN_TOPIC_ID})
 _REFUSED_FOR_GOOD = frozenset(
@@ -144,10 +144,9 @@ class Engine:
         Topics whose last record was written for a newer reader are left alone (invariant I4).
 
         Args:
-            not_before_ms: the earliest time of the claim, because later members of the election are ordered by it.
-            seen_epoch: the highest epoch that was ever read. A log that lost its tail has lower epochs, and an epoch
-                must not be used again with other content.
-            generation: the generation of the election's group.
+            not_before_ms: the earliest time of the claim, which orders later members of the election. seen_epoch: the
+            highest epoch that was ever read. A log that lost its tail has lower epochs, and an epoch must not be used
+            again with other content. generation: the generation of the election's group.
         """
         replay = self._log.open()
         if CLAIM_KEY in replay.newer:
@@ -156,7 +155,7 @@ class Engine:
         self._records = {key: record for key, record in replay.records.items() if key not in self._newer}
         self._rules = replay.group_rules or GroupRulesRecord()
         self._rules_unreadable = replay.is_unreadable(GROUP_RULES_KEY)
-        # Records count beside the claim: an epoch is never used twice, even where the claim cannot be read.
+        # Records count beside the claim: an epoch is never used twice, even if the claim cannot be read.
         epochs = [self._rules.controller_epoch, *(record.controller_epoch for record in replay.records.values())]
         epochs += [record.controller_epoch for record in replay.moved.values()]
         epochs.append(replay.observed_brokers.controller_epoch if replay.observed_brokers is not None else 0)
@@ -311,7 +310,7 @@ class Engine:
         if not effects:
             return []
         try:
-            with self.failures.isolated("the check of a change"):
+            with self.failures.isolated("the validation of a change"):
                 return self._effects.validate(effects)
         except ClusterError as error:
             if len(effects) == 1:
@@ -355,7 +354,7 @@ class Engine:
     def check(self, topic_ids: Sequence[str]) -> bool:
         """Check topics in one pass: one snapshot of all, one append, then the effects. Plan each topic's next check.
 
-        Where a snapshot of all topics fails, the first topics are checked, and the others stay due.
+        If the snapshot of all topics fails, the first topics are checked, and the others stay due.
 
         Returns:
             Whether anything changed.
@@ -385,7 +384,7 @@ class Engine:
         outcomes = iter(performed)
         of_topic = {topic.topic_id: [next(outcomes) for _ in topic.step.effects] for topic in stay}
         known = [topic for topic in stay if topic.topic_id in self._records]  # else an alias has ended
-        pace_ms = self._let_through(known, began_ms)
+        pace_ms = self._open_gates(known, began_ms)
         changed = bool(gone)
         changed |= self._keep_names([topic.topic_id for topic in known])
         for topic in known:
@@ -403,11 +402,11 @@ class Engine:
         ended = [record.topic_id for record, facts in looked if isinstance(facts, TopicFacts) and is_unused(facts)]
         self._append([], ended)
         waiting = [record for record in passed if waits(record, self._records)]
-        changed = self._lead_back(waiting) if waiting else False
+        changed = self._rename_back(waiting) if waiting else False
         return changed or bool(ended)
 
-    def _lead_back(self, waiting: Sequence[TopicRecord]) -> bool:
-        """Request the second half that each alias waits for, or note what hinders it."""
+    def _rename_back(self, waiting: Sequence[TopicRecord]) -> bool:
+        """Request the second half that each alias waits for, or note what blocks it."""
         now_ms, known = self._clock.now_ms(), tuple(record for record, _ in replaced(self._records.values()))
         begun: list[tuple[TopicRecord, TopicFacts]] = []
         hindered: list[tuple[TopicRecord, Hindrance]] = []
@@ -437,9 +436,9 @@ class Engine:
             self._perform_all(effects, appended=bool(changes))
         return bool(begun or changes)
 
-    def _let_through(self, checked: Sequence[_Checked], at_ms: int) -> dict[str, int]:
-        """Decide which groups may read new topics, by the facts of the pass, and append the decisions. Nothing else
-        depends on these records.
+    def _open_gates(self, checked: Sequence[_Checked], at_ms: int) -> dict[str, int]:
+        """Decide for which groups the gates of new topics open, by the facts of the pass, and append the decisions.
+        Nothing else depends on these records.
 
         Args:
             at_ms: the begin of the snapshot.
@@ -454,7 +453,7 @@ class Engine:
                 with self.failures.isolated(f"topic {record.topic!r}: its groups"):
                     decision = self.moved.looked(topic.this, record, at_ms)
             except ClusterError as error:
-                logger.warning("topic %s: its groups stay as they are: %s", record.topic, error)
+                logger.warning("topic %s: gates unchanged: %s", record.topic, error)
                 continue
             decisions[record.topic_id] = decision
             self.watched.decided(record.topic_id, self.moved.moved(record.topic_id))
@@ -471,14 +470,14 @@ class Engine:
     def awake(self, due: Sequence[str]) -> Sequence[str]:
         """Return the due topics that need a whole snapshot: with one draining topic, all that drain.
 
-        Where topics at rest are due, a small snapshot of all topics at rest comes first. It plans the next check of
-        those that need no whole snapshot.
+        If topics at rest are due, a small snapshot of all topics at rest comes first. It plans the next check of each
+        topic that needs no whole snapshot.
         """
         due = self.moved.with_draining(due)
         if self._resting.topic_ids.isdisjoint(due):
             return due
         try:
-            with self.failures.isolated("a look at the topics at rest"):
+            with self.failures.isolated("a small snapshot"):
                 unchanged = self._observer.unchanged(self._resting.topic_ids)
         except ClusterError as error:
             logger.debug("cannot check topics without changes: %s", error)
@@ -490,7 +489,7 @@ class Engine:
         return [topic_id for topic_id in due if topic_id not in rested]
 
     def _advance(self, record: TopicRecord, facts: TopicFacts | ClusterError, chain: Chain) -> _Checked | None:
-        """Decide by the facts of a topic; return None, and put the topic off, where the facts are unknown.
+        """Decide by the facts of a topic. If the facts are unknown, put the topic off and return None.
 
         Args:
             chain: :func:`~modeaware.lifecycle.alias.chain_of`.
@@ -579,7 +578,7 @@ class Engine:
             after = record_after(record, self._clock.now_ms())
             text = "topic %r was deleted and recreated: the mode record of the earlier one, %s, is removed"
             if after is not None:
-                text = "topic %r was deleted and recreated: its name leads on to the successor of the earlier one, %s"
+                text = "topic %r was deleted and recreated: its name points to the new topic of the earlier one, %s"
             if after is not record:
                 logger.warning(text, record.topic, topic_id, extra=about_record(record))
             kept += [after] if after is not None and after is not record else []
@@ -619,9 +618,9 @@ class Engine:
         """Return the facts of the first topics, at least one: of all topics, unless the snapshot of all fails.
 
         An error about one topic does not block the others, and no decision rests on facts that waited for another
-        snapshot. Unreadable rules about groups are a doubt: they may require more groups (invariant I2).
+        snapshot. Unreadable group rules are a doubt: they may require more groups (invariant I2).
         """
-        what = f"topic {looks[0][0]!r}: a look" if len(looks) == 1 else "a look at many topics"
+        what = f"topic {looks[0][0]!r}: a snapshot" if len(looks) == 1 else "a snapshot of many topics"
         try:
             with self.failures.isolated(what):
                 observed = self._observer.observe_all(looks, self.group_rules)
@@ -670,7 +669,7 @@ class Engine:
         """Append records, and tombstones of topics that are ``gone``, in one transaction.
 
         Returns:
-            Topic id -> the error where the record was too large to append. All other records were appended.
+            Topic id -> the error, if the record was too large to append. All other records were appended.
         """
         return self._append_whole([([record], []) for record in records] + [([], [topic_id]) for topic_id in gone])
 
@@ -682,7 +681,7 @@ class Engine:
         ended = [topic_id for record in records for topic_id in ended_by(record, held)]
         gone = [g for g in dict.fromkeys([t for _, some in units for t in some] + ended) if g in self._records]
         if gone:
-            records += [alias.stamped(*stamp) for alias in led_on(gone, records, held)]
+            records += [alias.stamped(*stamp) for alias in relink(gone, records, held)]
         entries = [(record.topic_id, record.to_json()) for record in records] + [(topic_id, None) for topic_id in gone]
         entries += [(moved_key(topic_id), None) for topic_id in gone if topic_id in self.moved]
         try:
@@ -708,8 +707,7 @@ class Engine:
         return {}
 
     def _create(self, growths: Sequence[Admitted]) -> dict[str, ClusterError]:
-        """Create the partitions of commands. Return topic id -> the error, where the outcome is unknown or the growth
-        was given up."""
+        """Create the partitions of commands. Return topic id -> the error, if its growth failed or is uncertain."""
         effects = [growth.new for growth in growths if growth.new is not None]
         failures: dict[str, ClusterError] = {}
         given_up = []
@@ -719,7 +717,7 @@ class Engine:
                 continue
             failures[growth.topic_id] = error
             if error.code is ErrorCode.REQUEST_TIMED_OUT:  # the partitions may exist by now: the record stays
-                text = f"{error}; it is retried until it is done"
+                text = f"{error}; retrying until it is done"
                 failures[growth.topic_id] = ClusterError(text, code=error.code, topic=record.topic)
             else:
                 given_up.append(give_up_opening(self._records[growth.topic_id], growth.facts))
@@ -736,7 +734,7 @@ class Engine:
             return
         if facts.topic_id == record.topic_id and facts.partition_count < effect.total_count:
             self._append([give_up_opening(record, facts)])
-            text = "topic %s: its growth to %d is given up: %s"
+            text = "topic %s: growth to %d given up: %s"
             logger.error(text, record.topic, effect.total_count, refused, extra=about_record(record))
 
     def _perform_all(self, effects: Sequence[Effect], *, appended: bool) -> list[bool]:
@@ -770,7 +768,7 @@ class Engine:
                 if given_up is not None and given_up != self._records[topic_id]:
                     self._append([given_up])
                 if given_up is not None and given_up.replacement is None:
-                    logger.error("topic %s: its replacement is given up: %s", effect.topic, error, extra=about)
+                    logger.error("topic %s: replacement given up: %s", effect.topic, error, extra=about)
         return [error is None for error in errors]
 
     def _perform(self, effects: Sequence[Effect]) -> list[ClusterError | None]:

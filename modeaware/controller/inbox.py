@@ -1,9 +1,8 @@
 """Commands on their way to the controller's thread, and the outcome of each.
 
-A request may name hundreds of topics. Its commands are executed in slices, so that other requests, due checks and the
-election get their turn in between. The request can therefore end early, by its deadline or because the
-controller stops; the answer then says of each command whether it was executed, was never begun, or has an unknown
-outcome.
+A request may name hundreds of topics. Its commands are executed in slices; in between, other requests, due checks and
+the election get their turn. So the request can end early, by its deadline or because the controller stops. The answer
+then states for each command whether it was executed, was never begun, or has an unknown outcome.
 """
 
 from __future__ import annotations
@@ -28,8 +27,8 @@ _UNPROVED = ControllerUnavailable("the brokers do not confirm that this is the a
 class Job(Future[_Results]):
     """The commands of one request, and the future of their results: one per command, in order.
 
-    The controller's thread begins and ends commands; :meth:`expire` may be called from any thread. Where no command has
-    a result of its own, the future raises the common error instead.
+    The controller's thread begins and ends commands; :meth:`expire` may be called from any thread. If no command has a
+    result of its own, the future raises the common error instead.
 
     Args:
         deadline_s: when commands are no longer begun (``Clock.monotonic_s``); None: never.
@@ -49,7 +48,7 @@ class Job(Future[_Results]):
     def begin(self, now_s: float, most: int = 1) -> Sequence[Command]:
         """Begin the next commands: at most ``most``, each on another topic.
 
-        No command is begun where none is left (:meth:`finish` answers the job then), or after the deadline (the job is
+        No command is begun if none is left (:meth:`finish` answers the job then), or after the deadline (the job is
         answered then).
         """
         with self._lock:
@@ -145,7 +144,7 @@ class Job(Future[_Results]):
 
 def _in_doubt(what: str) -> ClusterError:
     return ClusterError(
-        f"{what}; it may have been carried out: look at the topic before sending the request again",
+        f"{what}; it may have been carried out: describe the topic before sending the request again",
         code=ErrorCode.REQUEST_TIMED_OUT,
     )
 

@@ -1,4 +1,4 @@
-"""The mode log under a controller: created where missing, fenced, read to its end, appended to, watched."""
+"""The mode log under a controller: created if missing, fenced, read to its end, appended to, watched."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class ControllerLog:
         return self._writer is not None and self._writer.is_open
 
     def ensure(self) -> str:
-        """Create the mode log where it is missing, else check its partitions and configs; return its topic id."""
+        """Create the mode log if it is missing, else check its partitions and configs; return its topic id."""
         return self._of_brokers(lambda: ensure_mode_log(self._cluster.admin, self._topic))
 
     def _of_brokers(self, look: Callable[[], _T]) -> _T:
@@ -74,7 +74,7 @@ class ControllerLog:
             raise
 
     def weakness(self) -> str | None:
-        """Return why the log is less safe than a new one; raise ClusterError where it is no longer fit."""
+        """Return why the log is less safe than a new one; raise ClusterError if it is no longer fit."""
         return log_weakness(self._cluster.admin, self._topic)
 
     def open(self) -> Replay:
@@ -105,14 +105,14 @@ class ControllerLog:
         is a tombstone.
 
         The topic is described before each append: on another topic of that name, the record would be the whole log for
-        the next controller. Effects are performed right after an append, so this is also the check of the topic's id
+        the next controller. Effects are performed right after an append. So the description also checks the topic's id
         and configs before each effect; see :attr:`unfit`.
 
         Raises:
             ControllerFenced: this is no longer the elected controller; nothing was appended.
             ClusterError: the append failed, or its outcome is unknown. With code NOT_BEGUN nothing was appended: the
-                log is not open, or its topic cannot be described, or has another id now. Where :attr:`is_open` is
-                False, open the log before the next append.
+                log is not open, or its topic cannot be described, or has another id now. If :attr:`is_open` is False,
+                open the log before the next append.
         """
         if self._writer is None:
             text = f"mode log: topic {self._topic!r} is not open for writing"
@@ -199,7 +199,7 @@ class ClaimWatch:
         self.highest_epoch = 0
 
     def look(self, timeout_s: float) -> ClaimRecord | None:
-        """Read the records since the last read, and return the claim; None where the log does not exist."""
+        """Read the records since the last read, and return the claim; None if the log does not exist."""
         try:
             self._position = read_to_end(self._conf, self._topic, self._position, self._apply, timeout_s)
         except LogAbsent:

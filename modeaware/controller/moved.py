@@ -1,9 +1,9 @@
-"""The active controller's decisions about which groups may read new topics: the decisions on the log, the observations,
-and when the next snapshot and the next record are due. Pure; :mod:`modeaware.lifecycle.moved` has the rule.
+"""The active controller's decisions about gates: the decisions on the log, what snapshots have shown, and when the next
+snapshot and the next record are due. Pure; :mod:`modeaware.lifecycle.moved` has the rule.
 
 All draining topics are checked together, whenever one of them is due: their groups are listed once, so a snapshot of
-many topics costs little more than one of a single topic. A group that was seen to have read the old topic stays so
-until the decision is on the log, though the record of a topic may have to wait for its turn.
+many topics costs little more than a snapshot of one. A group that was seen to have read the old topic keeps that status
+until the decision is on the log: the record may have to wait.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class MovedGroups:
 
     Args:
         records: topic id -> the decision on the log.
-        newer: keys of the log whose record needs a newer reader: there is no decision about these topics.
+        newer: keys of the log whose record needs a newer reader: the decision about these topics is unknown.
     """
 
     def __init__(
@@ -56,12 +56,12 @@ class MovedGroups:
         """The topics that are checked at the pace of their groups."""
 
     def moved(self, topic_id: str) -> Moved:
-        """Return the groups that may read the new topic of ``topic_id``, by the log or by a decision to append."""
+        """Return the groups whose gate of the new topic is open, by the log or by a decision to append."""
         record = self._decided.get(topic_id)
         return _NONE_MOVED if record is None else record.moved
 
     def looked(self, this: Pass, after: TopicRecord, at_ms: int) -> Decision:
-        """Take what a look has shown into account; return what follows.
+        """Process what a snapshot has shown; return the decision.
 
         Args:
             this: the pass.
@@ -83,7 +83,7 @@ class MovedGroups:
         return decision
 
     def _names(self, this: Pass, after: TopicRecord, held: MovedRecord | None) -> list[str]:
-        """Return the groups to observe: those that may not read the new topic yet, and those that may lose it again."""
+        """Return the groups to observe: those whose gate is closed, and those whose gate may be closed again."""
         new = this.facts.successor
         names = groups_that_matter(after, this.facts, this.requirement)
         if held is None or new is None:
@@ -100,7 +100,7 @@ class MovedGroups:
             self.draining.discard(after.topic_id)
 
     def with_draining(self, due: Sequence[str]) -> list[str]:
-        """Return the topics to check: ``due``, and all draining topics where one of ``due`` drains."""
+        """Return the topics to check: ``due``, and all draining topics if one of ``due`` drains."""
         if self.draining.isdisjoint(due):
             return list(due)
         return list(dict.fromkeys((*due, *sorted(self.draining))))

@@ -25,7 +25,7 @@ class Schedule:
         self._check_interval_ms = check_interval_ms
         self._due_ms: dict[str, int] = {}
         self._next_ms: int | None = None
-        """The least due time, where it is known: it is read twice a second."""
+        """The earliest due time, cached because it is read twice a second; None: unknown."""
         self._retry_ms: dict[str, int] = {}
 
     def now(self, topic_id: str, elapsed_ms: int) -> None:
@@ -88,7 +88,7 @@ class Resting:
     """Topics at rest, for which a small snapshot is enough while it shows no change. Pure.
 
     A topic *rests* when its last whole snapshot led to no step, and only its logs can change that. The whole snapshot
-    *counts* if a small snapshot came before it, and all later small snapshots were equal: so one of them would have
+    *counts* if a small snapshot came before it and all later small snapshots were equal, because one of them would have
     shown any change. The first small snapshot of another set of topics is a change. A whole snapshot counts for at most
     :data:`MOST_SMALL_LOOKS` small ones.
     """

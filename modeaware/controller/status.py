@@ -1,4 +1,4 @@
-"""What a controller shows of itself: its role, an immutable snapshot for metrics and pages, and fields of log records.
+"""What a controller shows: its role, an immutable snapshot for metrics and pages, and fields of log records.
 
 Snapshots are immutable, so no other thread ever touches the state of the controller's thread.
 """
@@ -36,17 +36,17 @@ EFFECTS = (
     "RemoveConfigs",
 )
 OPERATIONS = (CHECK, COMMAND, *EFFECTS, MODE_LOG)
-"""What errors are counted by: passes over topics, commands (not refusals), each kind of effect, repeated claims."""
+"""The operations by which errors are counted: passes, commands (not refusals), each kind of effect, repeated claims."""
 WHOLE = -1
-"""Stands for a topic's replacement as a whole where partitions are listed."""
+"""The key of a topic's replacement as a whole, among partitions."""
 PACE_MS = 60_000
-"""The time over which the pace of groups is measured, or else the time between two passes."""
+"""The time over which the pace of groups is measured, unless passes are further apart."""
 HISTORY_MS = 5_000
-"""The least time between two points of a topic's history."""
+"""The shortest time between two points of a topic's history."""
 MOST_POINTS, MOST_GROUPS = 40, 8
-"""The most points of a topic's history, and groups in a point."""
+"""The largest number of points in a topic's history, and of groups in a point."""
 MOST_SUMS = 100_000
-"""With more groups times partitions than that, a topic has no history: each point is a sum over all of them."""
+"""The largest product of groups and partitions for which a topic has a history: each point sums over all of them."""
 MOST_NOTED = 8
 
 
@@ -69,7 +69,7 @@ def about_controller(controller_id: str, epoch: int | None = None) -> dict[str, 
 
 
 def describe_waiting(record: TopicRecord) -> str:
-    """Return the phase of a topic and what it waits for: ``drain (4-6: group 'billing' has not ...)``."""
+    """Return the phase of a topic and the reasons that hold it up: ``drain (4-6: group 'billing' has not ...)``."""
     waiting = [
         f"{format_ranges(held)}: {reasons.text(reason)}" if held else reasons.text(reason)
         for reason, held in held_up(record).items()
@@ -81,8 +81,9 @@ def describe_waiting(record: TopicRecord) -> str:
 
 
 class Role(Enum):
-    """``STARTING``: not decided yet. ``ACTIVE``: it has claimed the mode log. ``STANDBY``: another one is active, or an
-    election is under way. ``STOPPED``: by :meth:`Controller.stop`, or by a failure."""
+    """A controller's role. ``STARTING``: not decided yet. ``ACTIVE``: this controller has claimed the mode log.
+    ``STANDBY``: another one is active, or an election is under way. ``STOPPED``: by :meth:`Controller.stop` or a
+    failure."""
 
     STARTING = "starting"
     ACTIVE = "active"
@@ -91,20 +92,19 @@ class Role(Enum):
 
 
 class Status:
-    """A controller's role. Written by its thread, read and waited for by any.
+    """A controller's role. Written by the controller's thread, read and awaited by any thread.
 
     Attributes:
         stopping: set to stop the controller.
-        failure: why it has stopped by itself; None: it has not.
-        epoch: the epoch of its claim while it is active.
-        trouble: the last error while it was starting, for the message of a timeout; None: none.
-        round_s: when its thread last went round (``Clock.monotonic_s``); None: not yet.
-        contact_s: when it was last sure of its place in the election (active), or read the mode log to its end
-            (standby); None: not yet.
-        leaderless_s: since when it has seen no claim of the election's leader (standby; ``Clock.monotonic_s``); None:
-            it has.
-        log_failures: how often the mode log had to be claimed again because of an error, or was found unfit.
-        takeovers: how often it has become active; repeated claims count for nothing.
+        failure: the error that has stopped the controller; None: no such error.
+        epoch: the epoch of its claim while the controller is active.
+        trouble: the last error while the controller was starting, for the message of a timeout; None: no error.
+        round_s: when the thread last completed a round (``Clock.monotonic_s``); None: not yet.
+        contact_s: when the active controller last confirmed its place in the election, or when a standby last read the
+            mode log to its end; None: not yet.
+        leaderless_s: the time since which a standby sees no claim of the election's leader (``Clock.monotonic_s``);
+            None: none. log_failures: the number of times that the mode log was claimed again because of an error, or
+        was found unfit. takeovers: the number of times that the controller became active; repeated claims do not count.
     """
 
     def __init__(self) -> None:
@@ -129,10 +129,10 @@ class Status:
         return changed
 
     def wait(self, *roles: Role, timeout_s: float | None = None) -> bool:
-        """Wait until it has one of these roles. Return whether it has (it may have stopped instead).
+        """Wait for one of these roles. Return whether the controller has it (it may have stopped instead).
 
         Raises:
-            The failure, if it stops by one.
+            The failure, if a failure stops the controller.
         """
         with self._changed:
             self._changed.wait_for(lambda: self.role in (*roles, Role.STOPPED), timeout_s)
@@ -149,22 +149,22 @@ class TopicSeen:
     """One topic, as the controller's thread last observed it.
 
     Attributes:
-        record: its record in force.
+        record: the record in force.
         facts: the result of the last pass; None before the first one.
-        looked_ms: when that was (wall clock, ms since the epoch).
-        trouble: why the last pass failed; None: it did not.
-        blocked_since: partition, or :data:`WHOLE`, -> since when it is held up in its phase (wall clock, ms), for
-            whatever reasons: a group in a rebalance makes the list of groups uncertain every now and then. Reasons that
-            wait as requested count apart. After a takeover the time is that of the record.
-        stragglers: how many broken seals this controller has observed.
+        looked_ms: the time of that pass (wall clock, ms since the epoch).
+        trouble: why the last pass failed; None: it succeeded.
+        blocked_since: partition, or :data:`WHOLE`, -> the time since which it is held up in its phase (wall clock, ms).
+            All reasons count as one hold-up, because reasons alternate: any rebalance makes the list of groups
+            uncertain. Reasons that wait as requested count apart. After a takeover the time is that of the record.
+        stragglers: the number of broken seals that this controller has observed.
         fences_lifted: how often this controller has found the topic's fence lifted.
-        known_ms: since when this controller watches it: since its claim, or the topic's first record.
-        earlier: a pass before the last one, with its time: the difference is the pace of groups. It has all
-            partitions that the last one has.
-        noted: the last events that the record does not keep: when (wall clock, ms), and which.
-        history: what groups had still to read: when (wall clock, ms), and group -> offsets.
-        moved: the groups that are let through to its new topic.
-        due_ms: when the next pass looks at it, or an earlier one where something happens (wall clock, ms).
+        known_ms: the time since which this controller watches the topic: its claim, or the topic's first record.
+        earlier: a pass before the last one, with its time: the difference shows the pace of groups. It has all its
+        partitions.
+        noted: the last events that the record does not keep: time (wall clock, ms), and event.
+        history: unread offsets of groups: time (wall clock, ms), and group -> offsets.
+        moved: the groups whose gate of the new topic is open.
+        due_ms: the time of the next pass, which may come earlier after a change (wall clock, ms).
     """
 
     record: TopicRecord
@@ -211,7 +211,7 @@ class Seen(NamedTuple):
 
 
 class Watched:
-    """Written by the controller's thread, at moments when it waits for brokers anyway; read by any thread."""
+    """What the controller last observed. Written by its thread while it waits; read by any thread."""
 
     def __init__(self) -> None:
         self._lock = InnerLock()
@@ -220,7 +220,7 @@ class Watched:
         self._errors: Counter[str] = Counter(dict.fromkeys(OPERATIONS, 0))
 
     def claimed(self, records: Iterable[TopicRecord], rules: tuple[GroupRule, ...], now_ms: int) -> None:
-        """Set all that is on the mode log, which has just been claimed. Counts of stragglers continue."""
+        """Set all that is on the mode log, right after a claim. Counts of stragglers continue."""
         with self._lock:
             before, self._topics, self._rules = self._topics, {}, rules
             for record in records:
@@ -254,19 +254,19 @@ class Watched:
             )
 
     def decided(self, topic_id: str, moved: Moved) -> None:
-        """Note which groups are let through."""
+        """Note the groups whose gate is open."""
         with self._lock:
             if (seen := self._topics.get(topic_id)) is not None:
                 self._topics[topic_id] = replace(seen, moved=moved)
 
     def planned(self, topic_id: str, due_ms: int) -> None:
-        """Note when a topic is looked at next."""
+        """Note when a topic is due next."""
         with self._lock:
             if (seen := self._topics.get(topic_id)) is not None:
                 self._topics[topic_id] = replace(seen, due_ms=due_ms)
 
     def unchanged(self, topic_ids: Iterable[str], now_ms: int) -> None:
-        """Note a look at topics that showed what the last one did."""
+        """Note a snapshot that showed no change of these topics."""
         with self._lock:
             for topic_id in topic_ids:
                 self._topics[topic_id] = replace(self._topics[topic_id], looked_ms=now_ms)
@@ -300,8 +300,8 @@ def _parts(record: TopicRecord) -> tuple[int, ...]:
 
 
 def _hold(record: TopicRecord, partition: int) -> tuple[str, bool] | None:
-    """Return what identifies one hold-up of a partition, or of a replacement as a whole: its phase, and whether it
-    waits as requested; None: none."""
+    """Return the identity of a hold-up of a partition, or of the replacement as a whole: its phase, and whether it
+    waits as requested; None: no hold-up."""
     if partition == WHOLE:
         whole = record.replacing.reason
         return None if whole is None else (topic_phase(record), reasons.code_of(whole) in reasons.AS_ASKED)
@@ -337,11 +337,11 @@ def _with_record(seen: TopicSeen, record: TopicRecord, now_ms: int) -> TopicSeen
 
 _SEAL_BROKE, _LIFTED = "a late record broke a seal", "the fence was lifted"
 _EVENTS = {"drain": "sealed", "reclaim": "drained", "done": "done"}
-"""Phase -> the event by which a topic comes to it."""
+"""Phase -> the event that begins it."""
 
 
 def _phase_event(before: TopicRecord, after: TopicRecord) -> str | None:
-    """Return the event by which a topic comes to another phase, if no record has its time; None: there is none.
+    """Return the event that begins another phase, unless a record has its time; None: no such event.
 
     The record of a replacement has the times of all its phases but the drain.
     """
@@ -352,9 +352,9 @@ def _phase_event(before: TopicRecord, after: TopicRecord) -> str | None:
 
 
 def _with_point(seen: TopicSeen, facts: TopicFacts, now_ms: int) -> tuple[tuple[int, Mapping[str, int]], ...]:
-    """Return the topic's history with a point of this pass, where one is due. A full history loses every other point.
+    """Return the topic's history, with a point of this pass if one is due. A full history loses every other point.
 
-    A point has the groups of the last point, and then those with most to read.
+    A point has the groups of the last point, then the groups with most unread offsets.
     """
     history, cost = seen.history, len(facts.groups) * len(facts.partitions)
     spacing_ms = max(HISTORY_MS, (now_ms - history[0][0]) // MOST_POINTS) if history else 0
@@ -367,28 +367,28 @@ def _with_point(seen: TopicSeen, facts: TopicFacts, now_ms: int) -> tuple[tuple[
     return points if len(points) <= MOST_POINTS else points[::2]
 
 
-# What pages and metrics say of a snapshot
+# Values for pages and metrics
 
 LOOP_STALE_S = 120.0
-"""A thread without a completed round for so long hangs: one step waits for brokers for some 10 s a request."""
+"""A thread without a completed round for this long hangs: a step waits some 10 s per request for brokers."""
 CONTACT_STALE_S = 45.0
-"""More than a standby's longest time between two readings of the mode log, and than a session."""
+"""Longer than a standby's longest time between two reads of the mode log, and than a session."""
 LEADERLESS_S = 10.0
-"""How long the leader of the election may take to claim the mode log: a second, but for a long log."""
+"""The time in which the election's leader should claim the mode log: that takes a second, unless the log is long."""
 
 
 def alive(snapshot: Snapshot) -> str | None:
-    """None: its thread goes round, or begins to. Else what is wrong."""
+    """Return why the controller's thread hangs or has stopped; None: it works, or is about to begin."""
     if snapshot.role is Role.STOPPED:
         return f"stopped: {snapshot.stopped_by}" if snapshot.stopped_by else "stopped"
     age_s = snapshot.loop_age_s
     if age_s is None or age_s <= LOOP_STALE_S:
         return None
-    return f"its thread has not gone round for {age_s:.0f} s"
+    return f"no completed round for {age_s:.0f} s"
 
 
 def ready(snapshot: Snapshot) -> str | None:
-    """None: it is active or standing by for one that is, and in contact with the cluster. Else what is wrong."""
+    """Return why the controller is not ready; None: it is active, or stands by for an active one, and has contact."""
     if snapshot.role not in (Role.ACTIVE, Role.STANDBY):
         return str(snapshot.role.value)
     if snapshot.contact_age_s is None:
@@ -404,7 +404,7 @@ def ready(snapshot: Snapshot) -> str | None:
 
 
 def report_of(seen: TopicSeen, snapshot: Snapshot) -> TopicReport:
-    """Return the report of the partitions that take no writes, as of the last look."""
+    """Return the report of the partitions that take no writes, as of the last snapshot."""
     record, facts = seen.record, seen.facts
     if facts is None:
         return report_topic(record, TopicFacts(record.topic, None), Requirement(), record.closed)
@@ -418,13 +418,14 @@ def required_groups(report: TopicReport) -> list[GroupProgress]:
 
 
 def waiting_groups(report: TopicReport) -> int | None:
-    """Return how many groups are not let through to the new topic; None: no group is to move."""
+    """Return the number of groups whose gate of the new topic is closed; None: the topic's groups do not move."""
     moving = [group for group in report.groups if group.let_through is not None]
     return sum(not group.let_through for group in moving) if moving else None
 
 
 def gate_age_s(seen: TopicSeen, now_ms: int) -> float | None:
-    """For how long the gate of a successor has been shut for some required group, in seconds; None: it is not."""
+    """Return for how long the new topic's gate has been closed for some required group, in seconds; None: it is
+    open."""
     replacement = seen.record.replacing
     if replacement.switched_ms is None or replacement.let_go_ms is not None:
         return None
@@ -432,8 +433,7 @@ def gate_age_s(seen: TopicSeen, now_ms: int) -> float | None:
 
 
 def blocked_ages_s(seen: TopicSeen, now_ms: int) -> dict[str, float]:
-    """Reason code -> for how long a partition has been held up by it, the longest, in seconds. A code that this version
-    does not know is ``other``."""
+    """Return reason code -> the longest hold-up of a partition by it, in seconds. An unknown code is ``other``."""
     ages: dict[str, float] = {}
     for reason, partitions in held_up(seen.record).items():
         code = reasons.code_of(reason)
@@ -443,5 +443,5 @@ def blocked_ages_s(seen: TopicSeen, now_ms: int) -> dict[str, float]:
 
 
 def held_up_since_ms(seen: TopicSeen, partitions: Collection[int]) -> int:
-    """Return since when these partitions are held up; none: the replacement as a whole."""
+    """Return the time since which these partitions are held up; no partitions: the replacement as a whole."""
     return min(seen.blocked_since.get(p, seen.record.changed_ms) for p in partitions or (WHOLE,))

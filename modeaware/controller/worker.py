@@ -44,14 +44,14 @@ SERVE_POLL_S = 0.5
 STUCK_S = 45.0
 """How long a place without progress is kept: of a leader that cannot claim the log, of a member without a seat."""
 START_PATIENCE_S = 60.0
-"""How long a start is retried where no broker answers."""
+"""How long a start is retried while no broker answers."""
 FIRST_READ_TIMEOUT_S = 10.0
 RETRY_DELAY_S = 2.0
 CONFIRM_TIMEOUT_S = 10.0
 SEAL_SLACK_MS = 1_000
 STOP_APPEND_TIMEOUT_S = 3.0
 SLICE_S = 0.25
-"""How long commands of one request are executed before others, and due checks, have their turn."""
+"""How long commands of one request are executed before other requests, and due checks, have their turn."""
 FIRST_TOPICS, MOST_TOPICS = 64, 1_000
 LOOK_S = 1.0
 LOG_CHECK_INTERVAL_S = 60.0
@@ -148,7 +148,7 @@ class Worker:
     # Coming and going
 
     def _enter(self) -> None:
-        """Read the claim, create the log where it is missing, join. No step begins after a stop."""
+        """Read the claim, create the log if it is missing, join the election. No step begins after a stop."""
         self._patiently(lambda: self.claims.look(FIRST_READ_TIMEOUT_S))
         self._patiently(self.log.ensure)
         if not self._stopping:
@@ -188,7 +188,7 @@ class Worker:
         except ConfigError as error:
             if self.status.role is Role.STARTING:
                 raise
-            # The settings have worked before. One of their files may be in the course of replacement.
+            # The settings worked before. One of their files may be being replaced.
             logger.warning("%s; rejoining the election", error)
             self.status.stopping.wait(RETRY_DELAY_S)
 
@@ -251,8 +251,8 @@ class Worker:
                 if error.code not in (ErrorCode.REQUEST_TIMED_OUT, NOT_BEGUN):
                     raise
                 self.status.trouble = str(error)
-            # The outcome of the last append is unknown: a new claim reads the log again. A leader also claims anew
-            # where the log's topic cannot be described; if that fails, too, another controller takes its place.
+            # The outcome of the last append is unknown: a new claim reads the log again. A leader also claims anew if
+            # the log's topic cannot be described; if that fails too, another controller takes its place.
             self.status.log_failures += 1
             logger.warning("%s; claiming the mode log again", error)
             self.log.close()
@@ -272,7 +272,7 @@ class Worker:
             election.poll(POLL_S)
             self.status.round_s = self.clock.monotonic_s()
         leads = election.leader and election.term == term
-        if leads:  # librdkafka revokes the place where no heartbeat succeeded for a session
+        if leads:  # librdkafka revokes the place if no heartbeat succeeded for a session
             self.status.contact_s = self.clock.monotonic_s()
         return leads
 
@@ -327,7 +327,7 @@ class Worker:
         return UNKNOWN_GENERATION if self.election.generation is None else self.election.generation
 
     def _release(self) -> None:
-        """Remove the address from the claim, where this is still the leader; log an error that prevents this."""
+        """Remove the address from the claim, if this is still the leader; log an error that prevents this."""
         try:
             if not self.election.leader:
                 raise ControllerFenced("an election is under way")
@@ -374,7 +374,7 @@ class Worker:
         """Execute commands of the job for :data:`SLICE_S`, and answer once all of them have an outcome.
 
         An append proves that this is the leader. A success without an append rests on memory, which is stale in a
-        process that was paused: so the election confirms the leader before the answer.
+        process that was paused; before such an answer, the election confirms the leader.
         """
         until_s = self.clock.monotonic_s() + SLICE_S
         try:

@@ -1,4 +1,4 @@
-"""ApiVersions as the endpoint answers it: the broker's own response, but for what the endpoint does itself."""
+"""ApiVersions at the endpoint: the broker's response, changed for the requests that the endpoint answers itself."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OURS = {
         codec.REPLACE_TOPICS_KEY,
     )
 }
-"""What the endpoint answers itself, whatever the broker supports: api key -> (lowest, highest version)."""
+"""The requests that the endpoint answers itself, whatever the broker supports: api key -> (lowest, highest version)."""
 _NEWEST = codec.VERSIONS[codec.API_VERSIONS_KEY][1]
 _BOUNDS = {
     codec.API_VERSIONS_KEY: (0, _NEWEST),
@@ -29,7 +29,7 @@ _BOUNDS = {
 }
 _FEATURES_SINCE = 3
 _LIBRDKAFKA = "rdkafka"
-"""In the name (``librdkafka``), or, of a binding, in the version (``2.16.1-rdkafka-2.16.0``)."""
+"""Found in the name (``librdkafka``) or, for a binding, in the version (``2.16.1-rdkafka-2.16.0``)."""
 
 
 def is_known(version: int) -> bool:
@@ -41,12 +41,12 @@ class Awareness:
     """How a client treats modes.
 
     Attributes:
-        reads: its Metadata 10 is KIP-694's.
-        follows: it does as modes say, from whichever source: never refused as an old client.
-        drops: it is a librdkafka. It closes the connection to a node that the latest response does not name, and fails
-            its pending requests there: a node that brokers do not name must not be named to it. A consumer whose
-            request for a topic's metadata fails so joins its group minutes later
-            (``topic.metadata.refresh.interval.ms``).
+        reads: the client's Metadata 10 is KIP-694's.
+        follows: the client follows modes, from whichever source: it is never refused as an old client.
+        drops: the client is a librdkafka. It closes the connection to a node that the latest response does not name,
+            and so its pending requests there fail. A consumer whose request for metadata fails so joins its group
+            minutes later (``topic.metadata.refresh.interval.ms``). So no response to it may name a node that brokers do
+            not name.
     """
 
     reads: bool = False
@@ -58,7 +58,7 @@ class Awareness:
 
 
 def awareness(payload: bytes) -> Awareness:
-    """Return what this ApiVersions request says of its client."""
+    """Return how the client that sent this ApiVersions request treats modes."""
     header, request = codec.decode_request(payload)
     if header.api_version < _FEATURES_SINCE:
         return Awareness()
@@ -77,8 +77,8 @@ def unsupported(correlation_id: int) -> bytes:
 def answered(
     payload: bytes, version: int, controller_id: str, answers: Answers, *, modes: bool
 ) -> tuple[bytes, int | None]:
-    """Return the broker's response (a whole frame) with what the endpoint takes and offers, and the newest version of
-    Metadata that the broker offers; None without one. Made once for all clients with the same response."""
+    """Return the broker's response (a whole frame) with the endpoint's requests and feature, and the newest version of
+    Metadata that the broker offers (None: it offers none). Made once for all clients with the same response."""
     body = answers.get(
         memoryview(payload)[4:],
         ("versions", version, controller_id, modes),
@@ -89,7 +89,7 @@ def answered(
 
 
 def _rewritten(payload: bytes, version: int, controller_id: str, *, modes: bool) -> bytes:
-    """The newest version of Metadata (-1: none), and what follows the correlation id."""
+    """Return the newest version of Metadata (-1: none), and the body after the correlation id."""
     _, answer = codec.decode_response(payload, codec.API_VERSIONS_KEY, version)
     offered = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
     newest = INT16.pack(offered.get(codec.METADATA_KEY, (-1, -1))[1])

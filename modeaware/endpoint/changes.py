@@ -1,9 +1,8 @@
 """DeletePartitions, CreatePartitions, ReplaceTopics and AlterGroupRules: authorization, and the response.
 
-The broker returns what its user is authorized for (KIP-430), over the user's own connection, and that decides for each
-topic. A broker decides whether the user may create the new topic, by a CreateTopics that it only validates:
-the right may be one on the topic or on the cluster, and Metadata shows neither to every user that has it. Nothing here
-does IO.
+The broker returns the operations that its user is authorized for (KIP-430), over the user's own connection, and that
+decides for each topic. For a new topic, a CreateTopics request that the broker only validates decides: the right may be
+one on the topic or on the cluster, and Metadata does not show either to every user that has it. Nothing here does IO.
 """
 
 from __future__ import annotations
@@ -36,11 +35,11 @@ from modeaware.wire.frames import MalformedFrame, TooManyParts, peek_header
 from modeaware.wire.requests import in_requests
 
 QUESTION_VERSION = 9
-"""Of the Metadata request that returns what the user is authorized for."""
+"""The version of the Metadata request that returns the authorized operations."""
 _MAX_TIMEOUT_MS = 600_000
 _MAX_NAME = 249
 _MAX_MESSAGE = 1_000
-_LOOK = "the request may have been carried out: look before trying again"
+_UNCERTAIN = "the request may have been carried out: describe the topic before retrying"
 _TOPIC_ERRORS = {
     int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION): "unknown topic {}",
     int(ErrorCode.LEADER_NOT_AVAILABLE): "topic {}: no leader available; retry, or check the brokers",
@@ -68,16 +67,18 @@ class AclOperation(IntEnum):
 
 
 _TO_ALTER = frozenset({AclOperation.ALTER})
-"""Needed for CreatePartitions on its topic, as with Kafka's own brokers; for DeletePartitions and AlterGroupRules where
-no record is deleted because of them. On the cluster it allows every rule: its user may grant itself all rights."""
+"""The right on its topic for CreatePartitions, as with Kafka's own brokers, and for DeletePartitions and
+AlterGroupRules if they cause no deletion of records. On the cluster it allows every rule: its user may grant all
+rights."""
 _TO_DELETE = _TO_ALTER | {AclOperation.DELETE}
-"""Needed for DeletePartitions and AlterGroupRules on a topic whose records may be deleted because of them."""
+"""The rights for DeletePartitions and AlterGroupRules on a topic whose records may be deleted because of them."""
 _TO_REPLACE = _TO_DELETE | {AclOperation.ALTER_CONFIGS}
-"""Needed for ReplaceTopics on its topic; and CREATE, on the new topic or on the cluster. To forget an alias, whose own
-topic is gone, _TO_DELETE on the topic that it points to, which may be gone, too; or _TO_ALTER on the cluster."""
+"""The rights for ReplaceTopics on its topic. The new topic also takes CREATE, on the topic or on the cluster. To remove
+an alias, whose own topic is gone, takes _TO_DELETE on its target, which may be gone, too; or _TO_ALTER on the
+cluster."""
 _ACCEPTED = (int(ErrorCode.NONE), int(ErrorCode.TOPIC_ALREADY_EXISTS))
-"""Of a new topic that is validated. Brokers check the right first. Whether an existing topic may be the new topic,
-as where a request is repeated, the controller decides."""
+"""The accepted codes of a new topic's validation. Brokers check the right first. If the topic exists, as after a
+repeated request, the controller decides whether it may be the new topic."""
 
 
 def granted(bitfield: int) -> frozenset[AclOperation]:
@@ -90,11 +91,11 @@ def granted(bitfield: int) -> frozenset[AclOperation]:
 
 @dataclass
 class ChangeRequest:
-    """One such request; ``commands`` are one per topic, in the order of the request.
+    """One such request; ``commands`` has one for each topic, in the order of the request.
 
     Attributes:
-        size_bytes: its size in memory, about.
-        refused: the results of those that this user is not authorized for, by their place in ``commands``.
+        size_bytes: its approximate size in memory.
+        refused: place in ``commands`` -> the result of a command that this user is not authorized for.
     """
 
     header: Header
@@ -112,7 +113,7 @@ class ChangeRequest:
         return int(min(max(self.request.timeout_ms, 0), _MAX_TIMEOUT_MS))
 
     def question(self, correlation_id: int) -> bytes:
-        """Return the Metadata request for what the user is authorized for on the named topics."""
+        """Return the Metadata request for the user's authorized operations on the named topics."""
         names = dict.fromkeys(name for command in self.commands for name in _named(command) if _is_name(name))
         return codec.metadata_question(
             QUESTION_VERSION,
@@ -124,19 +125,19 @@ class ChangeRequest:
         )
 
     def creations(self) -> Iterator[dict[int, ReplaceTopicCommand]]:
-        """Yield the replacements that create a new topic, by their place in ``commands``: as many as brokers validate
-        at once."""
+        """Yield the replacements that create a new topic, by their place in ``commands``, in batches for brokers to
+        validate."""
         numbered = ((n, c) for n, c in enumerate(self.commands) if isinstance(c, ReplaceTopicCommand))
         creating = ((n, c) for n, c in numbered if not (c.undo or c.forget))
         yield from map(dict, in_requests(creating, lambda item: 1 + item[1].num_partitions + len(item[1].configs)))
 
     def creation_question(self, some: Mapping[int, ReplaceTopicCommand], correlation_id: int) -> bytes:
-        """Return the CreateTopics request, only to be validated, for the new topics of ``some``."""
+        """Return the CreateTopics request that validates the new topics of ``some``."""
         topics = (codec.NewTopic(c.successor, c.num_partitions, c.replication_factor, c.configs) for c in some.values())
         return codec.creation_question(correlation_id, self.header.client_id, topics)
 
-    def judge_successors(self, some: Mapping[int, ReplaceTopicCommand], answer: bytes) -> None:
-        """Refuse those of ``some`` whose new topics the broker's response (a whole frame) does not accept."""
+    def judge_new_topics(self, some: Mapping[int, ReplaceTopicCommand], answer: bytes) -> None:
+        """Refuse the commands of ``some`` whose new topics the broker's response (a whole frame) does not accept."""
         topics = {topic.name: topic for topic in codec.decode_creation(answer).topics}
         for number, command in some.items():
             created = topics.get(command.successor)
@@ -144,7 +145,7 @@ class ChangeRequest:
                 self.refused[number] = _successor_refusal(command, created)
 
     def judge(self, answer: bytes) -> None:
-        """Refuse what the broker's response (a whole frame) does not authorize."""
+        """Refuse the commands that the broker's response (a whole frame) does not authorize."""
         _, metadata = codec.decode_response(answer, codec.METADATA_KEY, QUESTION_VERSION)
         rights = _Rights(metadata)
         for number, command in enumerate(self.commands):
@@ -152,11 +153,11 @@ class ChangeRequest:
                 self.refused[number] = refusal
 
     def answer(self, outcome: Outcome) -> bytes:
-        """Return the response for the ``outcome`` of the allowed commands ([] where there was none)."""
-        if isinstance(outcome, ControllerFenced):  # its code is retriable in Kafka: nothing was done
-            return self._failed(ModeAwareError(f"{outcome.message}; {_LOOK}", code=ErrorCode.REQUEST_TIMED_OUT))
+        """Return the response for the ``outcome`` of the allowed commands ([] if there were none)."""
+        if isinstance(outcome, ControllerFenced):  # its own code is retriable in Kafka: "nothing was done"
+            return self._failed(ModeAwareError(f"{outcome.message}; {_UNCERTAIN}", code=ErrorCode.REQUEST_TIMED_OUT))
         if outcome is None or isinstance(outcome, Exception) or len(outcome) != len(self.allowed):
-            unexpected = f"the controller failed ({type(outcome).__name__}); {_LOOK}"
+            unexpected = f"the controller failed ({type(outcome).__name__}); {_UNCERTAIN}"
             failure = ClusterError(unexpected, code=ErrorCode.UNKNOWN_SERVER_ERROR)
             return self._failed(outcome if isinstance(outcome, ModeAwareError) else failure)
         done = iter(outcome)
@@ -165,9 +166,9 @@ class ChangeRequest:
 
     def not_controller(self, active: ActiveController | None) -> bytes:
         if active is None:
-            known = "no active one is known: try again"
+            known = "no active one is known; retry"
         elif active.host is None:
-            known = f"the last active one, {active.controller_id}, has stopped or takes no commands: try again"
+            known = f"the last active one, {active.controller_id}, has stopped or takes no commands; retry"
         else:
             known = f"the active one is {active.controller_id} at {active.host}:{active.port}: send the request there"
         return self._failed(ControllerUnavailable(f"this controller is a standby; {known}"))
@@ -181,12 +182,12 @@ class ChangeRequest:
 
 
 def read(payload: bytes) -> ChangeRequest | bytes:
-    """Return the request in this frame; or the response, where it is refused for every user."""
+    """Return the request in this frame; or the response, if the request is refused for every user."""
     try:
         header, request = codec.decode_request(payload)
     except TooManyParts:
         header = peek_header(payload)
-        if header.api_key == codec.CREATE_PARTITIONS_KEY:  # its error stands beside each topic's name
+        if header.api_key == codec.CREATE_PARTITIONS_KEY:  # its response has an error for each topic's name
             raise
         nothing = codec.MESSAGES[header.api_key][0]()
         return ChangeRequest(header, nothing, (), 0)._failed(_TOO_MANY)
@@ -204,7 +205,7 @@ _TOO_MANY = RequestRefused("a request with too many parts: name fewer topics, or
 
 
 class _Rights:
-    """What the user is authorized for, from one Metadata response."""
+    """The user's authorized operations, from one Metadata response."""
 
     def __init__(self, metadata: Any) -> None:
         self._cluster = granted(metadata.cluster_authorized_operations)
@@ -231,9 +232,9 @@ class _Rights:
         return CommandResult(
             command.topic,
             ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
-            f"topic {command.topic}: the topic {command.successor} is gone, to which the name leads, so to forget it "
+            f"topic {command.topic}: its name points to {command.successor}, which is gone, so removing the alias "
             "needs ALTER on the cluster, which the broker does not grant this user. Ask the administrator of the "
-            f"cluster's ACLs, or, where that is an alias itself, forget {command.successor} first; nothing was changed",
+            f"cluster's ACLs, or, if {command.successor} is an alias itself, remove that first; nothing was changed",
         )
 
     def _topic_refusal(self, name: str, needed: frozenset[AclOperation]) -> CommandResult | None:
@@ -275,7 +276,7 @@ def _clipped(result: CommandResult) -> CommandResult:
 
 
 def _successor_refusal(command: ReplaceTopicCommand, created: Any) -> CommandResult:
-    """Return the result of a replacement whose new topic the broker would not create; ``created``: its own, or None."""
+    """Return the result of a replacement whose new topic the broker would not create; ``created``: its result."""
     code = int(ErrorCode.UNKNOWN_SERVER_ERROR) if created is None else created.error_code
     if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
         why = (
@@ -284,13 +285,13 @@ def _successor_refusal(command: ReplaceTopicCommand, created: Any) -> CommandRes
         )
     else:
         detail = "no answer" if created is None else created.error_message or f"error {code}"
-        why = f"the broker would not create its successor {command.successor}: {detail}"
+        why = f"the broker would not create the new topic {command.successor}: {detail}"
     known = ErrorCode(code) if code in set(ErrorCode) else ErrorCode.INVALID_REQUEST
     return CommandResult(command.topic, known, f"topic {command.topic}: {why}; nothing was changed")
 
 
 def _needed_for_rules(command: AlterGroupRulesCommand) -> Iterator[tuple[str, frozenset[AclOperation]]]:
-    """Yield the topic of each rule that is added or removed, and the rights that this takes."""
+    """Yield the topic of each rule that is added or removed, and the rights for that."""
     for rule in command.add:
         yield rule.topic, _TO_DELETE if rule.may_give_up_records else _TO_ALTER
     for kind, _, topic in command.remove:
@@ -307,10 +308,10 @@ def _named(command: Command) -> Iterator[str]:
 
 
 def _may_be_of_the_cluster(command: Command) -> bool:
-    """Whether a right on the cluster may decide."""
+    """Return whether a right on the cluster may authorize the command."""
     return isinstance(command, AlterGroupRulesCommand) or (isinstance(command, ReplaceTopicCommand) and command.forget)
 
 
 def _is_name(name: str) -> bool:
-    """Whether a broker can be asked about it; the broker checks the characters."""
+    """Return whether a request to a broker can contain the name; the broker checks the characters."""
     return 0 < len(name) <= _MAX_NAME

@@ -1,6 +1,6 @@
-"""One client's connection and the connection to a broker that belongs to it: a session with its IO and its deadlines.
+"""One client's connection and its own connection to a broker: a session with its IO and its deadlines.
 
-All in the loop's thread, but for the futures of the controller.
+Everything runs in the loop's thread, except the controller's futures.
 """
 
 from __future__ import annotations
@@ -31,27 +31,27 @@ logger = get_logger(__name__)
 _LOGGED_CHARACTERS = 500
 _FRAME_S = 100e-6
 _DECODED_BYTE_S, _RELAYED_BYTE_S = 1e-6, 50e-9
-"""What a frame is expected to cost before it is read: about the dearest of its length."""
+"""The expected CPU time of a frame before it is read: that of the most expensive frames of its length."""
 
 SubmitCommands = Callable[[Sequence[Command], int], "concurrent.futures.Future[list[CommandResult]]"]
-"""Submits commands to the controller, with the time in ms they may take. In the loop's thread: must not block."""
+"""Submits commands to the controller, with their time limit in ms. In the loop's thread: must not block."""
 RefreshViews = Callable[[], "concurrent.futures.Future[None]"]
-"""Has the mode log read to where it ends now. In the loop's thread: must not block."""
+"""Reads the mode log to its present end. In the loop's thread: must not block."""
 
 
 @runtime_checkable
 class Expiring(Protocol):
-    """A future that can be ended at its deadline, with the results there are by then."""
+    """A future that can be ended at its deadline, with the results so far."""
 
     def expire(self) -> None:
-        """Begin nothing more, and have a result or an exception now."""
+        """Begin nothing more, and set the result or an exception now."""
 
 
 class Ticket:
     """Waits for ``future`` and calls ``resolve`` once, in the loop's thread: with its result, its error or a timeout.
 
-    A failure is logged, also one that comes too late. The future is never cancelled: the controller does not take a
-    command back. An :class:`Expiring` future ends with its time; its commands that were not begun never are.
+    A failure is logged, even one that comes too late. The future is never cancelled, because the controller cannot
+    withdraw a command. An :class:`Expiring` future ends at its deadline; later none is begun.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Ticket:
         self._timer.cancel()
 
     def _done(self, future: concurrent.futures.Future[Any]) -> None:
-        """In any thread."""
+        """Pass the outcome to the loop; called in any thread."""
         try:
             self._loop.call_soon_threadsafe(self._take, future)
         except RuntimeError:
@@ -96,7 +96,7 @@ class Ticket:
     def _too_late(self) -> None:
         future: object = self._future
         if isinstance(future, Expiring):
-            future.expire()  # its callback has handed the outcome to the loop
+            future.expire()  # its callback has passed the outcome to the loop
             return
         self._end(ClusterError(self._timeout_text, code=ErrorCode.REQUEST_TIMED_OUT))
 
@@ -108,9 +108,9 @@ class Ticket:
 
 
 def _outcome_of(future: concurrent.futures.Future[Any]) -> tuple[Outcome, int, str]:
-    """The outcome of a future that is done, and the level and text to log."""
+    """Return the outcome of a completed future, and the level and text to log."""
     if future.cancelled():
-        dropped = ClusterError("the controller has dropped it", code=ErrorCode.UNKNOWN_SERVER_ERROR)
+        dropped = ClusterError("the controller dropped the request", code=ErrorCode.UNKNOWN_SERVER_ERROR)
         return dropped, logging.DEBUG, "was dropped"
     failure = future.exception()
     if failure is None:
@@ -126,9 +126,9 @@ def _outcome_of(future: concurrent.futures.Future[Any]) -> tuple[Outcome, int, s
 class Deadlines:
     """Calls ``passed(why)`` once, when the first of a connection's deadlines has passed. One timer.
 
-    A connection has a fixed time to be established: its first request, and the user's authentication where brokers
-    require that. The idle time runs from one whole request, or response, to the next, so that dripping bytes keep no
-    connection open. It stands still while the controller works for the connection: commands have a time of their own.
+    A connection has a fixed time to be established: its first request, and the user's authentication if brokers require
+    that. The idle time runs from one whole request, or response, to the next, so that dripping bytes keep no connection
+    open. It stops while the controller works for the connection, because commands have a time limit of their own.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, limits: EndpointLimits, passed: Callable[[str], None]) -> None:
@@ -140,16 +140,16 @@ class Deadlines:
         self._full_s: dict[str, float] = {}
         self._ending = False
         self.established = False
-        """Whether a whole request has come, and the user is authenticated where that is required."""
+        """Whether a whole request has come, and the user is authenticated if that is required."""
         self.working = False
-        """Whether the controller works for it."""
+        """Whether the controller works for the connection."""
 
     def progressed(self) -> None:
-        """A whole request, or a response, has passed."""
+        """Note that a whole request, or a response, has passed."""
         self._progress_s = self._loop.time()
 
     def full(self, peer: str, full: bool) -> None:
-        """``peer`` accepts no more for now, or accepts again."""
+        """Note that ``peer`` accepts no more for now, or accepts again."""
         if full:
             self._full_s[peer] = self._loop.time()
         else:
@@ -157,14 +157,14 @@ class Deadlines:
         self.watch()
 
     def ending(self) -> None:
-        """Wait only for the last bytes to be accepted."""
+        """Wait only until the last bytes are accepted."""
         self.stop()
         self._progress_s = self._loop.time()
         self._ending = True
         self.watch()
 
     def watch(self) -> None:
-        """Set the timer to the next deadline. One that has moved is found to have moved when the timer fires."""
+        """Set the timer to the next deadline. A deadline that has moved since is noticed when the timer fires."""
         (when_s, _) = min(self._deadlines())
         if self._timer is not None:
             if self._timer.when() <= when_s:
@@ -188,7 +188,7 @@ class Deadlines:
     def _deadlines(self) -> Iterator[tuple[float, str]]:
         limits = self._limits
         if self._ending:
-            yield self._progress_s + limits.linger_s, "it does not take its last answers"
+            yield self._progress_s + limits.linger_s, "it does not accept its last responses"
             return
         if not self.established:
             yield self._made_s + min(limits.establish_s, limits.idle_s), "it has sent no request, or not authenticated"
@@ -197,12 +197,12 @@ class Deadlines:
         else:
             yield self._progress_s + limits.idle_s, "idle for too long"
         for peer, since_s in self._full_s.items():
-            yield since_s + min(limits.drain_s, limits.idle_s), f"{peer} takes nothing of what is sent"
+            yield since_s + min(limits.drain_s, limits.idle_s), f"{peer} accepts no sent data"
 
 
 @dataclass(frozen=True)
 class Shared:
-    """What the connections of an endpoint share; ``connections`` have a slot, ``room`` is where all links receive."""
+    """The parts that an endpoint's connections share; ``connections`` are the slots, ``room`` is all links' buffer."""
 
     loop: asyncio.AbstractEventLoop
     new_session: Callable[[], ClientSession]
@@ -222,9 +222,9 @@ class Shared:
 class Connection:
     """Carries out a session's actions, and keeps both peers within their limits. ``LinkOwner`` of both links.
 
-    Reads from the client while its session takes more, both peers accept what is sent to them, and the broker's
-    connection is not just being made; reads from the broker while the client accepts responses. Frames wait for a turn
-    of this connection (:mod:`modeaware.endpoint.turns`), responses before requests; more is read when none is left. The
+    Reads from the client while three conditions hold: its session takes more, both peers accept data, and the broker's
+    connection is not being made. Reads from the broker while the client accepts responses. Frames wait for a turn of
+    this connection (:mod:`modeaware.endpoint.turns`), responses before requests; more is read when no frame waits. The
     broker's connection is made when there is something to send.
     """
 
@@ -234,14 +234,14 @@ class Connection:
         self._shared = shared
         self._deadlines = Deadlines(shared.loop, shared.limits, self._time_is_up)
         self._share = Share()
-        self._queued_s: float | None = None  # what the turn that it waits for is expected to take
-        self._session: ClientSession | None = None  # made with the first request: a port scanner never sends one
+        self._queued_s: float | None = None  # the expected time of the queued turn
+        self._session: ClientSession | None = None  # made at the first request: port scanners send none
         self._upstream: Link | None = None
         self._opening: asyncio.Task[Link] | None = None
         self._broker_lost = False
         self._full: set[Link] = set()
         self._waiting: deque[bytes] = deque()  # requests
-        self._answers: deque[bytes] = deque()  # the broker's
+        self._answers: deque[bytes] = deque()  # responses of the broker
         self._frame_bytes = 0  # of both
         self._unsent: list[bytes] = []
         self._tickets: dict[int, Ticket] = {}
@@ -249,11 +249,11 @@ class Connection:
 
     @property
     def name(self) -> str:
-        """The client's address, for the log."""
+        """Return the client's address, for the log."""
         return "{}:{}".format(*self.client.peer)
 
     def stop(self) -> None:
-        """Close it because the endpoint stops: responses that are made already are still sent."""
+        """Close it because the endpoint stops; responses that are complete are still sent."""
         self._end(logging.DEBUG, "stopped", "the endpoint stops")
 
     def abort(self) -> None:
@@ -269,7 +269,7 @@ class Connection:
             link.abort()
             return
         if taken is not None:
-            taken.give_way()
+            taken.close_for_new()
         self._shared.connections.add(self)
         self._share = self._shared.turns.share_of(link.peer[0])
         self._deadlines.watch()
@@ -287,7 +287,7 @@ class Connection:
             self._waiting.extend(frames)
         else:
             self._answers.extend(frames)
-        self._go_on()
+        self._proceed()
 
     def link_failed(self, link: Link, error: MalformedFrame | ssl.SSLError) -> None:
         peer = "" if link is self.client else "its broker: "
@@ -301,7 +301,7 @@ class Connection:
         if self._ended:
             return
         self._deadlines.full("it" if link is self.client else "its broker", full)
-        self._go_on()
+        self._proceed()
 
     def link_eof(self, link: Link) -> None:
         if link is self.client:
@@ -312,10 +312,10 @@ class Connection:
     def link_lost(self, link: Link, error: Exception | None) -> None:
         if link is not self.client:
             self._broker_lost = True
-            self._go_on()
+            self._proceed()
             return
         if self not in self._shared.connections:
-            return  # there was no slot for it
+            return  # no slot was free
         if error is not None and not self._ended:
             self._shared.log.log(logging.INFO, "lost a connection", "lost the connection of %s: %s", self.name, error)
         self._shared.connections.discard(self)
@@ -324,8 +324,8 @@ class Connection:
 
     # The conversation
 
-    def _go_on(self) -> None:
-        """Queue for a turn where a frame may be worked on; read more where none waits."""
+    def _proceed(self) -> None:
+        """Queue for a turn if a frame can be handled; read more if no frame waits."""
         session = self._session
         if session is None:
             return
@@ -338,7 +338,7 @@ class Connection:
             self._shared.turns.queue(self, self._share, self._queued_s)
         self._deadlines.working = bool(self._tickets)
         if self._broker_lost and not self._tickets and not self._answers:
-            # What came from the broker before has been handed to the client's socket.
+            # Responses that the broker sent before are already in the client's socket.
             self._end(logging.INFO, "closed by a broker", "the broker has closed its connection")
         if self._ended:
             return
@@ -348,8 +348,8 @@ class Connection:
         self._account()
 
     def take_turn(self) -> None:
-        """Work on the broker's first response, or else on the client's first request, where it may be taken now. Where
-        a large response has come since the turn was queued for a small request, it is queued for as a large frame."""
+        """Handle the broker's first response, or else the client's first request, if it can be handled now. If a large
+        response has come since the turn was queued for a small request, queue again for a large frame."""
         queued_s, self._queued_s = self._queued_s or 0.0, None
         session = self._session
         if session is None:
@@ -358,10 +358,10 @@ class Connection:
             frames, expected_s = batch
             if expected_s < LARGE_S or queued_s >= LARGE_S:
                 self._work(session.from_upstream if frames is self._answers else session.from_client, frames)
-        self._go_on()
+        self._proceed()
 
     def _next(self, session: ClientSession) -> tuple[deque[bytes], float] | None:
-        """Return the frames of which the first is next, and the CPU time that it is expected to take; None: none is."""
+        """Return the queue whose first frame is next, and the expected CPU time of that frame; None: no frame."""
         byte_s = _DECODED_BYTE_S
         if self._answers:
             frames, byte_s = self._answers, _DECODED_BYTE_S if session.judging else _RELAYED_BYTE_S
@@ -377,7 +377,7 @@ class Connection:
         self._step(step, payload)
 
     def _takes_more(self, session: ClientSession) -> bool:
-        # Behind a command everything waits anyway, and costs least in the client's own buffers.
+        # Behind a command everything waits anyway, at the least cost in the client's own buffers.
         busy = self._ended or self._broker_lost or self._opening or self._full or self._tickets
         return not busy and session.wants_more
 
@@ -387,7 +387,7 @@ class Connection:
         try:
             with self._shared.turns.charged(self._share):
                 actions = step(*arguments)
-        except Exception as error:  # noqa: BLE001 - a bug that one peer's bytes find ends its connection and no other
+        except Exception as error:  # noqa: BLE001 - a bug that one peer's bytes trigger ends that connection alone
             self._bug(error)
             return
         for action in actions:
@@ -401,7 +401,7 @@ class Connection:
             case ToUpstream(payload):
                 self._to_upstream(payload)
             case Submit(ticket, commands, timeout_ms):
-                logger.info("%s asks: %s", self.name, repr(list(commands))[:_LOGGED_CHARACTERS])
+                logger.info("%s requests: %s", self.name, repr(list(commands))[:_LOGGED_CHARACTERS])
                 text = f"not done within {timeout_ms} ms; it may still be carried out: describe the topic first"
                 submit = partial(self._shared.submit, commands, timeout_ms)
                 self._wait_for(ticket, "a command", submit, timeout_ms / 1000, text)
@@ -430,7 +430,7 @@ class Connection:
             return
         error = task.exception()
         if isinstance(error, NoBroker):
-            self._end(logging.WARNING, "closed connections for want of a broker", str(error), lines=1)
+            self._end(logging.WARNING, "closed connections without a broker", str(error), lines=1)
         elif error is not None:
             self._bug(error)
         elif self._ended:
@@ -441,7 +441,7 @@ class Connection:
             for payload in unsent:
                 self._upstream.send(payload)
             self._deadlines.progressed()
-            self._go_on()
+            self._proceed()
 
     def _wait_for(
         self, number: int, what: str, start: Callable[[], concurrent.futures.Future[Any]], timeout_s: float, text: str
@@ -453,11 +453,11 @@ class Connection:
             self._tickets.pop(number, None)
             self._deadlines.progressed()
             self._step(session.resolved, number, outcome)
-            self._go_on()
+            self._proceed()
 
         try:
             future = start()
-        except ModeAwareError as error:  # it has not even been taken
+        except ModeAwareError as error:  # it was not accepted
             future = concurrent.futures.Future()
             future.set_exception(error)
         self._tickets[number] = Ticket(self._shared.loop, self._shared.log, what, future, timeout_s, text, resolve)
@@ -465,18 +465,18 @@ class Connection:
     # Its end
 
     def _bug(self, error: BaseException) -> None:
-        # The error's own text may quote what a peer sent.
+        # The error's own text may quote data of a peer.
         where = "".join(traceback.format_tb(error.__traceback__))
         self._end(logging.ERROR, "a bug", f"a bug, {type(error).__name__}:\n{where}")
 
     def _time_is_up(self, why: str) -> None:
         stuck = self._ended or self.client in self._full
-        self._end(logging.INFO, "closed a connection that had its time", why)
+        self._end(logging.INFO, "closed a connection at its deadline", why)
         if stuck:
             self.client.abort()
 
     def _end(self, level: int, kind: str, reason: str, lines: int | None = None) -> None:
-        """Close both connections; the client has a while to accept what it was sent."""
+        """Close both connections; the client has some time to accept sent data."""
         if self._ended:
             return
         self._shared.log.log(level, kind, "closed the connection of %s: %s", self.name, reason, lines=lines)
@@ -485,13 +485,13 @@ class Connection:
         self.client.close()
 
     def _release(self) -> None:
-        """End everything but the client's link."""
+        """End everything except the client's link."""
         self._ended = True
         self._deadlines.stop()
         for ticket in self._tickets.values():
             ticket.drop()
         self._tickets.clear()
-        self._session = None  # and all that waits in it
+        self._session = None  # with all that waits in it
         self._waiting.clear()
         self._answers.clear()
         self._unsent.clear()
@@ -513,14 +513,14 @@ class Connection:
         if largest is not None:
             largest.close_for_room()
 
-    def give_way(self) -> None:
-        """Close it now: a new connection takes the place of one that is not established."""
+    def close_for_new(self) -> None:
+        """Close it now: a new connection takes the slot of one that is not established."""
         self._shared.connections.discard(self)
         self._end(logging.INFO, "closed for a new connection", "all slots are taken, and it has not authenticated yet")
         self.client.abort()
 
     def close_for_room(self) -> None:
-        """Close it now: all connections together hold too much, and this one most of it."""
+        """Close it now: all connections together hold too much, and this one holds most."""
         most = self._shared.budget.most_bytes
-        self._end(logging.WARNING, "closed the one that held most", f"{most} bytes are held, and it holds most of them")
+        self._end(logging.WARNING, "closed the connection that held most", f"over {most} bytes are held, most by it")
         self.client.abort()

@@ -1,4 +1,4 @@
-"""The seam between sessions and the controller process: what a session may ask, and the actions it decides on."""
+"""The interface between sessions and the controller process: the state that sessions read, and their actions."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from modeaware.lifecycle.commands import Command, CommandResult
 from modeaware.topic_view import TopicView
 
 SERVE, REFUSE = "serve", "refuse"
-"""``modeaware.old.clients``: the response to a Metadata request below KIP-694's version for a topic with a retired
-partition: the broker's own, or LEADER_NOT_AVAILABLE (KIP-694, Compatibility)."""
+"""``modeaware.old.clients``: how to answer Metadata requests below KIP-694's version about a topic with a retired
+partition: with the broker's response, or with LEADER_NOT_AVAILABLE (KIP-694, Compatibility)."""
 REFRESH_TIMEOUT_S = 10.0
-"""How long a reading of the mode log may take, and how long a session waits for it."""
+"""The time limit of a read of the mode log, and of a session's wait for it."""
 
 
 @dataclass(frozen=True)
@@ -26,32 +26,32 @@ class ActiveController:
 
 
 class ControllerView(Protocol):
-    """What a session may ask of the controller. Called in the endpoint's thread; returns at once and does no IO.
+    """The controller's state for sessions. Called in the endpoint's thread; returns at once and does no IO.
 
-    Every method may raise :class:`~modeaware.errors.ModeSourceError` while the mode log has not been read to its end
-    once: the connection is closed then, and its client retries.
+    Every method may raise :class:`~modeaware.errors.ModeSourceError` until the mode log has been read to its end once:
+    then the connection is closed, and its client retries.
     """
 
     @property
     def controller_id(self) -> str:
-        """The name of this endpoint's own controller."""
+        """Return the name of this endpoint's own controller."""
 
     @property
     def advertised(self) -> tuple[str, int]:
-        """Host and port by which clients reach this endpoint."""
+        """Return host and port by which clients reach this endpoint."""
 
     @property
     def old_clients(self) -> str:
-        """:data:`SERVE` or :data:`REFUSE`."""
+        """Return :data:`SERVE` or :data:`REFUSE`."""
 
     def views(self, topic: str) -> TopicView:
-        """Return the view of ``topic``; ``TopicView.unlisted(topic)`` where no record exists."""
+        """Return the view of ``topic``; ``TopicView.unlisted(topic)`` if no record exists."""
 
     def records(self) -> Mapping[str, TopicView]:
         """Return the views of all topics that have a record, by name."""
 
     def removed(self, topic_ids: Iterable[str]) -> tuple[str, ...]:
-        """Return those of the topics whose record was removed."""
+        """Return the topic ids among these whose record was removed."""
 
     def version(self) -> Hashable:
         """Return a value that changes whenever any view does, and never repeats."""
@@ -60,7 +60,7 @@ class ControllerView(Protocol):
         """Return the controller of the claim in force; None when none is known."""
 
     def is_active(self) -> bool:
-        """Return whether this endpoint's own controller is the active one, as far as is known."""
+        """Return whether this endpoint's own controller is the active one, by the latest claim it has read."""
 
 
 @dataclass(frozen=True)
@@ -81,9 +81,9 @@ class ToUpstream:
 class Submit:
     """Submit these commands to the controller, then call ``ClientSession.resolved(ticket, results or error)``.
 
-    ``timeout_ms`` (0 to 600000): how long the response may take; after that no further command is begun, and those that
-    were not begun have the result THROTTLING_QUOTA_EXCEEDED. A running command is not cancelled. Once the session is
-    closed, its outcome is not needed.
+    ``timeout_ms`` (0 to 600000): how long the response may take. After that no further command is begun, and commands
+    that were not begun have the result THROTTLING_QUOTA_EXCEEDED. A running command is not cancelled. Once the session
+    is closed, its outcome is not needed.
     """
 
     ticket: int
@@ -95,7 +95,7 @@ class Submit:
 class Refresh:
     """Read the mode log to its end, then call ``ClientSession.resolved(ticket, None or error)``.
 
-    One reading that begins after it may serve any number of tickets.
+    One read that begins after the action may serve any number of tickets.
     """
 
     ticket: int
@@ -105,7 +105,7 @@ class Refresh:
 class Close:
     """Send the actions before it, then close both connections. Always a session's last action.
 
-    ``reason`` is for the log: it never holds anything of a frame's content.
+    ``reason`` is for the log: it never contains any content of a frame.
     """
 
     reason: str

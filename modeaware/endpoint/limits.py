@@ -1,4 +1,4 @@
-"""What one peer of the endpoint, or all of them, may take: connections, bytes, time, and lines in the log."""
+"""The limits of one peer of the endpoint, and of all together: connections, bytes, time, and lines in the log."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ T = TypeVar("T", bound=Hashable)
 
 @dataclass(frozen=True)
 class EndpointLimits:
-    """Bounds in connections, bytes, requests and seconds. Each is checked before anything is kept for it."""
+    """Bounds in connections, bytes, requests and seconds. Each is checked before memory is used."""
 
-    # Open client connections; one more is closed at once, or takes the place of one that is not established.
+    # Open client connections; a further one is closed at once, or takes the slot of one that is not established.
     connections: int = 1_200
     connections_per_peer: int = 600  # of one address
     request_bytes: int = MAX_REQUEST_BYTES  # the largest request of a client, without its length
@@ -29,24 +29,23 @@ class EndpointLimits:
     modes_bytes: int = 262_144  # the largest request for KIP-694's Metadata: about eight thousand topics by name
     versions_bytes: int = 4_096  # the largest ApiVersions request, which comes before authentication
     response_bytes: int = MAX_RESPONSE_BYTES  # the largest response that is made here, one with modes included
-    # The largest response taken from a broker. It reaches the client unchanged, or, for clients that do not read modes,
-    # with other nodes, whatever its size then is.
+    # The largest response accepted from a broker. It reaches the client unchanged; clients that do not read modes may
+    # get it with other nodes, whatever its size then is.
     upstream_bytes: int = 33_554_432
     pipeline: int = 100  # requests of one connection without a response; the next is read when one has its response
     held_bytes: int = 2_097_152  # of requests of one connection that wait behind another; as pipeline
     cache_bytes: int = 67_108_864  # of Metadata and ApiVersions responses kept for all connections
-    # For all connections: of incomplete frames, of those that wait and of those that peers have not accepted. Beyond
-    # it, the connection that holds most is closed.
+    # For all connections: incomplete frames, waiting frames, and sent frames that peers have not accepted. Beyond it,
+    # the connection that holds most is closed.
     buffered_bytes: int = 134_217_728
-    # Without a complete request, as Kafka's connections.max.idle.ms; also the longest time for a peer to accept what it
-    # is sent.
+    # Without a complete request, as Kafka's connections.max.idle.ms; also the limit for a peer to accept sent data.
     idle_s: float = 600.0
-    # Until the first request of a connection is complete, TLS included, and its user is authenticated, where brokers
+    # Until the first request of a connection is complete, including TLS, and its user is authenticated if brokers
     # require that.
     establish_s: float = 30.0
-    drain_s: float = 30.0  # for a peer to accept what it was sent, once more than 64 KiB of that wait
+    drain_s: float = 30.0  # for a peer to accept sent data, once more than 64 KiB wait
     linger_s: float = 5.0  # the same for a connection that is being closed
-    # Connections of one address share the thread's time as one. Many clients may have one address: a proxy's, say.
+    # Connections of one address share the thread's time as one. Many clients may share an address (a proxy's, say).
     time_by_address: bool = False
 
 
@@ -69,8 +68,8 @@ class BufferBudget(Generic[T]):
 
 
 class ConnectionSlots(Generic[T]):
-    """Who may be connected. A slot is kept for good by an established connection alone: where none is free, a new
-    connection takes the one of the oldest that is not established."""
+    """The slots of connections. Only an established connection keeps its slot for good: if none is free, a new
+    connection takes the slot of the oldest that is not established."""
 
     def __init__(self, most: int, most_per_peer: int) -> None:
         self._most = most
@@ -83,7 +82,7 @@ class ConnectionSlots(Generic[T]):
         """Take a slot for a connection of ``host``.
 
         Returns:
-            The holder that has lost its slot to it, None where a slot was free, or why there is none.
+            The holder that has lost its slot to the connection; None: a slot was free; a text: why there is no slot.
         """
         loser = None
         if self._taken[host] >= self._most_per_peer:
@@ -114,7 +113,7 @@ class ConnectionSlots(Generic[T]):
 
 
 class RateLimitedLogger:
-    """A log in which peers cannot write at will: of one kind ``lines`` in ``period_s``, then how many were left out."""
+    """A log that peers cannot flood: of one kind ``lines`` in ``period_s``, then the number of lines left out."""
 
     def __init__(self, clock: Callable[[], float], lines: int = 10, period_s: float = 30.0) -> None:
         self._clock = clock

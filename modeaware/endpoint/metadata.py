@@ -1,12 +1,12 @@
 """Metadata as the endpoint answers it: KIP-694's version 10 with the modes, and the versions below it.
 
-Every response is made from the broker's response to this very user, so no user learns of a topic that the broker would
-not show. Brokers are asked for topic ids as well: a record counts for the topic id that it was written for, and a topic
-of another id that has its name now is answered as one without a record.
+Every response is made from the broker's response to this very user, so it names no topic that the broker would hide
+from the user. Brokers return topic ids as well. A record counts only for its own topic id: if the name has another
+topic now, the response treats that topic as one without a record.
 
 KIP-694's version 10 is version 9 with a mode at the end of each partition. The broker's response is version 9, or
-Kafka's own 10, which has a topic id in each topic and is version 9 otherwise. Only what must change of it is taken
-apart: a response about thousands of partitions is made in the one thread that serves all clients. Nothing here does IO.
+Kafka's own 10, which is version 9 with a topic id in each topic. Only the parts that change are decoded: a response
+about thousands of partitions is made in the one thread that serves all clients. Nothing here does IO.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _CLUSTER_ID_SINCE = 2
 _THROTTLE_TIME_SINCE = 3
 _CREATION_ASKED_SINCE = 4
 _NO_LISTENER_SINCE = 6
-"""Below it, brokers return LEADER_NOT_AVAILABLE in place of LISTENER_NOT_FOUND."""
+"""In versions below, brokers return LEADER_NOT_AVAILABLE instead of LISTENER_NOT_FOUND."""
 _COMPACT_SINCE = 9
 _ENTRY_BYTES = 500  # of an entry beside the response itself
 _DECODED_FACTOR = 32
@@ -53,8 +53,8 @@ _UNKNOWN = (int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), int(ErrorCode.TOPIC_AUTHO
 class Answers:
     """A cache of Metadata and ApiVersions responses, for all connections of an endpoint. For one thread.
 
-    A broker's response that is the same to the byte gets the same response from here while no mode has changed. Keeps
-    the latest used ones, up to ``limits.cache_bytes``.
+    A broker's response that is byte for byte the same gets the same response from here until a mode changes. Keeps the
+    most recently used ones, up to ``limits.cache_bytes``.
     """
 
     def __init__(self, limits: EndpointLimits) -> None:
@@ -65,7 +65,7 @@ class Answers:
         return int(self._kept.currsize)
 
     def get(self, upstream: memoryview, circumstances: Hashable, make: Callable[[], bytes]) -> bytes:
-        """Return the response to ``upstream`` (what follows the correlation id) under ``circumstances``."""
+        """Return the response to ``upstream`` (the bytes after the correlation id) under ``circumstances``."""
         key = (hashlib.sha256(upstream).digest(), circumstances)
         body = self._kept.get(key)
         if body is None:
@@ -84,14 +84,14 @@ class Node:
 
 @dataclass(frozen=True)
 class Additions:
-    """What a response gets beside the modes.
+    """The additions to a response, beside the modes.
 
     Attributes:
         node: the active controller, also as ``controller_id``; None: -1.
         controller_name: the ControllerName tag.
-        known_only: topics that do not exist, or that the user may not see, are left out.
+        known_only: leave out topics that do not exist, or that the user may not see.
         removed: the RemovedTopicIds tag.
-        groups: those that the client has named: it is told whether these are let through.
+        groups: the groups that the client has named; the response states which of their gates are open.
     """
 
     node: Node | None
@@ -105,10 +105,10 @@ class ModesQuery:
     """One Metadata 10 request.
 
     Attributes:
-        size_bytes: its size in memory, about.
-        modes_only: it is about all topics that have a mode record.
+        size_bytes: its approximate size in memory.
+        modes_only: the request is about all topics that have a mode record.
         fresh: the mode log has to be read to its end first.
-        groups: those that the client has named.
+        groups: the groups that the client has named.
     """
 
     def __init__(self, payload: bytes) -> None:
@@ -122,14 +122,14 @@ class ModesQuery:
             raise MalformedFrame("a Metadata request for the topics that have a mode record, and for topics by name")
 
     def removed(self, controller: ControllerView) -> tuple[str, ...]:
-        """Return those of the topics whose modes the client holds that have no record any more."""
+        """Return the topics whose modes the client holds and whose record was removed."""
         return controller.removed(self._request.held_topic_ids)
 
     def question(self, controller: ControllerView, correlation_id: int, version: int) -> bytes:
-        """Return the Metadata request in ``version`` that is sent to the broker instead."""
+        """Return the Metadata request in ``version`` to send to the broker instead."""
         asked = self._request
         names = _names(asked)
-        if self.modes_only:  # a topic's name is ASCII; the mode log is JSON, which has strings that no frame can hold
+        if self.modes_only:  # topic names are ASCII; JSON allows strings that no frame can hold
             names = [name for name in controller.records() if name.isascii()]
         creation = asked.allow_auto_topic_creation and not self.modes_only
         return _question(self._header, asked, names, correlation_id, version, creation)
@@ -138,7 +138,7 @@ class ModesQuery:
 def old_question(payload: bytes, correlation_id: int, version: int) -> bytes:
     """Return the Metadata request in ``version`` that replaces the one in ``payload``, of an old client."""
     header, asked = codec.decode_request(payload)
-    names = _names(asked) if asked.topics or header.api_version else None  # version 0 names none for all
+    names = _names(asked) if asked.topics or header.api_version else None  # in version 0, no name means all
     creation = header.api_version < _CREATION_ASKED_SINCE or asked.allow_auto_topic_creation
     return _question(header, asked, names, correlation_id, version, creation)
 
@@ -183,10 +183,10 @@ def with_modes_of(
 
 
 def served(upstream: bytes, version: int, controller: ControllerView) -> bytes:
-    """Return the broker's response (a whole frame) for a client that does not read modes, when such clients are served.
+    """Return the broker's response (a whole frame) for a client that does not read modes, if such clients are served.
 
-    The controller in it is the active one's endpoint, so that a growth (KIP-195) reaches it and not a broker, which
-    does not know modes. The rest is unchanged; all of it where no endpoint that takes changes is known. Not for a
+    Its controller becomes the active controller's endpoint, so that a growth (KIP-195) reaches that endpoint and not a
+    broker, which has no modes. The rest is unchanged; all of it if no endpoint that takes changes is known. Not for a
     librdkafka (:class:`~modeaware.endpoint.api_versions.Awareness`).
     """
     try:
@@ -195,17 +195,17 @@ def served(upstream: bytes, version: int, controller: ControllerView) -> bytes:
         return upstream
     if node is None or version < _CONTROLLER_SINCE:
         return upstream
-    # By one id at every endpoint: a client that asks the active one next must not close the connection to the node.
+    # The same id at every endpoint: a client that moves to the active one must not close the connection to the node.
     return _with_controller(upstream, version, Node(codec.ENDPOINT_NODE_ID, node.host, node.port))
 
 
 def refused(upstream: bytes, header: Header, asked: int, controller: ControllerView, answers: Answers) -> bytes:
-    """Return the broker's response (a whole frame, of version ``asked``) for a client that does not read modes, when
-    such clients are refused; ``header`` is that of its request.
+    """Return the broker's response (a whole frame, of version ``asked``) for a client that does not read modes, if such
+    clients are refused; ``header`` is that of its request.
 
     A topic with a partition that takes no writes has no leader. The brokers are the remaining leaders and this
-    endpoint, so that a client whose topics are all refused keeps asking here. The controller is the active one's
-    endpoint, or this one, where another is not known.
+    endpoint, so that a client whose topics are all refused continues to send requests here. The controller is the
+    active controller's endpoint, or this one if no other is known.
     """
     here = Node(codec.ENDPOINT_NODE_ID, *controller.advertised)
     added = tuple(dict.fromkeys((here, _active(controller)[0] or here)))
@@ -220,7 +220,7 @@ def refused(upstream: bytes, header: Header, asked: int, controller: ControllerV
 def _refused(upstream: bytes, version: int, asked: int, controller: ControllerView, added: Sequence[Node]) -> bytes:
     answer = codec.decode_metadata(upstream, asked)
     for topic in answer.topics:
-        if topic.error_code:  # the user may not be authorized to learn more
+        if topic.error_code:  # the user may not be authorized to see more
             continue
         if not of_live(controller.views(topic.name), topic.topic_id).all_writable:
             topic.error_code = int(ErrorCode.LEADER_NOT_AVAILABLE)
@@ -238,7 +238,7 @@ def _refused(upstream: bytes, version: int, asked: int, controller: ControllerVi
 
 
 def _active(controller: ControllerView) -> tuple[Node | None, str | None]:
-    """The node that takes changes and its controller's name; None where none is known."""
+    """Return the node that takes changes and its controller's name; None if none is known."""
     if controller.is_active():
         return Node(codec.ENDPOINT_NODE_ID, *controller.advertised), controller.controller_id
     claim = controller.claim()
@@ -252,7 +252,7 @@ def _active(controller: ControllerView) -> tuple[Node | None, str | None]:
 
 
 def of_live(view: TopicView, live_id: object) -> TopicView:
-    """Return ``view``; where its record is of another id than the live topic's, a view without modes (invariant I8)."""
+    """Return ``view``; if its record has another id than the live topic, a view without modes (invariant I8)."""
     if view.topic_id is None:
         return view
     live = known_id(live_id)
@@ -260,12 +260,12 @@ def of_live(view: TopicView, live_id: object) -> TopicView:
 
 
 def with_modes(answer: bytes, views: Callable[[str], TopicView], added: Additions, *, with_ids: bool = False) -> bytes:
-    """Return the v10 body (what follows the response header) for a broker's response (a whole frame).
+    """Return the v10 body (the bytes after the response header) for a broker's response (a whole frame).
 
-    A topic with an error is returned as it came, without a mode: the user may not be authorized to know. One whose
-    record is of another topic id is returned without modes and epochs, and with its own id. One that is gone, and whose
-    name stands for a new topic, is returned with the modes of its record: the broker has returned "unknown" for it,
-    which it returns only to users that may describe the name.
+    A topic with an error is returned unchanged, without a mode: the user may not be authorized to see it. If the record
+    has another topic id, the topic is returned without modes and epochs, and with its own id. An old topic that is gone
+    is returned with the modes of its record: the broker has returned "unknown" for its name, which it does only for
+    users that may describe the name.
     """
     cursor = Cursor(answer)
     cursor.take(4)
@@ -334,7 +334,7 @@ def _brokers(cursor: Cursor, node: Node | None) -> Iterator[bytes]:
 
 
 def _topics(cursor: Cursor, views: Callable[[str], TopicView], added: Additions, with_ids: bool) -> Iterator[bytes]:
-    """Each topic's bytes; none at all for one that is left out."""
+    """Yield each topic's bytes; nothing for a topic that is left out."""
     for _ in range(cursor.count()):
         start = cursor.at
         (error_code,) = cursor.unpack(INT16)
@@ -360,7 +360,7 @@ def _topics(cursor: Cursor, views: Callable[[str], TopicView], added: Additions,
 
 
 def _listed(cursor: Cursor) -> list[bytes]:
-    """The partitions of one topic as they came, without their tagged fields. The innermost loop: see the module."""
+    """Return the partitions of one topic unchanged, without their tagged fields. The innermost loop: see the module."""
     body, partitions = cursor.body, []
     count = cursor.count()
     at = cursor.at
@@ -389,7 +389,7 @@ def _listed(cursor: Cursor) -> list[bytes]:
 
 
 def _moded(partitions: list[bytes], view: TopicView) -> list[bytes]:
-    """Each partition with its mode, and those that only the mode log names: a retired one never disappears."""
+    """Return each partition with its mode, and partitions of the mode log alone: a retired one never disappears."""
     indices = [INT32.unpack_from(partition, 2)[0] for partition in partitions]
     every = range(len(view.modes))
     missing = [] if indices == list(every) else sorted(set(every).difference(indices))
@@ -435,7 +435,7 @@ def _successor(successor: Successor) -> bytes:
 
 
 def _moved_tags(moved: Moved, asking: frozenset[str]) -> list[bytes]:
-    """Return which of the groups that a client has named are let through; no other names."""
+    """Return which of the groups that a client has named have an open gate; no other names."""
     if moved.version == NO_EPOCH:
         return []
     epochs = (_tag(number, struct.pack(">q", epoch)) for number, epoch in enumerate(moved.version, 6))
@@ -456,7 +456,7 @@ def _strings(texts: Sequence[str]) -> bytes:
 
 
 def _string(text: str) -> bytes:
-    encoded = text.encode(errors="replace")  # the mode log is JSON, which can say what UTF-8 cannot
+    encoded = text.encode(errors="replace")  # JSON allows strings that UTF-8 does not
     return varint(len(encoded) + 1) + encoded
 
 

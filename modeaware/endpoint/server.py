@@ -1,4 +1,4 @@
-"""The endpoint's server: one thread, any number of connections. And its address: what it binds and advertises."""
+"""The endpoint's server: one thread, any number of connections; and its bound and advertised addresses."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ logger = get_logger(__name__)
 THREAD_NAME = "modeaware-endpoint"
 _BACKLOG = 512
 _OTHER_FILES = 256
-"""File descriptors that the rest of the process needs: librdkafka's connections, logs."""
+"""File descriptors reserved for the rest of the process: librdkafka's connections, logs."""
 _STOP_S = 0.5
 _ROUNDS_TO_CONNECT = 3
-"""Of asyncio's loop, from an accepted socket to its connection: a task that begins, and ``connection_made``."""
+"""Rounds of asyncio's loop from an accepted socket to its connection: the task begins, then ``connection_made``."""
 
 
 class Target(NamedTuple):
@@ -76,24 +76,23 @@ def _parse_advertised(advertised: str) -> tuple[str, int]:
 class Server:
     """Relays between clients and brokers, and adds the partition modes (KIP-694); see docs/wire.md.
 
-    Its thread, ``modeaware-endpoint``, runs an asyncio loop; each client connection has one to a broker, on which only
-    that client authenticates. Nothing a peer sends, or does not send, stops the server or another connection.
-    ``start`` and ``stop`` may be called from any thread.
+    Its thread, ``modeaware-endpoint``, runs an asyncio loop; each client connection has its own connection to a broker,
+    on which only that client authenticates. No data from a peer, and no silence, stops the server or another
+    connection. ``start`` and ``stop`` may be called from any thread.
 
     Args:
         listen: ``HOST:PORT``; no host: 127.0.0.1; port 0: a free one.
-        controller: what sessions ask. Its ``advertised`` may be this server's.
-        submit: submits commands to the controller, with the time in ms they may take; called in the server's thread,
-            must not block.
-        refresh: has the mode log read to where it ends now; called as ``submit``.
+        controller: the controller's state for sessions. Its ``advertised`` may be this server's.
+        submit: submits commands to the controller, with their time limit in ms; in the server's thread, must not block.
+        refresh: reads the mode log to its present end; called as ``submit``.
         upstream: the brokers.
         tls: this side's certificate (:func:`modeaware.endpoint.transport.server_context`); None: no TLS.
         limits: see :class:`~modeaware.endpoint.limits.EndpointLimits`.
         advertised: ``HOST:PORT`` for clients to connect to; None: where it listens.
 
     Raises:
-        ConfigError: an invalid address; or listening there would weaken the brokers' security: users' messages in the
-            clear on the network where brokers are reached by TLS.
+        ConfigError: an invalid address; or listening there would weaken the brokers' security: users' messages would
+            cross the network in the clear, although brokers are reached by TLS.
     """
 
     def __init__(
@@ -122,7 +121,7 @@ class Server:
         self._check(listen)
 
     def _check(self, listen: str) -> None:
-        """Refuse what the brokers' listener would not allow; warn of what may surprise."""
+        """Refuse settings that the brokers' listener would not allow; warn of surprising ones."""
         target, upstream = self._target, self._upstream
         if target.everywhere and self._advertised is None:
             raise ConfigError(
@@ -151,12 +150,12 @@ class Server:
 
     @property
     def address(self) -> str:
-        """``host:port`` it really listens on, once started."""
+        """Return the bound ``host:port``, once started."""
         return _join(*self._listening())
 
     @property
     def advertised(self) -> tuple[str, int]:
-        """Host and port for clients to connect to, once started."""
+        """Return host and port for clients to connect to, once started."""
         return self._advertised if self._advertised is not None else self._listening()
 
     @property
@@ -165,12 +164,12 @@ class Server:
 
     @property
     def loopback(self) -> bool:
-        """Whether only this host reaches it (and nothing else is advertised)."""
+        """Return whether only this host reaches it (and no other address is advertised)."""
         return self._target.loopback and self._advertised is None
 
     @property
     def security_protocol(self) -> str:
-        """What clients use with it, in the words of ``security.protocol``."""
+        """Return the protocol between clients and the endpoint, as a value of ``security.protocol``."""
         security = "PLAINTEXT" if self._tls is None else "SSL"
         return f"SASL_{security}" if self._upstream.sasl else security
 
@@ -179,11 +178,11 @@ class Server:
         connections = affordable(self._limits.connections)
         target = self._target
         started: Future[None] = Future()
-        with contextlib.ExitStack() as opened:  # closed again if there is no thread that does so
+        with contextlib.ExitStack() as opened:  # closed here if no thread takes them over
             try:
                 listening = socket.create_server((target.host, target.port), family=target.family, backlog=_BACKLOG)
                 opened.callback(listening.close)
-                loop = asyncio.SelectorEventLoop()  # here: it opens files, too
+                loop = asyncio.SelectorEventLoop()  # made here because it opens files, too
                 opened.callback(loop.close)
             except OSError as error:
                 raise ConfigError(f"cannot listen on {target.host}:{target.port}: {error}") from error
@@ -200,9 +199,9 @@ class Server:
             raise ConfigError(f"cannot serve on {_join(*self._bound)}: {failure}") from failure
 
     def stop(self) -> None:
-        """Close every connection, within a second; responses that are made are sent, work in progress has none.
+        """Close every connection, within a second; complete responses are sent, work in progress gets no response.
 
-        Idempotent; returns when it has stopped.
+        Idempotent; returns when the server has stopped.
         """
         thread, self._thread = self._thread, None
         if thread is None:
@@ -222,7 +221,7 @@ class Server:
     def _run(
         self, loop: asyncio.AbstractEventLoop, listening: socket.socket, connections: int, started: Future[None]
     ) -> None:
-        # No asyncio.run: at its end it would wait for look-ups of host names, which may take minutes.
+        # No asyncio.run: at its end it would wait for host name look-ups, which may take minutes.
         try:
             loop.run_until_complete(self._serve(listening, connections, started))
         except Exception as error:
@@ -255,7 +254,7 @@ class Server:
         try:
             await self._stopping.wait()
         finally:
-            # Those that were accepted in this round become connections first: asyncio forgets them otherwise, open.
+            # Sockets that were accepted in this round become connections first; asyncio would leave them open.
             loop.remove_reader(listening)
             for _ in range(_ROUNDS_TO_CONNECT):
                 await asyncio.sleep(0)
@@ -264,7 +263,7 @@ class Server:
 
 
 async def _close_all(shared: Shared) -> None:
-    """Let peers accept what they were sent, for a moment; then close what is left."""
+    """Wait a moment until peers have accepted sent data; then close the remaining connections."""
     deadline_s = shared.loop.time() + _STOP_S
     for connection in list(shared.connections):
         connection.stop()
@@ -279,7 +278,7 @@ async def _close_all(shared: Shared) -> None:
 
 
 def affordable(connections: int) -> int:
-    """Return how many connections there are file descriptors for. Each needs two."""
+    """Return how many connections the file descriptors suffice for. Each needs two."""
     wanted = 2 * connections + _OTHER_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= wanted:

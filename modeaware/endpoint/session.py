@@ -1,12 +1,12 @@
 """One client connection's conversation without IO: frames in, actions out, responses in the order of the requests.
 
-Each request that is relayed becomes exactly one request to the broker, at its own place in the order: its own bytes, or
-the Metadata request that replaces it. So the broker's responses pair with the waiting requests by order alone, and none
-is ever delayed behind another. A request that needs more than the broker (the controller, or the mode log's end) holds
-back the ones behind it, unsent, until it has its response.
+Each relayed request becomes exactly one request to the broker, at its own place in the order: its own bytes, or the
+Metadata request that replaces it. So the broker's responses pair with the waiting requests by order alone, and no
+response is ever delayed behind another. A request that needs more than the broker (the controller, or the mode log's
+end) holds back the requests behind it, unsent, until it has its response.
 
-SASL is between the client and the broker. Nothing of its frames is decoded or kept but the header, and the error code
-of a SaslAuthenticate response; from these :class:`Authentication` derives how far the exchange has come:
+SASL is between the client and the broker. Of its frames the endpoint decodes and keeps only the header, and the error
+code of a SaslAuthenticate response; from these :class:`Authentication` derives the state of the exchange:
 
 ===========  ==================================================  ==========================================
 state        begins with                                         what is relayed
@@ -19,8 +19,8 @@ UNDER_WAY    SaslHandshake is sent (KIP-368: any number of times)  SASL frames; 
 OPEN         the response to another request, sent after that    everything
 ===========  ==================================================  ==========================================
 
-Only the two sides of a mechanism can tell whether it needs one more round. A request that comes too early is the
-client's own mistake, and the broker closes the connection, as it would without this endpoint.
+Only the two sides of a mechanism can tell whether another round follows. If a client sends a request too early, the
+broker closes the connection, as it would without this endpoint.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ _FLEXIBLE_AUTHENTICATE = 2
 
 
 class Ended(Exception):
-    """The conversation cannot continue; the text is the reason. Stays within this module."""
+    """The conversation cannot continue; the text is the reason. Raised and caught within this module."""
 
 
 class _State(Enum):
@@ -82,13 +82,13 @@ class _State(Enum):
 
 
 class Authentication:
-    """One connection's SASL exchange; see the module. ``required``: the brokers' listener is a SASL one."""
+    """One connection's SASL exchange; see the module. ``required``: the brokers' listener requires SASL."""
 
     def __init__(self, required: bool) -> None:
         self._state = _State.NEEDED if required else _State.OPEN
-        self._unanswered = 0  # SASL frames
-        self._succeeded = False  # as far as the last SASL response shows
-        self._exchange = 0  # how many handshakes there were
+        self._unanswered = 0  # SASL frames without a response
+        self._succeeded = False  # by the last SASL response
+        self._exchange = 0  # the number of handshakes
 
     @property
     def done(self) -> bool:
@@ -99,7 +99,7 @@ class Authentication:
         return self._unanswered > 0 and header.api_key not in (SASL_HANDSHAKE_KEY, SASL_AUTHENTICATE_KEY)
 
     def refusal(self, header: Header) -> str | None:
-        """Return why this request ends the connection; None where it does not."""
+        """Return why this request ends the connection; None: it does not."""
         if header.api_key == SASL_HANDSHAKE_KEY:
             return "SaslHandshake version 0: what follows it has no header" if header.api_version < 1 else None
         if self._state is _State.NEEDED and header.api_key != API_VERSIONS_KEY:
@@ -109,7 +109,7 @@ class Authentication:
         return None
 
     def sent(self, header: Header) -> Callable[[bytes], None] | None:
-        """Note a request that is sent to the broker. Returns what has to be called with its response."""
+        """Note a request that is sent to the broker. Return the function to call with its response, if any."""
         if header.api_key == SASL_HANDSHAKE_KEY:
             self._state = _State.UNDER_WAY
             self._exchange += 1
@@ -129,7 +129,7 @@ class Authentication:
         self._succeeded = succeeded
 
     def _proved(self, exchange: int) -> None:
-        """Brokers respond to such a request only where the user is authenticated."""
+        """Note a proof: brokers respond to such a request only if the user is authenticated."""
         if exchange == self._exchange:
             self._state = _State.OPEN
 
@@ -140,9 +140,10 @@ class Slot:
 
     Attributes:
         asked: the correlation id that the broker's response must have.
-        limited: what ``rewrite`` makes counts as made here. Else it is the broker's but for some bytes.
-        judge: called with the broker's response, which is not for the client, but about the rights to a change.
-        answer: a response of our own, which waits for those before it; the broker was not asked.
+        limited: whether the response limit applies to the result of ``rewrite``; else it is nearly the broker's own
+        response.
+        judge: called with the broker's response about the rights to a change, which is not for the client.
+        answer: a response of our own, which waits for those before it; no request was sent to the broker.
     """
 
     asked: int = 0
@@ -176,7 +177,7 @@ class ClientSession:
         self._answer_bytes = 0  # of our own responses that wait in them
         self._actions: list[Action] = []
         self._in_work: ChangeRequest | ModesQuery | None = None  # the requests behind it wait
-        self._ticket: int | None = None  # what it waits for, once that is not the broker
+        self._ticket: int | None = None  # of the request in work, once it no longer waits for the broker
         self._last_ticket = 0
         self._last_id = 0
         self._client = Awareness()
@@ -189,25 +190,26 @@ class ClientSession:
 
     @property
     def wants_more(self) -> bool:
-        """Whether ``from_client`` may be called: below ``limits.pipeline`` and ``limits.held_bytes``, and not closed.
+        """Return whether ``from_client`` may be called: below ``limits.pipeline`` and ``limits.held_bytes``, not
+        closed.
 
-        To be read after each frame: one chunk of the socket may hold many.
+        Check it after each frame: one chunk of the socket may hold many.
         """
         return not self._closed and self.pending < self._limits.pipeline and self._queue_bytes < self._limits.held_bytes
 
     @property
     def authenticated(self) -> bool:
-        """Whether the broker has proved the user's identity; true from the beginning where it requires none."""
+        """Return whether the broker has proved the user's identity; true from the beginning if it requires none."""
         return self._authentication.done
 
     @property
     def judging(self) -> bool:
-        """Whether the broker's next response is about the rights to a change, which is decoded whole."""
+        """Return whether the broker's next response is about the rights to a change, which is decoded whole."""
         return bool(self._slots) and self._slots[0].judge is not None
 
     @property
     def held_bytes(self) -> int:
-        """Bytes kept for requests that wait, about: their own, those of one that is decoded, and responses."""
+        """Return the approximate bytes kept for waiting requests: their frames, a decoded request, and responses."""
         in_work = self._in_work.size_bytes if self._in_work is not None else 0
         return self._queue_bytes + in_work + self._answer_bytes
 
@@ -220,7 +222,7 @@ class ClientSession:
         if self._closed:
             return []
         if not self.wants_more:
-            return self._end("more requests at once than are taken")
+            return self._end("too many requests at once")
         self._queue.append(payload)
         self._queue_bytes += len(payload)
         return self._carry_on(lambda: None)
@@ -230,13 +232,13 @@ class ClientSession:
         return [] if self._closed else self._carry_on(lambda: self._take_answer(payload))
 
     def resolved(self, ticket: int, outcome: Outcome) -> list[Action]:
-        """Take the outcome of a Submit or Refresh. One that is not awaited (any more) is ignored."""
+        """Take the outcome of a Submit or Refresh. One that is no longer awaited is ignored."""
         if self._closed or ticket != self._ticket:
             return []
         return self._carry_on(lambda: self._resolve(outcome))
 
     def _carry_on(self, step: Callable[[], None]) -> list[Action]:
-        """Take a step, and then everything that need not wait any longer."""
+        """Take a step, and then every step that is no longer blocked."""
         try:
             step()
             while self._queue and not self._must_wait(self._queue[0]):
@@ -245,9 +247,9 @@ class ClientSession:
                 self._dispatch(payload)
         except Ended as ended:
             return self._end(str(ended))
-        except MalformedFrame:  # its text may quote the frame
+        except MalformedFrame:  # the error's text may quote the frame
             return self._end("a frame that cannot be read")
-        except ModeAwareError as error:  # of the controller
+        except ModeAwareError as error:  # raised by the controller
             return self._end(f"the partition modes are not known now ({type(error).__name__})")
         actions, self._actions = self._actions, []
         return actions
@@ -320,14 +322,14 @@ class ClientSession:
         elif not 0 <= version <= codec.METADATA_WITHOUT_IDS:
             raise Ended(f"Metadata version {version}, which was not offered")
         elif self._controller.old_clients == REFUSE and not self._client.follows:
-            self._ask_at_the_gate(payload, header)
+            self._refuse_old_client(payload, header)
         elif self._client.drops:
             self._pass_on(payload, header, Slot())
         else:
             rewrite = partial(metadata.served, version=version, controller=self._controller)
             self._pass_on(payload, header, Slot(rewrite=rewrite, limited=False))
 
-    def _ask_at_the_gate(self, payload: bytes, header: Header) -> None:
+    def _refuse_old_client(self, payload: bytes, header: Header) -> None:
         _check_size(payload, self._limits.modes_bytes)
         asked = self._metadata_version
         rewrite = partial(
@@ -361,14 +363,14 @@ class ClientSession:
         self._in_work = change
         self._replace(change.question, changes.QUESTION_VERSION, Slot(judge=change.judge))
         for some in change.creations():
-            slot = Slot(judge=partial(change.judge_successors, some))
+            slot = Slot(judge=partial(change.judge_new_topics, some))
             question = partial(change.creation_question, some)
             self._replace(question, codec.CREATION_VERSION, slot, codec.CREATE_TOPICS_KEY)
 
     # Responses, in the order of the requests
 
     def _take_answer(self, payload: bytes) -> None:
-        """Take the broker's response to the first request that waits."""
+        """Take the broker's response to the first waiting request."""
         if not self._slots:
             raise Ended("unexpected response from the broker: no request is waiting")
         slot = self._slots[0]
@@ -404,12 +406,12 @@ class ClientSession:
 
     def _check_answer(self, answer: bytes) -> None:
         if len(answer) > self._limits.response_bytes:
-            raise Ended(f"an answer of {len(answer)} bytes; the limit is {self._limits.response_bytes}")
+            raise Ended(f"a response of {len(answer)} bytes; the limit is {self._limits.response_bytes}")
 
     # Work of the controller
 
     def _decide(self, change: ChangeRequest) -> None:
-        """Submit what the broker's user is authorized for, or respond."""
+        """Submit the commands that the user is authorized for, or respond."""
         if not self._controller.is_active():
             self._finish(change.not_controller(self._last_active()))
         elif commands := change.allowed:
@@ -418,8 +420,8 @@ class ClientSession:
             self._finish(change.answer([]))
 
     def _last_active(self) -> ActiveController | None:
-        """The active controller, as far as is known: a controller that starts has not read the mode log yet, and a
-        closed connection would leave its client in doubt about a request that was not carried out."""
+        """Return the active controller if known. A controller that has just started has not read the mode log yet; an
+        error would close the connection, and leave the client in doubt about a request that was not carried out."""
         try:
             return self._controller.claim()
         except ModeSourceError:

@@ -1,8 +1,8 @@
 """The asyncio transport: frames over TCP with or without TLS, and connections to the brokers.
 
-TLS is done here without IO, ciphertext in and plaintext out, in pieces no larger than one TLS record: asyncio's own
-keeps a buffer of 256 KiB for every connection, and with a thousand of them on both sides that alone is half a gigabyte.
-All in the loop's thread.
+TLS is done here without IO, ciphertext in and plaintext out, in pieces no larger than one TLS record. asyncio's own TLS
+keeps a buffer of 256 KiB for every connection: half a gigabyte for a thousand clients. Everything runs in the loop's
+thread.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from modeaware.wire.frames import FrameReader, MalformedFrame, frame
 from modeaware.wire.security import DEFAULT_PORT, split_address
 
 RECEIVE_BYTES = 65_536
-_LARGEST_BYTES = 2**31 - 1  # what is sent here was bounded when it was received or made
+_LARGEST_BYTES = 2**31 - 1  # data to send was bounded when it was received or made
 _KEEPALIVE = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4))
-"""A peer whose host is gone is noticed after two minutes."""
+"""A peer whose host is gone is detected after two minutes."""
 RECORD_BYTES = 16_384
 """The most plaintext in one TLS record (RFC 8446, section 5.1)."""
 CONNECT_TIMEOUT_S = 5.0
 NEXT_ADDRESS_S = 0.25
-"""After which the next address of a server is tried beside the one before (RFC 8305)."""
+"""The time after which the next address of a server is tried in parallel (RFC 8305)."""
 DOUBT_S = 60.0
-"""For how long a server comes last that accepted no connection, or accepted one and then sent nothing."""
+"""For how long a server is tried last after it accepted no connection, or accepted one and sent nothing."""
 
 
 # TLS
@@ -46,7 +46,7 @@ def server_context(certificate: str | Path, key: str | Path | None = None) -> ss
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_RENEGOTIATION
-    context.num_tickets = 0  # a client that returns makes a new handshake; nothing is kept for it
+    context.num_tickets = 0  # a returning client makes a new handshake; no state is kept
     try:
         # Without a password a prompt would block; an empty one fails.
         context.load_cert_chain(certificate, key, password="")
@@ -68,15 +68,15 @@ class TlsStream:
             self._incoming, self._outgoing, server_side=server_hostname is None, server_hostname=server_hostname
         )
         self.ready = False
-        """Whether the handshake is complete: before, nothing can be encrypted."""
+        """Whether the handshake is complete; nothing can be encrypted before."""
 
     def start(self) -> bytes:
-        """Return what has to be sent first: a client's hello; nothing from a server."""
+        """Return the first bytes to send: a client's hello; nothing for a server."""
         self._shake_hands()
         return self._outgoing.read()
 
     def receive(self, ciphertext: memoryview) -> tuple[bytes, bytes]:
-        """Take bytes as they came from the peer; return the plaintext that is now complete, and what has to be sent."""
+        """Take bytes from the peer; return the plaintext that is now complete, and the bytes to send."""
         plaintext = bytearray()
         while ciphertext:  # piece by piece, so that no buffer of OpenSSL grows for good
             self._incoming.write(ciphertext[:RECORD_BYTES])
@@ -89,17 +89,17 @@ class TlsStream:
         return bytes(plaintext), self._outgoing.read()
 
     def encrypt(self, plaintext: bytes) -> Iterator[bytes]:
-        """Yield ``plaintext`` as TLS records. Only once the stream is ready."""
+        """Yield ``plaintext`` as TLS records. Call it only once the stream is ready."""
         rest = memoryview(plaintext)
         while rest:
             written = self._tls.write(rest[:RECORD_BYTES])
             rest = rest[written:]
             yield self._outgoing.read()
 
-    def last_words(self) -> bytes:
+    def closing_bytes(self) -> bytes:
         """Return what to send before the connection is closed: a closing alert, or one that names the error."""
         if self.ready:
-            # The peer's own closing alert is not waited for, and after a failure there is none.
+            # There is no wait for the peer's own closing alert, which does not come after a failure.
             with contextlib.suppress(ssl.SSLError):
                 self._tls.unwrap()
         return self._outgoing.read()
@@ -117,25 +117,25 @@ class TlsStream:
 
 
 class LinkOwner(Protocol):
-    """What happens to a link."""
+    """The events of a link."""
 
     def link_made(self, link: Link) -> None:
-        """It is connected; TLS may still be in its handshake. Not called for a link that has a future for that."""
+        """The link is connected; TLS may still be in its handshake. Not called for a link with a future."""
 
     def link_frames(self, link: Link, frames: list[bytes]) -> None:
-        """Bytes have arrived, and with them these complete frames, maybe none."""
+        """Bytes have arrived that complete these frames, possibly none."""
 
     def link_failed(self, link: Link, error: MalformedFrame | ssl.SSLError) -> None:
-        """The peer sent no valid frame or TLS; nothing more is read. The owner has to close the link."""
+        """The peer sent an invalid frame or invalid TLS; reading has stopped. The owner has to close the link."""
 
     def link_full(self, link: Link, full: bool) -> None:
-        """The peer accepts what is sent more slowly than it is sent, or does so no longer."""
+        """The peer accepts data more slowly than it is sent, or no longer so."""
 
     def link_eof(self, link: Link) -> None:
         """The peer sends no more. The owner has to close the link."""
 
     def link_lost(self, link: Link, error: Exception | None) -> None:
-        """It is closed, by either side; the last call."""
+        """The link is closed, by either side; the last call."""
 
 
 class Link(asyncio.BufferedProtocol):
@@ -160,11 +160,11 @@ class Link(asyncio.BufferedProtocol):
         self.peer: tuple[str, int] = ("?", 0)
         """Address and port at the other end."""
         self.judge: Callable[[bool], None] | None = None
-        """Called once: whether the peer has sent a frame, when its first one comes or when the link ends without."""
+        """Called once: whether the peer has sent a frame, at its first frame or at the end of a link without one."""
 
     @property
     def held_bytes(self) -> int:
-        """Bytes kept for this link: of a frame that is not complete, and of those the peer has not accepted."""
+        """Return the bytes kept for this link: of an incomplete frame, and of data that the peer has not accepted."""
         unsent = self._transport.get_write_buffer_size() if self._transport is not None else 0
         return self._buffered + unsent
 
@@ -188,10 +188,10 @@ class Link(asyncio.BufferedProtocol):
             self._transport.pause_reading()
 
     def close(self) -> None:
-        """Close it once the peer has accepted what was sent, which may be never: see :meth:`abort`."""
+        """Close it once the peer has accepted all sent data, which may never happen: see :meth:`abort`."""
         if self._transport is None or self._closing:
             return
-        if self._tls is not None and (words := self._tls.last_words()):
+        if self._tls is not None and (words := self._tls.closing_bytes()):
             self._transport.write(words)
         self._closing = True
         self._transport.close()
@@ -205,7 +205,7 @@ class Link(asyncio.BufferedProtocol):
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         peer = transport.get_extra_info("peername")
-        if peer:  # none when it is gone already
+        if peer:  # None if the peer is already gone
             self.peer = (str(peer[0]), int(peer[1]))
         connection: socket.socket = transport.get_extra_info("socket")
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -303,11 +303,11 @@ class NoBroker(ClusterError):
 class Upstream:
     """Opens connections to the brokers, one for each client, at each server in turn. For one loop.
 
-    It decides which brokers and how they are reached, never as which user: that is each client's own business.
+    It decides which brokers are used and how they are reached, never as which user: each client authenticates itself.
 
-    A server is doubted that accepted no connection, or on whose connection no frame came before it ended: a process
-    that hangs still accepts. It comes last, until it has sent a frame. Every :data:`DOUBT_S` one client has to try it;
-    if that fails, the client reaches another server when it returns.
+    A server is *doubted* if it accepted no connection, or if it sent no frame on an accepted connection before that
+    ended: a process that hangs still accepts. A doubted server is tried last, until it has sent a frame. Every
+    :data:`DOUBT_S` one client has to try it; if that fails, the client reaches another server when it returns.
     """
 
     def __init__(
@@ -361,7 +361,7 @@ class Upstream:
             host, port = self.servers[at]
             self._next = (at + 1) % len(self.servers)
             if at in self._doubted_until_s:
-                self._judge(at, False)  # while this client tries it, others need not
+                self._judge(at, False)  # while this client tries it, other clients do not
             try:
                 async with asyncio.timeout(CONNECT_TIMEOUT_S):
                     return await self._connect_to(at, make_link)
@@ -394,7 +394,7 @@ class Upstream:
             link.judge = functools.partial(self._judge, at)
             return link
 
-        # A name may have several addresses, the first of which is dead.
+        # A name may have several addresses, and the first may be dead.
         _, link = await loop.create_connection(
             new_link, host, port, family=self._family, happy_eyeballs_delay=NEXT_ADDRESS_S
         )

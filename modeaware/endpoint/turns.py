@@ -1,18 +1,17 @@
-"""Whose frame is next: connections share the endpoint's one thread by the time that their frames take.
+"""The order of frames: connections share the endpoint's one thread by the CPU time that their frames take.
 
 This is weighted fair queueing (WFQ) with equal weights. Each share, of a connection or of an address, has an account in
-*virtual time*, which advances by the CPU time used divided by the number of shares that wait: the time that each of
-them would have had by now. A frame is charged before it is read, with what one of its length is expected to take, and
-goes in the order of what its share has then been charged; what it really took takes the place of the estimate
-afterwards.
+*virtual time*. Virtual time advances by the used CPU time divided by the number of waiting shares: by the time that
+each of them should have had. A frame is charged before it is read, with the expected time of a frame of its length.
+Frames are handled in the order of the virtual time up to which their share is then charged. Then the measured time
+replaces the estimate.
 
-So the small frame of a connection that has had little goes before the large ones of all connections that have had much,
-however many they are, and waits for no more than the frame in work. A connection that is opened anew begins at the
-present, with no claim on the past, and its large frames are as expensive as any. Where nothing waits, there is nothing
-to share, and debts are forgotten.
+So a small frame of a share with little use waits only for the frame in work, and goes before the large frames of any
+number of busy shares. A new connection begins at the present virtual time, with no credit from the past, and its large
+frames are as expensive as any. When no frame waits, debts are dropped.
 
-Frames that are expected to take :data:`LARGE_S` have a quarter of the time at most, all together, because a turn cannot
-be interrupted, and the controller's own thread shares the interpreter with this one.
+Frames with an expected time of :data:`LARGE_S` or more have a quarter of the time at most, all together, because a turn
+cannot be interrupted, and the controller's own thread shares the interpreter with this one.
 """
 
 from __future__ import annotations
@@ -26,15 +25,15 @@ from itertools import count
 from typing import Protocol
 
 SLICE_S = 0.005
-"""CPU time for which turns are taken before the loop looks for what has arrived meanwhile."""
+"""The CPU time of turns in a row, before the loop handles events that have arrived meanwhile."""
 LARGE_S = 0.005
 LARGE_PAUSE = 3
-"""For how many times as long as the turn of a large frame took no other large one is begun."""
+"""After a large frame, the next large one waits for this many times its duration."""
 _MOST_ADDRESSES = 10_000
 
 
 class Loop(Protocol):
-    """What is used of an event loop."""
+    """The part of an event loop that is used here."""
 
     def time(self) -> float: ...
 
@@ -50,13 +49,13 @@ class TakesTurns(Protocol):
 
 @dataclass(slots=True)
 class Share:
-    """An account: up to which virtual time it has been charged, and how many turns of it wait."""
+    """An account: the virtual time up to which it is charged, and the number of its waiting turns."""
 
     charged_s: float = 0.0
     waiting: int = 0
 
 
-_Turn = tuple[float, int, TakesTurns, Share, float]  # in order of the virtual time up to which its share is charged
+_Turn = tuple[float, int, TakesTurns, Share, float]  # ordered by the virtual time up to which its share is charged
 
 
 class Turns:
@@ -72,14 +71,14 @@ class Turns:
         self._by_address = by_address
         self._cpu_s = cpu_s
         self._now_s = 0.0  # virtual time
-        self._furthest_s = 0.0  # that any share has been charged for
+        self._furthest_s = 0.0  # the latest up to which any share is charged
         self._shares_waiting = 0
         self._small: list[_Turn] = []
         self._large: list[_Turn] = []
-        self._large_from_s = 0.0  # of the loop's time
+        self._large_from_s = 0.0  # on the loop's clock
         self._numbers = count()
         self._scheduled = False
-        self._pausing = False  # until large frames may be worked on again
+        self._pausing = False  # whether a timer for the next large frame is set
         self._of_addresses: dict[str, Share] = {}
 
     def share_of(self, address: str) -> Share:
@@ -92,7 +91,7 @@ class Turns:
         return self._of_addresses.setdefault(address, Share())
 
     def queue(self, taker: TakesTurns, share: Share, expected_s: float) -> None:
-        """Have ``taker`` take a turn, which is expected to use ``expected_s`` of CPU time, when it is its share's."""
+        """Queue a turn of ``taker``, with an expected CPU time of ``expected_s``, in the order of the shares."""
         self._shares_waiting += not share.waiting
         share.waiting += 1
         share.charged_s = max(share.charged_s, self._now_s) + expected_s
@@ -102,7 +101,7 @@ class Turns:
 
     @contextmanager
     def charged(self, share: Share) -> Iterator[None]:
-        """Charge the CPU time of what is done here to ``share``."""
+        """Charge the CPU time of the ``with`` block to ``share``."""
         before_s = self._cpu_s()
         try:
             yield
@@ -126,7 +125,7 @@ class Turns:
         self._schedule()
 
     def _next(self) -> list[_Turn] | None:
-        """The queue whose first turn is next; None: none may be taken now."""
+        """Return the queue whose first turn is next; None: no turn may be taken now."""
         if not self._large or self._loop.time() < self._large_from_s:
             return self._small or None
         return min((turns for turns in (self._small, self._large) if turns), key=lambda turns: turns[0][:2])

@@ -1,6 +1,6 @@
-"""Admission: whether a command may change a topic or the rules about groups, and the record that changes it.
+"""Admission: accept or refuse a command about a topic or about the group rules, and return the record that it changes.
 
-A refusal changes nothing.
+A refused command changes nothing.
 """
 
 from __future__ import annotations
@@ -49,15 +49,15 @@ from modeaware.modes import PartitionMode
 LATEST_MS = 253_402_300_799_000
 """The end of the year 9999, the last that dates can express."""
 MAX_GROUP_BYTES, MAX_TOPIC_BYTES, MAX_REASON_BYTES = 500, 249, 1_000
-"""Of one rule about groups, as UTF-8. Kafka allows group ids of 32 kB, and all rules share a record."""
+"""The largest name in a group rule, as UTF-8. Kafka allows group ids of 32 kB, and all rules share one record."""
 MAX_TOPIC_RULES_BYTES = 60_000
-"""Of all rules for one topic: about 400. A user may have rights on that topic alone, and others need room."""
+"""The largest size of all rules for one topic: about 400 rules. They must leave room for other topics."""
 
 
 @dataclass(frozen=True)
 class Admission:
-    """What follows from a command: a record to append, not stamped yet, another one that changes with it, and the ids
-    of topics whose records are removed."""
+    """The outcome of a command: a record to append, another record that changes with it (both not stamped yet), and the
+    topic ids whose records are removed."""
 
     record: TopicRecord | None
     message: str | None = None
@@ -77,12 +77,13 @@ def admit(
     """Decide on a command about a topic.
 
     Args:
-        record: the topic's; None: it was never changed.
-        rules: the operator's, about groups.
+        record: the topic's record; None: the topic was never changed.
+        rules: the operator's rules about groups.
         replaced: the records of all topics that are or were replaced.
 
     Raises:
-        RequestRefused: the command is refused, for the first of its :func:`~modeaware.lifecycle.objections.objections`.
+        RequestRefused: the command is refused. The error is the first of the
+            :func:`~modeaware.lifecycle.objections.objections`.
     """
     first_half = stays_of(command, replaced)
     if first_half is not None:
@@ -98,7 +99,7 @@ def admit(
     message: str | None = None
     if (again := repetition_of(command, current)) is not None:
         after = again.record
-        message = "already under way: the loss of state is accepted now" if again.accepts else None
+        message = "already under way; the loss of state is now accepted" if again.accepts else None
     elif isinstance(command, DeletePartitionsCommand):
         requirement = required_of((), facts, rules, config.ignored_groups, now_ms)
         after = _retire(command, current, requirement, now_ms)
@@ -110,7 +111,7 @@ def admit(
     else:
         after = _replace(current, command, now_ms)
     if after == current:
-        return Admission(None, "already under way: nothing changed")
+        return Admission(None, "already under way; nothing changed")
     _check_size(after, facts)
     if isinstance(command, CreatePartitionsCommand | ReplaceTopicCommand) and command.validate_only:
         return Admission(None)
@@ -121,7 +122,7 @@ def forget_alias(command: ReplaceTopicCommand, facts: TopicFacts, records: Seque
     """Decide on the end of an alias; ``records`` are those of all topics that are or were replaced.
 
     Raises:
-        RequestRefused: as :func:`admit`.
+        RequestRefused: the alias cannot end.
     """
     alias = alias_of(command, facts, records)
     return Admission(None, removed=() if command.validate_only else (alias.topic_id,))
@@ -132,8 +133,8 @@ def _retire(
 ) -> TopicRecord:
     """Return the record that retires the tail.
 
-    ReadOnly comes first, so that nothing is hidden unread (invariant I2). The highest ids retire, so that keys have one
-    place at each epoch (invariant I3). An uncertain listing is marked (invariant I1).
+    ReadOnly comes first, so that no record is hidden before it is read (invariant I2). The highest ids retire, so that
+    each key has one partition per epoch (invariant I3). The record marks an uncertain list of groups (invariant I1).
     """
     keep, writable = command.total_count, record.writable_count
     modes = list(record.modes)
@@ -179,7 +180,7 @@ def _replace(record: TopicRecord, command: ReplaceTopicCommand, now_ms: int) -> 
 
 
 def _undo(record: TopicRecord, now_ms: int) -> TopicRecord:
-    """Return the record with the replacement taken back."""
+    """Return the record with the replacement undone."""
     replacement = record.replacing
     undone = replace(replacement, undone_ms=replacement.undone_ms or now_ms, reason=reasons.UNDOING)
     return replace(record, replacement=undone)
@@ -198,23 +199,23 @@ def _unread(
                          for p, log in logs.items())) > 0
     ]  # fmt: skip
     total = sum(log.end_offset - log.log_start for log in logs.values())
-    detail = f"; unread of it: {', '.join(losses)}" if losses else "; every listed group has read it all"
+    detail = f"; unread: {', '.join(losses)}" if losses else "; every listed group has read all records"
     if doubt is not None:
         detail += f"; there may be more groups: {doubt.detail}"
     return f"immediate_delete: about {total} records will be deleted without waiting for the drain{detail}"
 
 
 def _check_size(record: TopicRecord, facts: TopicFacts) -> None:
-    """Refuse a change whose record might not fit the mode log to its end."""
+    """Refuse a change whose record might outgrow the mode log before the change ends."""
     replacement = record.replacement
     if replacement is not None and replacement.switched_ms is None and replacement.undone_ms is None:
-        # The switch will note the groups.
+        # The switch will add these groups to the record.
         record = replace(record, required_groups=tuple(sorted(facts.groups)))
     size = largest_bytes(record)
     if size > MAX_RECORD_BYTES:
         why = (
-            f"its mode record could grow to {size} bytes, more than {MAX_RECORD_BYTES}: that has room for about "
-            f"{max(most_partitions(record), 0)} retired partitions beside its {len(record.required_groups)} groups. "
+            f"its mode record could grow to {size} bytes, more than {MAX_RECORD_BYTES}: room for about "
+            f"{max(most_partitions(record), 0)} retired partitions and its {len(record.required_groups)} groups. "
             "Delete groups that are not needed (kafka-consumer-groups --delete)"
         )
         raise Objection(record.topic, "record-size", ErrorCode.MESSAGE_TOO_LARGE, why).refusal
@@ -226,12 +227,12 @@ def _check_size(record: TopicRecord, facts: TopicFacts) -> None:
 def alter_group_rules(
     record: GroupRulesRecord, command: AlterGroupRulesCommand, controller_epoch: int, now_ms: int
 ) -> GroupRulesRecord:
-    """Return the rules after ``command``, without others that have expired; ``record`` itself where nothing changes.
+    """Return the rules after ``command``, without other rules that have expired; ``record`` itself if nothing changes.
 
-    No limit holds up a command that only removes rules.
+    A command that only removes rules is subject to no limit.
 
     Raises:
-        RequestRefused: a rule cannot be one, or one to remove does not exist, or the rules would take too much room.
+        RequestRefused: a rule is invalid, a rule to remove does not exist, or the rules would take too much room.
     """
     for rule in command.add:
         _check_rule(rule)
@@ -245,7 +246,7 @@ def alter_group_rules(
         if held is not None and held.glob is not rule.glob:
             was, requested = ("a glob", "a name") if held.glob else ("a name", "a glob")
             raise _invalid(
-                f"group {rule.group!r} is {requested} here, and {was} in a rule {rule.kind!r} for topic {rule.topic!r} "
+                f"group {rule.group!r} is {requested} here, but {was} in a rule {rule.kind!r} for topic {rule.topic!r} "
                 f"that is in force. Remove that rule first: modeaware groups forget {rule.kind} GROUP --topic TOPIC"
             )
     rules |= {rule.key: rule for rule in command.add}

@@ -1,4 +1,4 @@
-"""What goes into a decision and comes out of it: admin commands, their results, and effects outside the mode log."""
+"""Input and output of a decision: admin commands, their results, and effects outside the mode log."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from modeaware.modes import PartitionMode
 class DeletePartitionsCommand:
     """KIP-694's DeletePartitions for one topic: keep ``total_count`` partitions, retire the rest.
 
-    ``delay_ms`` None selects the ``retention`` reclaim policy, a number ``drained``. ``accept_state_loss`` names groups
-    that keep state per partition and may lose it for the keys that move.
+    With ``delay_ms`` None the reclaim policy is ``retention``, with a number ``drained``. ``accept_state_loss`` names
+    groups that keep state per partition and may lose the state of the keys that move.
     """
 
     topic: str
@@ -28,7 +28,7 @@ class DeletePartitionsCommand:
 
     @property
     def may_delete_records(self) -> bool:
-        """Return whether records may go earlier than the topic's own retention takes them."""
+        """Return whether records may be deleted before the topic's own retention deletes them."""
         return self.policy != RETENTION
 
     @property
@@ -41,8 +41,8 @@ class DeletePartitionsCommand:
 class CreatePartitionsCommand:
     """KIP-195's CreatePartitions for one topic: ``total_count`` writable partitions.
 
-    Retired partitions are revived first, lowest id first; only what is still missing is created. ``assignments`` gives
-    the replicas (broker ids) of each created partition.
+    Retired partitions are revived first, lowest id first; only the missing rest is created. ``assignments`` gives the
+    replicas (broker ids) of each created partition.
     """
 
     topic: str
@@ -55,16 +55,17 @@ class CreatePartitionsCommand:
 class ReplaceTopicCommand:
     """Replace a topic by a new one of another partition count; see :class:`~modeaware.modelog.records.Replacement`.
 
-    Repeated while the replacement has not switched, it may change ``pause_before_switch`` and add to
-    ``accept_state_loss``; until the topic is gone it may change ``keep_name``. ``undo`` deletes the successor, until
-    the switch. ``configs`` are all that is set on the successor: nothing is copied from the topic.
+    Repeated before the switch, the command may change ``pause_before_switch`` and add to ``accept_state_loss``.
+    Repeated before the old topic is gone, it may change ``keep_name``. ``undo`` deletes the new topic; it is refused
+    after the switch. ``configs`` are all that is set on the new topic: no config of the old topic is copied.
 
-    ``keep_name``: it is one half of a change that keeps the topic's name (:mod:`modeaware.lifecycle.keep_name`).
+    ``keep_name``: the replacement is one half of a change that keeps the topic's name
+    (:mod:`modeaware.lifecycle.keep_name`).
 
-    ``evacuate``: the topic is compacted, and its latest values are copied to the successor before it is let go.
+    ``evacuate``: the old topic is compacted, and its latest values are copied to the new topic before the release.
 
-    ``forget``: nothing is replaced. The topic was replaced and is gone, and its name leads to ``successor`` no more
-    (:mod:`modeaware.lifecycle.alias`).
+    ``forget``: remove the alias of a topic that was replaced and is gone; no topic is replaced. The name no longer
+    points to ``successor`` (:mod:`modeaware.lifecycle.alias`).
     """
 
     topic: str
@@ -89,20 +90,20 @@ class ReplaceTopicCommand:
 
     @property
     def returns_name(self) -> bool:
-        """Whether it is the second half of a change that keeps the name."""
+        """Return whether this is the second half of a change that keeps the name."""
         return self.keep_name and is_interim_of(self.topic, self.successor)
 
 
 @dataclass(frozen=True)
 class AlterGroupRulesCommand:
-    """Add rules about groups (one of the same kind, group and topic is replaced), and remove some by their keys."""
+    """Add rules about groups (each replaces one of the same kind, group and topic), and remove some by their keys."""
 
     add: tuple[GroupRule, ...] = ()
     remove: tuple[tuple[str, str, str], ...] = ()
 
     @property
     def topic(self) -> str:
-        """Return no topic: rules are about groups."""
+        """Return an empty topic name: group rules belong to no topic."""
         return ""
 
 
@@ -126,11 +127,11 @@ class Objection:
     """Why a command is refused.
 
     Attributes:
-        topic: which topic the objection is about: the command's, or another one of its chain.
+        topic: the topic that the objection is about: the command's, or another one of its chain.
         kind: a word for reports (docs/plan.md).
         code: Kafka's error code.
-        text: what it is, and what to do.
-        reason: the code of what holds up a change that a controller begins itself; None: no code of its own.
+        text: the cause and the remedy.
+        reason: for a change that the controller begins itself: the code of what blocks it; None: no code of its own.
     """
 
     topic: str
@@ -151,8 +152,8 @@ class Objection:
 class DeleteRecords:
     """Delete the records of ``offsets``' partitions below the given offsets: always recorded seals, never the end.
 
-    ``leader_epochs`` (partition -> leader epoch) are those under which the logs were read. A leader of another epoch
-    may hold other records, so no request is sent to it, nor for a partition that is missing here.
+    ``leader_epochs`` maps each partition to the leader epoch under which its log was read. A leader of another epoch
+    may hold other records. So no request is sent to such a leader, nor for a partition that is missing here.
     """
 
     topic: str
@@ -175,7 +176,7 @@ class CreatePartitions:
 class CommitOffsets:
     """Commit ``offsets`` (partition -> offset) for a group without members, on partitions it has no commit on.
 
-    Of a group of the ``kind`` ``share``, which commits none, they become its start offsets.
+    A group of the ``kind`` ``share`` commits no offsets: they become its start offsets.
     """
 
     topic: str
@@ -187,7 +188,7 @@ class CommitOffsets:
 
 @dataclass(frozen=True)
 class CreateTopic:
-    """Create the successor of the topic ``topic``."""
+    """Create the new topic that replaces ``topic``."""
 
     topic: str
     topic_id: str
@@ -199,7 +200,7 @@ class CreateTopic:
 
 @dataclass(frozen=True)
 class DeleteTopic:
-    """Delete the successor of the topic ``topic``, by its id: nothing was ever written to it."""
+    """Delete the new topic that was to replace ``topic``, by its id: no record was ever written to it."""
 
     topic: str
     topic_id: str
@@ -209,7 +210,7 @@ class DeleteTopic:
 
 @dataclass(frozen=True)
 class DeletePredecessor:
-    """Delete a topic that was replaced, by its id: fenced, and with each log at its seal (partition -> offset)."""
+    """Delete an old topic by its id. It has to be fenced, and each log has to end at its seal (partition -> offset)."""
 
     topic: str
     topic_id: str
@@ -217,12 +218,12 @@ class DeletePredecessor:
 
 
 FENCE_CONFIGS = {"compression.type": "gzip", "max.message.bytes": "78"}
-"""A batch of data that is compressed with gzip has at least 81 bytes, and a marker that ends a transaction 78."""
+"""78 bytes: the size of a marker that ends a transaction. A batch of data in gzip has at least 81."""
 
 
 @dataclass(frozen=True)
 class FenceTopic:
-    """Have the brokers refuse data for the topic: set ``configs`` on it."""
+    """Set ``configs`` on the topic, so that the brokers refuse data for it."""
 
     topic: str
     topic_id: str
@@ -231,7 +232,7 @@ class FenceTopic:
 
 @dataclass(frozen=True)
 class RemoveConfigs:
-    """Remove what is set on the topic itself, the successor of another one, so that the brokers' defaults apply."""
+    """Remove the listed configs from a new topic, so that the brokers' defaults apply."""
 
     topic: str
     topic_id: str

@@ -1,13 +1,13 @@
-"""The drain: which groups it waits for, and whether they have consumed a retired partition to its seal.
+"""The drain: find the required groups, and check whether they have consumed a retired partition to its seal.
 
-*Required* are the groups noted when the change was admitted, those that use the topic now (a commit on it, or members
-assigned to it) and those that the operator registered; less those that the operator waived, with a reason. Any doubt
-about the list of groups, or about one group's commit, keeps a partition undrained.
+*Required* are the groups noted when the change was admitted, the groups that use the topic now (by a commit, or by
+members with a partition of it), and the groups that the operator registered; less the groups that the operator waived,
+with a reason. A partition stays undrained while the list of groups, or the commit of one group, is uncertain.
 
-An *evacuation* copies the latest values of a compacted topic that is replaced to its successor (the Spark job
-``modeaware.spark.evacuate``). Its proof is a commit at the seal of each partition, by a consumer group named after this
-one replacement and successor, so an older proof never counts. That group is no reader: drains wait for it through
-``Requirement.evacuation`` only.
+An *evacuation* copies the latest values of a compacted old topic to the new topic (the Spark job
+``modeaware.spark.evacuate``). The proof is a commit at the seal of each partition. It is made by a consumer group named
+after this one replacement and new topic, so an older proof never counts. The evacuation's group is no reader: drains
+wait for it through ``Requirement.evacuation`` only.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from modeaware.modelog.records import RetiredPartition, TopicRecord
 from modeaware.notes import Note
 
 EVACUATION_PREFIX = "modeaware-evacuation-"
-"""Consumer groups whose names begin with it belong to modeaware."""
+"""The prefix of consumer groups that belong to modeaware."""
 _EPOCH = re.compile(r"[0-9]+", re.ASCII)
 
 
@@ -39,14 +39,14 @@ def evacuation_group(topic: str, epoch: int) -> str:
 
 
 def evacuation_of(record: TopicRecord | None) -> str | None:
-    """Return the group that has to prove the evacuation of the topic; None: nothing is evacuated."""
+    """Return the group that has to prove the evacuation of the topic; None: the topic is not evacuated."""
     if record is None or record.replacing.evacuation_epoch is None:
         return None
     return evacuation_group(record.topic, record.replacing.evacuation_epoch)
 
 
 def is_evacuation_group(topic: str, group: str) -> bool:
-    """Return whether ``group`` proves an evacuation of ``topic``, the present one or an earlier one."""
+    """Return whether ``group`` proves an evacuation of ``topic``, present or past."""
     prefix = f"{EVACUATION_PREFIX}{topic}-"
     return group.startswith(prefix) and _EPOCH.fullmatch(group, len(prefix)) is not None
 
@@ -61,11 +61,11 @@ class Requirement:
     Attributes:
         groups: their names, sorted.
         registered, waivers: the operator's rules in force for the topic.
-        doubt: why there may be more groups; None when the list is certain, or was declared closed.
-        spared: the groups of which it is not known whether they use the topic, and that are waived.
-        accept_state_loss: groups with state that were named in the request.
+        doubt: why there may be more groups; None: the list is certain, or was declared closed.
+        spared: waived groups of which it is uncertain whether they use the topic.
+        accept_state_loss: groups with state that the request names.
         evacuation: the group that proves the evacuation of the topic; no rule waives it.
-        is_closed: the operator has declared that these are all groups.
+        is_closed: the operator has declared the list of groups complete.
     """
 
     groups: tuple[str, ...] = ()
@@ -78,14 +78,15 @@ class Requirement:
     is_closed: bool = False
 
     def of(self, retired: RetiredPartition) -> Requirement:
-        """Return the requirement for one partition: what was evacuated stays so, whatever happens to the proof."""
+        """Return the requirement for one partition: a proved evacuation stays proved, even without the job's
+        commits."""
         return replace(self, evacuation=None) if retired.evacuated_to_seal else self
 
     def waiver(self, name: str, group: GroupFacts | None, partition: int) -> GroupRule | None:
         """Return the waiver by which ``partition`` need not wait for the group (None: the group is not listed).
 
-        A glob does not waive registered groups; a waiver that names the group does. A group that is not listed may have
-        committed before (invariant I2).
+        A glob does not waive registered groups; a waiver by name does. An unlisted group may have committed before
+        (invariant I2).
         """
         for rule in self._waivers_of(name):
             committed = group is None or partition in group.committed
@@ -94,7 +95,7 @@ class Requirement:
         return None
 
     def _waivers_of(self, name: str) -> tuple[GroupRule, ...]:
-        """Return the waivers that may spare the group: found once for all partitions, as there may be many of each."""
+        """Return the waivers that may apply to the group, cached for all partitions: there may be many of each."""
         waivers = self._waivers_by_group.get(name)
         if waivers is None:
             rules = [rule for rule in self.waivers if rule.matches(name)]
@@ -108,17 +109,16 @@ class Requirement:
         return {}
 
     def waiver_of_topic(self, name: str, group: GroupFacts | None) -> GroupRule | None:
-        """Return the waiver by which a topic need not wait for the group: one that holds wherever it has committed."""
+        """Return the waiver by which a whole topic need not wait for the group: one for all its commits."""
         return self.waiver(name, group, -1 if group is None else next(iter(group.committed), -1))
 
     def waived(self, groups: Mapping[str, GroupFacts]) -> dict[str, str]:
-        """Return the required groups that are waived for the topic as a whole -> the reason; ``groups``: those
-        listed."""
+        """Return the required groups that are waived for the whole topic -> the reason, given the listed ``groups``."""
         waivers = {name: self.waiver_of_topic(name, groups.get(name)) for name in self.groups}
         return {name: waiver.reason for name, waiver in waivers.items() if waiver is not None}
 
     def waited_for(self, groups: Mapping[str, GroupFacts]) -> list[str]:
-        """Return the other ones."""
+        """Return the required groups that are not waived for the whole topic."""
         waived = self.waived(groups)
         return [name for name in self.groups if name not in waived]
 
@@ -132,7 +132,7 @@ def requirement_of(
 ) -> Requirement:
     """Return what a drain of the topic waits for now.
 
-    Groups noted at the admission count while the change is in progress.
+    Groups noted at the admission are required while the change is in progress.
     """
     noted = record.required_groups if record is not None and in_progress(record) else ()
     change = (record.replacement or record.deletion) if record is not None else None
@@ -150,7 +150,7 @@ def required_of(
     evacuation: str | None = None,
 ) -> Requirement:
     """Return the requirement of noted groups, groups that use the topic, and registered groups (invariant I2)."""
-    # A rule may expire between the listing of the groups and now. One that requires more holds at either time.
+    # A rule may expire between the listing of the groups and now. A rule that requires more counts at either time.
     listed_ms = now_ms if facts.listed_ms is None else facts.listed_ms
     in_force = [
         rule
@@ -180,7 +180,7 @@ def required_of(
 def using_groups(
     facts: TopicFacts, ignored_groups: Sequence[str], registered: Sequence[GroupRule] = ()
 ) -> tuple[str, ...]:
-    """Return the groups that use the topic now, sorted, without those ignored until they commit or are registered."""
+    """Return the groups that use the topic now, sorted. An ignored group counts once it commits or is registered."""
 
     def counts(name: str, group: GroupFacts) -> bool:
         ignored = any(fnmatchcase(name, pattern) for pattern in ignored_groups)
@@ -201,10 +201,10 @@ class Drain:
     """Either a proof, or the reason why there is none.
 
     Attributes:
-        proof: group -> committed offset: at or beyond the seal, or before it with nothing in between that the group
-            would receive. A group without a commit, where there is nothing to receive, is missing.
+        proof: group -> committed offset. The offset may lie before the seal if the group would receive nothing in
+            between. A group without a commit that would receive nothing is missing.
         reason: the reason code.
-        waived: the groups that were not waited for -> the reason of the waiver.
+        waived: groups not waited for -> the reason of the waiver.
     """
 
     proof: Mapping[str, int] = field(default_factory=dict)
@@ -216,7 +216,7 @@ class Drain:
         return self.reason is None
 
     def lowest_commit(self, seal_offset: int) -> int | None:
-        """Return the lowest offset of the proof, where that is below the seal."""
+        """Return the lowest offset of the proof if it is below the seal."""
         return min((offset for offset in self.proof.values() if offset < seal_offset), default=None)
 
 
@@ -237,12 +237,12 @@ def check_drain(
 ) -> Drain:
     """Check every group of ``requirement`` (invariant I2).
 
-    An empty partition is drained, whatever the groups have committed. A commit beyond the end, or on a part of the log
-    that was truncated, is doubt, not proof; so is one beyond ``truncated_to`` without a leader epoch. The evacuation is
-    checked first, because a person has to start it.
+    An empty partition is drained, whatever the groups have committed. A commit is doubt, not proof, if it lies beyond
+    the end or on a truncated part of the log, or if it has no leader epoch and lies beyond ``truncated_to``. The
+    evacuation is checked first, because a person has to start it.
 
     Args:
-        truncated_to: of the partition's :class:`~modeaware.modelog.records.RetiredPartition`.
+        truncated_to: from the partition's :class:`~modeaware.modelog.records.RetiredPartition`.
     """
     if log.log_start >= seal_offset:
         return Drain()
@@ -277,7 +277,7 @@ def check_drain(
 def is_evacuated(
     partition: int, retired: RetiredPartition, log: PartitionFacts, facts: TopicFacts, requirement: Requirement
 ) -> bool:
-    """Return whether the evacuation of a sealed partition is proved now, whatever groups have read (invariant I2)."""
+    """Return whether the evacuation of a sealed partition is proved now, regardless of other groups (invariant I2)."""
     if requirement.evacuation is None or retired.seal_offset is None:
         return False
     alone = Requirement(evacuation=requirement.evacuation)
@@ -286,9 +286,9 @@ def is_evacuated(
 
 
 def unread_offsets(group: GroupFacts | None, partition: int, until: int, log_start: int) -> int:
-    """Return how many offsets before ``until`` a group (None: one without a commit) has still to consume.
+    """Return how many offsets before ``until`` a group has still to consume (None: a group without a commit).
 
-    Without a commit it starts at the log start; a partition in ``GroupFacts.caught_up`` counts 0.
+    Such a group starts at the log start; a partition in ``GroupFacts.caught_up`` counts 0.
     """
     if group is None:
         return max(until - log_start, 0)
@@ -300,8 +300,8 @@ def unread_offsets(group: GroupFacts | None, partition: int, until: int, log_sta
 def _not_evacuated(
     name: str, job: GroupFacts | None, partition: int, seal_offset: int, truncated_to: int | None, log: PartitionFacts
 ) -> str | None:
-    """Return why the evacuation is not proved. Only a commit at the seal proves it: what compaction has removed since
-    may have been the tombstone of a value that was copied."""
+    """Return why the evacuation is not proved. Only a commit at the seal proves it: records removed by compaction since
+    then may include the tombstone of a value that was copied."""
     if job is None:
         return reasons.NOT_EVACUATED
     reason = _held_up_by(replace(job, caught_up=frozenset()), partition, seal_offset, truncated_to, log)

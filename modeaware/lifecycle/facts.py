@@ -1,4 +1,4 @@
-"""What the controller has observed of a topic; every decision rests on a record and on these facts alone."""
+"""What the controller has observed of a topic. Every decision rests on a record and on these facts alone."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from modeaware.notes import Note
 class WriterFacts:
     """A producer that the leader remembers for a partition (DescribeProducers).
 
-    ``transaction_start`` is the first offset of its open transaction there, None without one.
+    ``transaction_start`` is the first offset of the producer's open transaction there, None without one.
     """
 
     producer_id: int
@@ -28,20 +28,17 @@ class PartitionFacts:
     """One partition's log, as its leader reported it.
 
     Attributes:
-        log_start, end_offset, last_stable_offset: its offsets; the end is the high watermark.
-        leader_epoch: the leader epoch they were read under.
+        log_start, end_offset, last_stable_offset: the log's offsets; the end is the high watermark.
+        leader_epoch: the leader epoch under which these offsets were read.
         quiet_since_ms: the wall-clock time since which the controller has seen this end offset under this leader epoch.
         moved: whether the controller saw another end offset before that.
-        seal_epoch_end: where the leader's log ends for the leader epoch that the record's seal was read under, or was
-            found broken under; requested where that is not the present epoch. Below the seal: the log was truncated,
-            and has grown again since.
-        writers: the producers that the leader remembers; requested where a transaction is open.
-        straggler: the first record after the seal; requested where there are any. None: not known.
-        samples: descriptions of some records after the seal.
-        log_end: the end of the leader's own log, replicated or not; requested where the topic is replaced and fenced,
-            after the fence was probed and before the other offsets were read.
-        read_up_to: the offset behind the last record that readers are given; requested where the topic is replaced and
-            the end is final. None: not known.
+        seal_epoch_end: where the leader's log ends for the leader epoch under which the record's seal was read, or was
+            found broken; requested if that epoch has passed. Below the seal: the log was truncated, and has grown
+        again. writers: the producers that the leader remembers; requested while a transaction is open. straggler: the
+        first record after the seal; requested if records follow the seal. None: not known. samples: descriptions of
+        some records after the seal. log_end: the end of the leader's own log, replicated or not; requested if the topic
+        is replaced and fenced, after the probe of the fence and before the other offsets. read_up_to: the offset behind
+        the last record that readers are given; requested if the end of an old topic is final. None: not known.
     """
 
     log_start: int
@@ -63,7 +60,7 @@ class PartitionFacts:
 
     @property
     def lowest_end(self) -> int:
-        """Return where the log ends, or ended for a while since its seal was read."""
+        """Return where the log ends, or where it ended for a while after its seal was read."""
         return self.end_offset if self.seal_epoch_end is None else min(self.end_offset, self.seal_epoch_end)
 
     @property
@@ -76,14 +73,14 @@ class PartitionFacts:
 class MembersSeen:
     """The members of a group that read a topic, as brokers show them.
 
-    Mode-aware clients have a client id of their own where the application sets none
-    (:data:`modeaware.wire.capabilities.CLIENT_ID`). Any client can be given that id, and one with another id may be
-    mode-aware too: the first are *seen* to be mode-aware, which proves nothing, and of the others it is *not told*.
+    A mode-aware client has a client id of its own unless the application sets one
+    (:data:`modeaware.wire.capabilities.CLIENT_ID`). Any client can be given that id, and a mode-aware client can have
+    another one. So members with the id are *seen* to be mode-aware, which proves nothing; of others this is *not told*.
 
     Attributes:
-        aware: how many are seen to be mode-aware.
-        not_told: of how many that is not told.
-        holding: how many hold a partition of the topic, where a partition has one member.
+        aware: the number of members seen to be mode-aware.
+        not_told: the number of other members.
+        holding: the number of members that hold a partition of the topic; not for share groups.
     """
 
     aware: int = 0
@@ -92,7 +89,7 @@ class MembersSeen:
 
     @property
     def text(self) -> str:
-        """Their numbers in words, such as ``2 seen to be mode-aware, 1 not told``."""
+        """Return these numbers in words, such as ``2 seen to be mode-aware, 1 not told``."""
         counts = ((self.aware, "seen to be mode-aware"), (self.not_told, "not told"))
         return ", ".join(f"{n} {words}" for n, words in counts if n) or "none"
 
@@ -105,20 +102,20 @@ class GroupFacts:
     """One group's progress on one topic.
 
     Attributes:
-        committed: partition -> committed offset (of a share group, the offset before which everything is
-            acknowledged); a partition without one is missing.
+        committed: partition -> committed offset; a partition without one is missing. For a share group, all records
+            before that offset are acknowledged.
         caught_up: partitions where only control records or aborted records lie between the commit (else the log start)
             and the end.
-        has_members: whether any are running.
+        has_members: whether the group has members.
         kind: ``classic``, ``consumer``, ``share`` or ``streams``.
-        stateful: the group keeps state per partition: members of Kafka Streams, or changelog topics of its name.
-        truncated: partitions where the commit was made on a part of the log that was truncated since.
-        epochless: partitions where the commit has no leader epoch, so that a truncation cannot be detected.
-        subscribed: members are subscribed to the topic, or assigned partitions of it; None: not known, as in a
+        stateful: the group keeps state per partition: it has members of Kafka Streams, or changelog topics of its name.
+        truncated: partitions whose commit lies on a part of the log that was truncated since.
+        epochless: partitions whose commit has no leader epoch, so that a truncation cannot be detected.
+        subscribed: whether members are subscribed to the topic or assigned partitions of it; None: not known, as in a
             rebalance.
-        notes: partition -> what the metadata of the commit says; one without metadata is missing.
-        owned: the partitions that members are assigned; None: not known, as in a rebalance.
-        members: those that are subscribed to the topic or assigned partitions of it; while that is not known, all.
+        notes: partition -> the note in the metadata of the commit; a commit without metadata is missing.
+        owned: the partitions assigned to members; None: not known, as in a rebalance.
+        members: those subscribed to the topic or assigned partitions of it; all members while that is not known.
     """
 
     committed: Mapping[int, int] = field(default_factory=dict)
@@ -134,18 +131,18 @@ class GroupFacts:
     members: MembersSeen = MembersSeen()
 
     def has_committed(self, partition_count: int) -> bool:
-        """Return whether the group has an offset on each partition of a topic that has so many."""
+        """Return whether the group has an offset on each partition of a topic with ``partition_count`` partitions."""
         return self.committed.keys() >= set(range(partition_count))
 
 
 @dataclass(frozen=True)
 class GroupsDoubt:
-    """Why a list of groups may be incomplete, or why it is not known whether one of them uses a topic, and how far.
+    """Why a list of groups may be incomplete, or why it is uncertain whether a group uses a topic.
 
     Attributes:
-        hidden: only the right to DESCRIBE the cluster is missing.
-        settling: the group that is in a rebalance, where that is all: what it consumes will be known soon.
-        too_many: the topic's record has no room for the names of more (:mod:`modeaware.lifecycle.record_size`).
+        hidden: the only cause is a missing right to DESCRIBE the cluster.
+        settling: the group in a rebalance, if that is the only cause: its subscription will be known soon.
+        too_many: the topic's record has no room for more names (:mod:`modeaware.lifecycle.record_size`).
     """
 
     detail: str
@@ -155,8 +152,8 @@ class GroupsDoubt:
 
 
 def worst_doubt(doubts: Iterable[GroupsDoubt | None]) -> GroupsDoubt | None:
-    """Return the doubt that most has to change for: one that passes by itself, or that a closed list of groups would
-    forgive, only if there is no other."""
+    """Return the most serious doubt. A doubt that passes by itself, or that a closed list of groups removes, is
+    returned only if there is no other."""
     known = (doubt for doubt in doubts if doubt is not None)
     return min(known, key=lambda doubt: (doubt.hidden, doubt.settling is not None), default=None)
 
@@ -166,12 +163,12 @@ class FenceFacts:
     """The fence of a topic that is replaced (:mod:`modeaware.lifecycle.replacement`).
 
     Attributes:
-        configs: what the topic itself has set of the fence's configs.
-        proved: partition -> the leader epoch under which its leader refused a probe as a fenced one does, after the
-            brokers of all its in-sync replicas had shown these configs.
-        answered: the partitions whose leaders answered a probe as a leader does, with the fence or without.
-        failure: what a broker answered instead: a missing right, say. None: no broker refused anything.
-        refused: brokers have refused for good to set these configs.
+        configs: the fence's configs as set on the topic itself.
+        proved: partition -> the leader epoch under which its leader refused a probe as a fenced leader does. Before
+            that, the brokers of all in-sync replicas had shown these configs.
+        answered: the partitions whose leaders answered a probe as a leader does, fenced or not.
+        failure: a broker's other answer, such as a missing right. None: no request was rejected.
+        refused: brokers permanently reject these configs.
     """
 
     configs: Mapping[str, str] = field(default_factory=dict)
@@ -182,7 +179,7 @@ class FenceFacts:
 
     @property
     def is_denied(self) -> bool:
-        """Return whether the right to set the fence, or to look at it, is missing."""
+        """Return whether the right to set or read the fence is missing."""
         may_not_look = self.failure is not None and self.failure.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
         return self.refused or may_not_look
 
@@ -198,20 +195,18 @@ class TopicFacts:
 
     Attributes:
         topic_id: the topic id; None when the cluster has no topic of that name.
-        gone: the topic's absence (or another id under its name) is confirmed, not merely reported by one broker.
-        successor: the facts of the topic that has, or is to have, the successor's name, where this topic is replaced.
-        predecessor: the name of the topic that this one has replaced, where that is not gone.
-        replication_factor, configs: of the topic that has the successor's name while that is not known to be the
-            successor: its replicas, where each partition has as many, and what is set on the topic itself. None: not
-            known.
-        fence: of a topic whose successor exists, until the topic is gone.
+        gone: whether the topic's absence (or another id under its name) is confirmed, not only reported by one broker.
+        successor: if this topic is replaced: the facts of the topic that has, or is to have, the new topic's name.
+        predecessor: the name of the old topic that this one has replaced, if that is not gone.
+        replication_factor, configs: of the topic with the new topic's name, until it is known to be the new topic: its
+            replicas, if all partitions have the same number, and its own configs. None: not known.
+        fence: if this topic's new topic exists and this topic is not gone.
         partitions: facts of the partitions whose leaders answered; others are missing.
-        groups: every group that uses the topic (a commit on it, or members assigned to it).
-        groups_doubt: why that list may be incomplete; None when it is certain but for ``unclear_groups``.
-        unclear_groups: the groups of which it is not known whether they use the topic, or what they have committed on
-            it -> why.
-        listed_ms: the wall-clock time at which the list was made; None: now.
-        stateful_owner: the Streams group whose internal topic this is (repartition, changelog); None for others.
+        groups: every group that uses the topic (by a commit on it, or by members assigned to it).
+        groups_doubt: why that list may be incomplete; None: it is certain but for ``unclear_groups``.
+        unclear_groups: group -> why it is uncertain whether the group uses the topic, or what it has committed there.
+        listed_ms: the wall-clock time at which the groups were listed; None: now.
+        stateful_owner: the Streams group whose internal topic this is (repartition, changelog); None for other topics.
     """
 
     topic: str
@@ -234,24 +229,25 @@ class TopicFacts:
 
     @property
     def any_doubt(self) -> GroupsDoubt | None:
-        """Return the worst doubt about the list or a group, of a topic that no rule is about: one that is about to
-        replace another. What a drain doubts is in its requirement."""
+        """Return the worst doubt about the list or a group, of a topic without rules: one that is about to replace
+        another. (For a drain, ``Requirement.doubt`` counts.)"""
         return worst_doubt((self.groups_doubt, *self.unclear_groups.values()))
 
     @property
     def compacted(self) -> bool:
-        """Return whether the topic is not cleaned up by deletion alone, so that latest values must be kept."""
+        """Return whether deletion is not the only cleanup of the topic, so that latest values must be kept."""
         return is_compacted(self.cleanup_policy)
 
     @property
     def untouched(self) -> bool | None:
-        """Return whether nothing was ever written to the topic; None: not every leader answered."""
+        """Return whether the topic never contained a record; None: not every leader answered."""
         if any(log.end_offset for log in self.partitions.values()):
             return False
         return True if len(self.partitions) == self.partition_count else None
 
     @property
     def offsets_left(self) -> list[str]:
-        """Return the groups that have offsets behind the end of an empty topic: from an earlier one of its name, kept
-        by a coordinator that was away when that was deleted. These groups would skip records (invariant I2)."""
+        """Return the groups that have offsets beyond the end of an empty topic. The offsets are from an earlier topic
+        of the name, kept by a coordinator that was down at the deletion. The groups would skip records (invariant
+        I2)."""
         return sorted(name for name, group in self.groups.items() if self.untouched and any(group.committed.values()))

@@ -2,8 +2,8 @@
 
 A new partition that took writes at once would lose its first records for groups that start at the latest offset
 (KIP-1327). So it is listed ReadOnly (*opening*) before it is created, and becomes ReadWrite once every group has a
-committed offset on it. Aware consumers commit theirs; the controller commits for groups without members; a group that
-does neither within ``modeaware.open.timeout.ms`` is where a stock growth would leave it.
+committed offset on it. Aware consumers commit theirs; the controller commits for groups without members. Once
+``modeaware.open.timeout.ms`` is over, the partition opens in any case, as after a stock growth.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ def grow(record: TopicRecord, command: CreatePartitionsCommand, facts: TopicFact
 
 
 def revived_to(record: TopicRecord, total_count: int) -> TopicRecord:
-    """Return the record with retired partitions open for writes again, lowest id first, so that the writable ones stay
-    the first (invariant I3)."""
+    """Return the record with retired partitions ReadWrite again, lowest id first, so that the writable partitions have
+    the lowest ids (invariant I3)."""
     revived = [p for p in sorted(record.retired) if p < total_count]
     modes = tuple(PartitionMode.READ_WRITE if p in revived else mode for p, mode in enumerate(record.modes))
     retired = {p: r for p, r in record.retired.items() if p not in revived}
     deletion = record.deletion
     if deletion is not None:
-        # Grown past the count before the shrink: what can still be undone is everything still retired.
+        # Grown past the count before the shrink: all retired partitions are left for an undo.
         undone = total_count >= deletion.previous_count
         shrunk = replace(
             deletion,
@@ -62,7 +62,7 @@ def _open_new(record: TopicRecord, command: CreatePartitionsCommand, facts: Topi
 def advance_opening(this: Pass) -> Advance:
     """Create what does not exist yet, then open all new partitions together.
 
-    Groups without members get the open offset committed, so that a ``latest`` group does not skip the first records
+    The open offset is committed for groups without members, so that a ``latest`` group does not skip the first records
     (invariant I2).
     """
     record, facts, opening = this.record, this.facts, this.record.opening

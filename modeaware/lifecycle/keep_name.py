@@ -1,7 +1,7 @@
 """Keeping the name of a topic that is replaced: two replacements in a row, which are one change. Pure.
 
 ``orders`` (12 partitions) is replaced by an *interim topic* (4), ``orders.modeaware-3fa9``, and that by ``orders`` (4).
-A name cannot have two topics, so the first half ends before the second begins; no topic has the name in between.
+A name cannot have two topics. So the first half ends before the second begins, and in between no topic has the name.
 
 =========  ==================================================  ======================================================
 stage      the record that says it                             ends when
@@ -16,17 +16,18 @@ half                                                           ends with that: t
 closing    the alias of the interim topic                      ten minutes later, when no group subscribes to it
 =========  ==================================================  ======================================================
 
-Both halves are replacements like others, with ``keep_name`` on their records: which half it is follows from the names
+Both halves are ordinary replacements with ``keep_name`` on their records; the names show which half it is
 (:mod:`modeaware.interim`). The interim topic has the final number of partitions, and is reserved: no other command
 changes it.
 
-*Until the first switch* the change can be undone. After it there is no way back to the old topic, and the change may
-end on the interim topic instead (*stay*): that takes ``keep_name`` off the first half, and undoes a second half that
-has not switched. The command to keep the name after all puts it on again, and the controller does the rest.
+*Until the first switch* the change can be undone. After it the old topic cannot come back, but the change may end on
+the interim topic (*stay*). That command removes ``keep_name`` from the first half, and undoes a second half that has
+not switched. A command to keep the name after all restores ``keep_name``, and the controller continues.
 
-*The second half is never given up*: half of a change would be left. What hinders it is a reason, and is looked at
-again. A topic that has come up under the name is in its way. One that holds no record is deleted, behind a fence: a
-record that arrives before the fence is in force keeps it. One with records is the operator's.
+*The second half is never given up*: half of a change would be left. Whatever blocks it is shown as a reason, and is
+checked again at every pass. A topic that has appeared under the name blocks it. An empty one is deleted, behind a
+fence: a record that arrives before the fence is in force prevents the deletion. One with records is left to the
+operator.
 """
 
 from __future__ import annotations
@@ -55,8 +56,8 @@ class KeptName:
     """A change of two halves, by its records.
 
     Attributes:
-        first: of the old topic, until the second half is over.
-        second: of the interim topic, where it is being replaced by a topic of the name, or was.
+        first: the old topic's record, until the second half is over.
+        second: the interim topic's record, if a topic of the kept name is replacing it, or has.
     """
 
     name: str
@@ -65,35 +66,35 @@ class KeptName:
 
     @property
     def interim(self) -> str:
-        """The name of the interim topic."""
+        """Return the name of the interim topic."""
         return self.first.replacing.successor if self.first is not None else self.second.topic if self.second else ""
 
     @property
     def is_in_second_half(self) -> bool:
-        """Whether the old topic is deleted."""
+        """Return whether the old topic is deleted."""
         return self.first is None or self.first.is_alias
 
     @property
     def is_over(self) -> bool:
-        """Whether the interim topic is deleted as well."""
+        """Return whether the interim topic is deleted as well."""
         return self.second is not None and self.second.is_alias
 
     @property
     def keeps(self) -> bool:
-        """Whether the name is to have a topic again; else the change ends on the interim topic."""
+        """Return whether the name is to have a topic again; else the change ends on the interim topic."""
         if self.second is not None and self.second.replacing.undone_ms is None:
             return True
         return self.first is not None and self.first.replacing.keep_name
 
     @property
     def reason(self) -> str | None:
-        """The code of what holds the change up as a whole."""
+        """Return the code of what blocks the change as a whole."""
         record = self.second if self.second is not None else self.first
         return record.replacing.reason if record is not None else None
 
 
 def kept(name: str, records: Iterable[TopicRecord]) -> KeptName | None:
-    """Return the change that keeps ``name``, or was to keep it and ends on the interim topic; None: there is none.
+    """Return the change that keeps ``name``, or that was to keep it and ends on the interim topic; None: there is none.
 
     Args:
         records: of all topics that are or were replaced.
@@ -102,16 +103,16 @@ def kept(name: str, records: Iterable[TopicRecord]) -> KeptName | None:
     first = next((record for record in of_name if record.topic == name), None)
     second = next((r for r in of_name if r.topic != name and r.replacing.successor == name), None)
     if first is not None and second is not None and first.replacing.successor != second.topic:
-        second = None  # the interim topic of an earlier change, whose alias has not ended
+        second = None  # of an earlier change: the interim topic's alias has not ended
     if first is None and second is None:
         return None
     return KeptName(name, first, second)
 
 
 def removal_of(facts: TopicFacts) -> tuple[Effect, ...]:
-    """Return the effects that delete a topic in the way of the second half; none, where it has records, or may.
+    """Return the effects that delete a topic in the way of the second half; none if it has records, or may have some.
 
-    The deletion proves the fence, and that each log still ends at 0, right before its request (invariant I2).
+    Right before its request, the deletion proves the fence and that each log still ends at 0 (invariant I2).
     """
     if facts.topic_id is None or not facts.untouched:
         return ()
@@ -123,8 +124,8 @@ def removal_of(facts: TopicFacts) -> tuple[Effect, ...]:
 
 
 def stays_of(command: TopicCommand, records: Iterable[TopicRecord]) -> TopicRecord | None:
-    """Return the record of a first half that ends on the interim topic by this command, which undoes its second half;
-    None: the command is another one."""
+    """Return the record of a first half that this command ends on the interim topic, its second half undone; None:
+    another command."""
     if not isinstance(command, ReplaceTopicCommand) or not command.undo:
         return None
     own = (
@@ -134,8 +135,8 @@ def stays_of(command: TopicCommand, records: Iterable[TopicRecord]) -> TopicReco
 
 
 def restored_by(command: TopicCommand, records: Iterable[TopicRecord]) -> TopicRecord | None:
-    """Return the alias of a change that was to stay on the interim topic, and keeps its name after all by this command;
-    None: the command is another one."""
+    """Return the alias of a change that was to end on the interim topic, and that this command continues to the kept
+    name; None: it is another command."""
     if not isinstance(command, ReplaceTopicCommand) or not command.keep_name or command.undo:
         return None
     aliases = (record for record in records if record.is_alias and record.topic == command.successor)
@@ -149,10 +150,10 @@ def to_keep_name(command: ReplaceTopicCommand, current: TopicRecord, *, compacte
     """Yield why a topic cannot be replaced and keep its name."""
     no = partial(Objection, command.topic)
     if command.fence == "none":
-        why = "its name can only be kept where it is deleted, which takes a fence: omit --fence none, or --keep-name"
+        why = "to keep its name it has to be deleted, which takes a fence: omit --fence none, or --keep-name"
         yield no("fence", ErrorCode.INVALID_REQUEST, why)
     if compacted or command.evacuate:
-        why = "a compacted topic cannot keep its name: replace it by one of another name (--with NAME --evacuate)"
+        why = "a compacted topic cannot keep its name: give the new topic another name (--with NAME --evacuate)"
         yield no("compacted", ErrorCode.POLICY_VIOLATION, why)
     if command.returns_name:
         return
@@ -160,7 +161,7 @@ def to_keep_name(command: ReplaceTopicCommand, current: TopicRecord, *, compacte
         why = f"the interim topic of a replacement that keeps the name is {name!r}, not {command.successor!r}"
         yield no("successor", ErrorCode.INVALID_REQUEST, why)
     if command.num_partitions == current.writable_count == len(current.modes):
-        why = f"it has {command.num_partitions} partitions already, and keeps its name: nothing would change"
+        why = f"it has {command.num_partitions} partitions already and keeps its name; nothing to change"
         yield no("count", ErrorCode.INVALID_PARTITIONS, why)
 
 
@@ -181,7 +182,7 @@ def not_restored(command: TopicCommand, current: TopicRecord, records: Iterable[
 
 
 def reserved(command: TopicCommand, records: Iterable[TopicRecord]) -> Iterator[Objection]:
-    """Refuse commands of others about an interim topic, while the change is in progress."""
+    """Refuse other commands about an interim topic while the change is in progress."""
     for record in records:
         replacement = record.replacing
         is_first = record.is_first_half and replacement.undone_ms is None
@@ -195,7 +196,7 @@ def reserved(command: TopicCommand, records: Iterable[TopicRecord]) -> Iterator[
         )
         if command.topic == interim and not is_own:
             why = (
-                f"it is the interim topic of {name!r}, which gets its name back: wait until that is done, or stay on "
-                f"the interim topic (modeaware replace {name} --stay)"
+                f"it is the interim topic of a change that keeps the name {name!r}: wait until that is done, or end it "
+                f"on the interim topic (modeaware replace {name} --stay)"
             )
             yield Objection(interim, "in-progress", ErrorCode.REASSIGNMENT_IN_PROGRESS, why)

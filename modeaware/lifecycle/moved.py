@@ -1,52 +1,53 @@
-"""Which groups are let through to the new topic of a replacement. Pure.
+"""The gates: for which groups the new topic of a replacement is open. Pure.
 
 A group reads the new topic once its application has handled the old topic to the *end* of each partition (the offset
-behind the last record that readers are given), so each key keeps its order. Members cannot find that out one by one:
-none sees the others' work. So the controller decides, by what looks at the group's commits and members show, and puts
-the decision on the mode log (:mod:`modeaware.modelog.moved`). What is on the log does not expire, and clients open
-their gates by it alone.
+behind the last record that readers are given). So each key keeps its order. No member can decide this alone, because it
+cannot see the other members' progress. So the controller decides, from snapshots of the group's commits and members,
+and appends the decision to the mode log (:mod:`modeaware.modelog.moved`). The decision does not expire, and alone opens
+clients' gates.
 
 *Each partition has to count*, in one of these ways (:class:`Way`):
 
 ==========  ============================================================================================  =======
-way         what a look shows                                                                             warned
+way         what a snapshot shows                                                                         warned
 ==========  ============================================================================================  =======
-EMPTIED     the log starts at the end or behind it: retention has taken what was left
-SAID        a commit at the end, with the note ``read`` or with metadata of the application's own
-LEFT        a commit at the end, and no members, in two looks in a row that show the same offset
+EMPTIED     the log starts at the end or behind it: retention has deleted the rest
+SAID        a commit at the end, with the note ``read`` or with the application's own metadata
+LEFT        a commit at the end, and no members, in two snapshots in a row with the same offset
 UNNOTED     a commit at the end that has neither note nor metadata, unchanged for ``unnoted_ms``          yes
 GIVEN       a commit short of the end with the note ``given``, unchanged for ``gate_timeout_ms``          yes
 UNOWNED     the group has members, and none of them has owned the partition for ``unnoted_ms``            yes
-WAIVED      an operator does not wait for the group there                                                 yes
+WAIVED      the operator has waived the group there                                                       yes
 ==========  ============================================================================================  =======
 
-*Why a commit is not enough.* Client libraries commit by a timer what was given to the application, handled or not. Only
-a member of ours knows that the application has come back for more, and says so in a note. The commit of a stock member,
-or of one that does not know the new topic yet, says nothing; what it was given it has handled when
-``max.poll.interval.ms`` is over, or it is out of the group: so ``unnoted_ms`` has to be the largest of the group's
-members. Who subscribes to what decides nothing: a member may widen its subscription with its last record in hand.
+*Why a commit is not enough.* Client libraries commit by a timer what the application was given, handled or not. A
+member of ours notes ``read`` when the application polls again. The commit of a stock member carries no note, nor does
+the commit of a member that has not yet seen the new topic. Such a member has handled its records, or has left the
+group, once ``max.poll.interval.ms`` is over: so ``unnoted_ms`` has to be the largest of the group's members.
+Subscriptions decide nothing: a member may subscribe to the new topic before it has handled its last record.
 
-*Why two looks for LEFT.* A look lists groups and then reads offsets; a member may come between. With two looks, the
-offsets of the first lie before the listing of the second: who has committed them is gone, and its work is done, or is
-lost with it, as Kafka has it.
+*Why two snapshots for LEFT.* A snapshot lists groups and then reads offsets; a member may come in between. With two
+snapshots, the offsets of the first were read before the listing of the second. So the member that committed them is
+gone, and its work is done, or is lost with the member, as always in Kafka.
 
-*Batch committers* (``GIVEN``) commit after so many records, or so long after one. The gate withholds what would bring
-that commit about, so it does not wait for it. The deletion of the old topic does (:mod:`modeaware.lifecycle.drain`).
+*Batch committers* (``GIVEN``) commit after a number of records, or a time after a record. A closed gate withholds the
+records that would cause this commit, so the gate does not wait for the commit. The deletion of the old topic does
+(:mod:`modeaware.lifecycle.drain`).
 
-*At once* goes a group whose commits on the new topic prove that it was let through before: each partition has one, and
-one of them has our metadata or lies behind the start. The mode log may be older than that, where it was restored.
+*Opened at once*: the gate of a group whose commits on the new topic prove that it was open before. Each partition has a
+commit, and one of the commits has our metadata or lies behind the start. A restored mode log may be older.
 
-*Taken out* is a group without members, in two looks, that has not read the old topic by these rules, and has nothing on
-the new topic or was set back on both: it begins anew. A seal that breaks later takes no group out: what it was given of
-the new topic cannot be taken back, and a warning names these groups. With a closed list of groups, ``all`` are let
-through at the release.
+*Closed again*: the gate of a group that begins anew. In two snapshots it has no members and has not read the old topic
+by these rules, and it has nothing on the new topic or was set back on both. A seal that breaks later closes no gate:
+records of the new topic that a group was given cannot be taken back. A warning names these groups. With a closed list
+of groups, the release opens the gate for ``all``.
 
 *Many groups.* A record has room for some thousands of names. The admission of a replacement finds room for the groups
-that use the topic, or is refused. Groups that come later and do not fit wait, until no required group is missing: then
-``all`` are let through, which is warned.
+that use the topic, or refuses the replacement. Groups that come later and do not fit wait until the gate is open for
+every required group. Then it opens for ``all``, with a warning.
 
-*Time.* Since when something is unchanged is what this controller has seen, on its monotonic clock, and is on no record:
-the next controller waits anew.
+*Time.* The controller measures on its monotonic clock how long something is unchanged. No record has the times: the
+next controller measures anew.
 """
 
 from __future__ import annotations
@@ -69,12 +70,12 @@ from modeaware.printable import number
 from modeaware.topic_view import Moved
 
 SOONEST_MS, LATEST_MS = 100, 10_000
-"""When a topic that drains is looked at again, at the soonest and, where nothing costs too much, at the latest."""
+"""The shortest and the longest time between two passes over a topic that drains. The longest may be exceeded."""
 COST_FACTOR = 10
-"""A look is followed by a pause of so many times what it took: looks take a tenth of a core at most."""
+"""A snapshot is followed by a pause of this many times its duration, so snapshots take a tenth of a core at most."""
 MANY_GROUPS = 100
 APPEND_MS, MANY_APPEND_MS = 1_000, 10_000
-"""The time between two records of one topic: the latter above :data:`MANY_GROUPS` groups, which the record repeats."""
+"""The time between two records of one topic: the second one above :data:`MANY_GROUPS` groups."""
 
 
 class Way(Enum):
@@ -90,7 +91,7 @@ class Way(Enum):
 
 
 class Wait(Enum):
-    """What a partition waits for that does not count yet."""
+    """What a partition that does not count yet waits for."""
 
     UNREAD = "unread"
     GIVEN = "given"
@@ -101,13 +102,13 @@ class Wait(Enum):
 
 @dataclass(frozen=True)
 class Limits:
-    """How long what looks show has to be unchanged."""
+    """How long snapshots have to be unchanged."""
 
     unnoted_ms: int
     gate_timeout_ms: int
 
 
-# What looks have shown
+# What snapshots have shown
 
 
 @dataclass(frozen=True)
@@ -116,11 +117,11 @@ class PartitionSeen:
 
     Attributes:
         committed: the offset; None: there is none.
-        note: in its metadata.
-        since_ms: when the first look showed this offset with this note.
-        unowned_since_ms: since when looks have shown members of the group, and none that owns the partition; looks
-            during a rebalance show neither. None: one owns it, or there are no members.
-        empty_looks: how many looks in a row have shown this offset, and no members; two at most.
+        note: the note in the commit's metadata.
+        since_ms: the time of the first snapshot with this offset and note.
+        unowned_since_ms: the time since which snapshots have shown members, but no owner of the partition; a snapshot
+            during a rebalance shows neither. None: the partition has an owner, or the group has no members.
+        empty_looks: the number of snapshots in a row with this offset and no members; two at most.
     """
 
     committed: int | None
@@ -132,11 +133,11 @@ class PartitionSeen:
 
 @dataclass(frozen=True)
 class Seen:
-    """What looks have shown of the groups of one topic that drains.
+    """What snapshots have shown of the groups of one draining topic.
 
     Attributes:
         groups: group -> partition -> what was seen.
-        changed_ms: when a look last showed another offset, note, or membership than the one before.
+        changed_ms: the time of the last snapshot that showed another offset, note, or membership.
     """
 
     groups: Mapping[str, Mapping[int, PartitionSeen]] = field(default_factory=dict)
@@ -146,16 +147,16 @@ class Seen:
 def observe(
     before: Seen | None, facts: TopicFacts, names: Iterable[str], partitions: Collection[int], at_ms: int
 ) -> Seen:
-    """Return what is known after one more look.
+    """Return what is known after one more snapshot.
 
     Args:
         names: the groups that matter. One that is not in doubt, and not in ``facts``, has neither commits nor members.
-        at_ms: the time of the look, on a monotonic clock.
+        at_ms: the time of the snapshot, on a monotonic clock.
     """
     known = before.groups if before is not None else {}
     groups: dict[str, Mapping[int, PartitionSeen]] = {}
     for name in names:
-        if is_unclear(name, facts):  # nothing new is known
+        if is_unclear(name, facts):  # the snapshot adds nothing
             groups |= {name: known[name]} if name in known else {}
             continue
         group, earlier = facts.groups.get(name, _NO_GROUP), known.get(name, {})
@@ -168,7 +169,7 @@ _NO_GROUP = GroupFacts()
 
 
 def is_unclear(name: str, facts: TopicFacts) -> bool:
-    """Return whether a look shows nothing of the group: its offsets were not read, or it may not be listed."""
+    """Return whether a snapshot shows nothing of the group: its offsets were not read, or it may not be listed."""
     return name in facts.unclear_groups or (name not in facts.groups and facts.groups_doubt is not None)
 
 
@@ -199,9 +200,9 @@ def _shape(groups: Mapping[str, Mapping[int, PartitionSeen]]) -> object:
 
 @dataclass(frozen=True)
 class PartitionVerdict:
-    """Whether a partition counts: ``way``, or else what it waits for.
+    """Whether a partition counts: ``way``, or else the ``Wait``.
 
-    ``due_ms``: when it will count if nothing changes. None: something has to change.
+    ``due_ms``: when the partition will count if nothing changes. None: something has to change.
     """
 
     way: Way | None = None
@@ -211,12 +212,12 @@ class PartitionVerdict:
 
 @dataclass(frozen=True)
 class GroupVerdict:
-    """Whether a group is let through: each of its partitions counts, or it was let through before.
+    """Whether the gate may open for a group: each of its partitions counts, or the gate was open before.
 
     Attributes:
         partitions: partition -> the verdict on it.
-        is_proved: commits on the new topic prove an earlier letting-through.
-        begins_anew: it is to be taken out, where it was let through.
+        is_proved: commits on the new topic prove that the gate was open before.
+        begins_anew: if the gate is open for the group, it is to be closed.
     """
 
     partitions: Mapping[int, PartitionVerdict]
@@ -229,16 +230,16 @@ class GroupVerdict:
 
     @property
     def due_ms(self) -> int | None:
-        """When the next of its partitions counts if nothing changes."""
+        """Return when the next of the group's partitions counts if nothing changes."""
         return earliest_ms(*(verdict.due_ms for verdict in self.partitions.values()))
 
     def where(self, what: Way | Wait) -> list[int]:
-        """Return the partitions that count in this way, or wait for this."""
+        """Return the partitions with this way, or with this wait."""
         return [p for p, verdict in self.partitions.items() if what in (verdict.way, verdict.wait)]
 
 
 def ends_of(record: TopicRecord) -> dict[int, int] | None:
-    """Return the end of each partition of an old topic; None: not all are known, or the topic's groups do not move."""
+    """Return the end of each partition of an old topic; None: an end is unknown, or the groups do not move."""
     if moving(record) is None:
         return None
     ends = {p: retired.read_up_to for p, retired in record.retired.items() if retired.read_up_to is not None}
@@ -252,7 +253,7 @@ def verdict_on_partition(
 
     Args:
         log: None: its leader did not answer.
-        seen: None: nothing is known of the group.
+        seen: None: no snapshot has shown the group.
     """
     if log is not None and log.log_start >= end:
         return PartitionVerdict(Way.EMPTIED)
@@ -295,7 +296,7 @@ def verdict_on_group(
     limits: Limits,
     at_ms: int,
 ) -> GroupVerdict:
-    """Return whether a group may be let through.
+    """Return whether the gate may open for a group.
 
     Args:
         ends: :func:`ends_of`.
@@ -309,14 +310,14 @@ def verdict_on_group(
         if verdict.way is None and requirement.waiver(name, group, partition) is not None:
             verdict = PartitionVerdict(Way.WAIVED)
         elif verdict.way is not Way.EMPTIED and group is not None and partition in group.truncated:
-            verdict = PartitionVerdict(wait=Wait.UNREAD)  # it may have missed what was written instead
+            verdict = PartitionVerdict(wait=Wait.UNREAD)  # it may have missed the records that replaced these
         partitions[partition] = verdict
     whole = GroupVerdict(partitions, is_proved=_is_proved(name, record, facts))
     return replace(whole, begins_anew=not whole.has_read and _begins_anew(name, ends, facts, of_group))
 
 
 def _is_proved(name: str, record: TopicRecord, facts: TopicFacts) -> bool:
-    """Return whether the group's commits on the new topic prove that it was let through before."""
+    """Return whether the group's commits on the new topic prove that its gate was open before."""
     new, count = facts.successor, record.replacing.num_partitions
     group = new.groups.get(name) if new is not None else None
     if new is None or group is None or not group.has_committed(count):
@@ -330,7 +331,8 @@ def _is_behind_start(group: GroupFacts, new: TopicFacts) -> bool:
 
 
 def _begins_anew(name: str, ends: Mapping[int, int], facts: TopicFacts, seen: Mapping[int, PartitionSeen]) -> bool:
-    """Return whether a group without members, in two looks, has nothing on the new topic, or was set back on both."""
+    """Return whether a group without members, in two snapshots, has nothing on the new topic or was set back on
+    both."""
     new = facts.successor
     if new is None or is_unclear(name, facts) or is_unclear(name, new) or not seen:
         return False
@@ -348,11 +350,11 @@ def _begins_anew(name: str, ends: Mapping[int, int], facts: TopicFacts, seen: Ma
 
 @dataclass(frozen=True)
 class Decision:
-    """What follows from one look at an old topic.
+    """The decision after one snapshot of an old topic.
 
     Attributes:
-        record: to be appended, not stamped yet; None: nothing changes.
-        verdicts: group -> the verdict on it, of the groups that are not let through by now.
+        record: the record to append, not stamped yet; None: nothing changes.
+        verdicts: group -> the verdict on it, of the groups whose gate is still closed.
         due_ms: when the next partition counts if nothing changes, on the monotonic clock.
         alarms: warnings for the operator.
     """
@@ -364,7 +366,7 @@ class Decision:
 
 
 def groups_that_matter(record: TopicRecord, facts: TopicFacts, requirement: Requirement) -> list[str]:
-    """Return the groups of an old topic that are let through one day, sorted."""
+    """Return the groups of an old topic that have a gate, sorted."""
     names = {*requirement.groups, *facts.groups, *record.required_groups}
     return sorted(name for name in names if not is_evacuation_group(record.topic, name))
 
@@ -378,12 +380,12 @@ def decide(
     limits: Limits,
     at_ms: int,
 ) -> Decision:
-    """Decide which groups of an old topic are let through.
+    """Decide for which groups of an old topic the gate is open.
 
     Args:
-        record: of the topic, as this pass leaves it.
+        record: the topic's record, as this pass leaves it.
         held: the decision on the log; None: there is none.
-        seen: with this look.
+        seen: with this snapshot.
     """
     before = held or MovedRecord(record.topic_id)
     ends = ends_of(record)
@@ -395,11 +397,11 @@ def decide(
         for name in {*names, *moved}
         if name not in moved or name in seen.groups
     }
-    taken_out = {name for name in moved if name in verdicts and verdicts[name].begins_anew}
+    closed_again = {name for name in moved if name in verdicts and verdicts[name].begins_anew}
     may = {name for name in names if name not in moved and (verdicts[name].has_read or verdicts[name].is_proved)}
-    left = replace(before, groups=tuple(sorted(moved - taken_out)))
+    left = replace(before, groups=tuple(sorted(moved - closed_again)))
     after = _with_room(left, may, record, requirement, facts)
-    alarms = [_taken_out_alarm(record, name) for name in sorted(taken_out)]
+    alarms = [_closed_again_alarm(record, name) for name in sorted(closed_again)]
     through = after.moved
     for name in sorted(filter(through.lets, may)):
         alarms += _alarms(record, name, verdicts[name], facts, ends)
@@ -416,11 +418,11 @@ def decide(
 def _with_room(
     held: MovedRecord, may: Collection[str], record: TopicRecord, requirement: Requirement, facts: TopicFacts
 ) -> MovedRecord:
-    """Return the record with the groups that ``may`` be let through now, or, where it has no room for all their names:
-    ``all`` if no required group is missing, else as many as fit, those of the switch first.
+    """Return the record with the groups that ``may`` have their gate opened now. If it has no room for all their names:
+    ``all`` if no required group is missing, else as many names as fit, groups noted at the switch first.
 
-    Room is kept for those of the switch: the topic's own record has their names too, and more (the admission and the
-    switch find room for it, :mod:`modeaware.lifecycle.record_size`).
+    Room is kept for the names of the groups noted at the switch. It suffices, because the topic's own record contains
+    these names and more (the admission and the switch find room for it, :mod:`modeaware.lifecycle.record_size`).
     """
     whole, noted = _added(held, may), set(record.required_groups)
     if _fits(_added(whole, noted)):
@@ -428,7 +430,7 @@ def _with_room(
     if set(requirement.waited_for(facts.groups)) <= set(whole.groups):
         return replace(whole, groups=(), all=True)
     in_order = sorted(may, key=lambda name: (name not in noted, name))
-    kept = _added(held, noted) if _fits(_added(held, noted)) else held  # more may have been noted since
+    kept = _added(held, noted) if _fits(_added(held, noted)) else held  # more groups may have been noted since
     room = bisect_left(range(len(in_order)), True, key=lambda last: not _fits(_added(kept, in_order[: last + 1])))
     return _added(held, in_order[:room])
 
@@ -441,15 +443,15 @@ def _fits(record: MovedRecord) -> bool:
     return len(record.to_json()) <= MAX_RECORD_BYTES
 
 
-# When a topic is looked at again
+# When a topic is due again
 
 
 def drains_by_groups(record: TopicRecord, *, members_wait: bool) -> bool:
-    """Return whether a topic is looked at in the pace of its groups: they hold up the drain of a shrink or of a
-    replacement, or a group may still be let through.
+    """Return whether a topic is due at the pace of its groups: they hold up the drain of a shrink or of a replacement,
+    or a gate may still open.
 
     Args:
-        members_wait: whether a group that is not let through has members.
+        members_wait: whether a group whose gate is closed has members.
     """
     if any(reasons.code_of(reason) in reasons.OF_READERS for reason in held_up(record)):
         return True
@@ -457,10 +459,10 @@ def drains_by_groups(record: TopicRecord, *, members_wait: bool) -> bool:
 
 
 def append_due_ms(appended_ms: int | None, groups: int) -> int | None:
-    """Return when the next record of a topic may be appended: one a second, fewer with many groups.
+    """Return when the next record of a topic may be appended: one per second, fewer with many groups.
 
     Args:
-        appended_ms: when the last one was; None: none was, and the next may be at once.
+        appended_ms: when the last one was appended; None: none was, and the next may be appended at once.
     """
     if appended_ms is None:
         return None
@@ -468,15 +470,16 @@ def append_due_ms(appended_ms: int | None, groups: int) -> int | None:
 
 
 def look_due_ms(changed_ms: int, cost_ms: int, due_ms: int | None, at_ms: int) -> int:
-    """Return when a topic that drains is looked at next, on the monotonic clock.
+    """Return when a draining topic is due next, on the monotonic clock.
 
-    Half as long after a look as nothing had changed before it, so an end is noticed in the pace of the group's own
-    commits; within :data:`SOONEST_MS` and :data:`LATEST_MS`, and earlier where something falls due.
+    If nothing had changed for a time before a snapshot, the next one follows after half that time: so the pace is that
+    of the group's own commits. It stays within :data:`SOONEST_MS` and :data:`LATEST_MS`, or ends when something falls
+    due.
 
     Args:
         changed_ms: of :class:`Seen`.
-        cost_ms: how long the look took.
-        due_ms: when something falls due though nothing changes.
+        cost_ms: how long the snapshot took.
+        due_ms: when something falls due although nothing changes.
     """
     pace_ms = min(max((at_ms - changed_ms) // 2, SOONEST_MS), LATEST_MS)
     if due_ms is not None:
@@ -484,7 +487,7 @@ def look_due_ms(changed_ms: int, cost_ms: int, due_ms: int | None, at_ms: int) -
     return at_ms + max(pace_ms, COST_FACTOR * cost_ms)
 
 
-# What people are told
+# Warnings and texts for operators
 
 
 def _alarms(
@@ -493,28 +496,28 @@ def _alarms(
     """Yield a warning for each way by which order may be lost (invariant I9)."""
     if verdict.is_proved:
         return
-    let = f"group {name!r} is let through from {record.topic!r} to {record.replacing.successor!r}"
+    opened = f"gate opened for group {name!r} from {record.topic!r} to {record.replacing.successor!r}"
     for way, why in _WARNED.items():
         if partitions := verdict.where(way):
             unread = _unread(name, partitions, facts, ends)
-            yield f"{let}: {why.format(partitions=format_ranges(partitions), unread=unread)}"
+            yield f"{opened}: {why.format(partitions=format_ranges(partitions), unread=unread)}"
 
 
 _WARNED = {
-    Way.UNNOTED: "its commits are at the end of partitions {partitions}, and no member says that the application has "
-    "handled the last records (clients without modeaware?)",
-    Way.GIVEN: "it has been given all of partitions {partitions}; its application has not committed the last {unread} "
-    "records. After a crash these come again, later than newer ones",
-    Way.UNOWNED: "no member owns partitions {partitions}, which have {unread} records that it has not read",
-    Way.WAIVED: "it is waived on partitions {partitions}, which have {unread} records that it has not read",
+    Way.UNNOTED: "its commits are at the end of partitions {partitions}, without a note that all records are handled "
+    "(stock clients?)",
+    Way.GIVEN: "all records of partitions {partitions} are delivered; the application has not committed {unread} of "
+    "them. After a crash these are delivered again, after newer records",
+    Way.UNOWNED: "no member owns partitions {partitions}, which have {unread} unread records",
+    Way.WAIVED: "it is waived on partitions {partitions}, which have {unread} unread records",
 }
 
 
 def gate_texts(record: TopicRecord, moved: Moved, facts: TopicFacts, requirement: Requirement) -> dict[str, str]:
-    """Return group -> why the gate is closed for it, by one look alone; none that is let through.
+    """Return group -> why its gate is closed, by one snapshot alone; groups whose gate is open are missing.
 
     Args:
-        moved: the groups that are let through.
+        moved: the groups whose gate is open.
     """
     ends = ends_of(record)
     names = [name for name in groups_that_matter(record, facts, requirement) if not moved.lets(name)]
@@ -529,7 +532,7 @@ def gate_texts(record: TopicRecord, moved: Moved, facts: TopicFacts, requirement
             if partitions := verdict.where(wait):
                 unread = _unread(name, partitions, facts, ends)
                 parts.append(what.format(partitions=format_ranges(partitions), unread=number(unread)))
-        texts[name] = f"{_CLOSED}: {'; '.join(parts) or 'it has read all, and is about to be let through'}"
+        texts[name] = f"{_CLOSED}: {'; '.join(parts) or 'it has read all; the gate is about to open'}"
     return texts
 
 
@@ -538,12 +541,11 @@ _CLOSED = "gate closed"
 _BY_ONE_LOOK = Limits(unnoted_ms=1, gate_timeout_ms=1)
 _WAITS = {
     Wait.UNREAD: UNREAD_TEXT,
-    Wait.GIVEN: "it has been given all of partitions {partitions}; its application has not committed the last {unread} "
-    "records",
-    Wait.BUSY: "its application has paused partitions {partitions}, or gone back in them",
-    Wait.UNNOTED: "it has committed all of partitions {partitions}, and no member says that the last records are "
-    "handled",
-    Wait.UNKNOWN: "it is not known what it has committed",
+    Wait.GIVEN: "all records of partitions {partitions} are delivered; the application has not committed {unread} of "
+    "them",
+    Wait.BUSY: "the application has paused partitions {partitions}, or has sought back in them",
+    Wait.UNNOTED: "all records of partitions {partitions} are committed, without a note that all are handled",
+    Wait.UNKNOWN: "its commits are not known",
 }
 
 
@@ -554,11 +556,11 @@ def _unread(name: str, partitions: Iterable[int], facts: TopicFacts, ends: Mappi
 
 
 def broken_seal_alarm(before: TopicRecord, after: TopicRecord, held: MovedRecord | None) -> str | None:
-    """Return the warning that groups were let through before a seal broke (invariant I9); None: there are none.
+    """Return the warning that a gate was opened before a seal broke (invariant I9); None: the warning does not apply.
 
     Args:
         before, after: the record of the old topic, as a pass found it and as the pass leaves it.
-        held: the groups that were let through before the pass.
+        held: the groups whose gate was open before the pass.
     """
     if held is None or not (held.all or held.groups):
         return None
@@ -566,33 +568,31 @@ def broken_seal_alarm(before: TopicRecord, after: TopicRecord, held: MovedRecord
     if not broken:
         return None
     more = f" and {len(held.groups) - _NAMED} more" if len(held.groups) > _NAMED else ""
-    some = f"groups {', '.join(map(repr, held.groups[:_NAMED]))}{more} were"
-    let = (
-        f"{'every group was' if held.all else some} let through from {before.topic!r} to {before.replacing.successor!r}"
-    )
+    some = f"groups {', '.join(map(repr, held.groups[:_NAMED]))}{more}"
+    names = f"{'every group' if held.all else some} from {before.topic!r} to {before.replacing.successor!r}"
     when = f"before the seals of partitions {format_ranges(sorted(broken))} broke"
-    return f"{let} {when}: they may read what came behind the seals later than newer records of the same keys"
+    return f"gate opened for {names} {when}: records behind the seals may be read after newer records of the same keys"
 
 
 _NAMED = 20
-"""How many groups a warning names."""
+"""The most groups that a warning names."""
 
 
 def _is_broken(before: RetiredPartition, after: RetiredPartition) -> bool:
-    """Return whether a seal broke in a pass, in which it may have been made anew."""
+    """Return whether a seal broke in a pass; the same pass may have set a new one."""
     seals = [(state.seal_offset, state.stragglers, state.truncated_to) for state in (before, after)]
     return before.seal_offset is not None and seals[0] != seals[1]
 
 
 def _no_room_alarm(record: TopicRecord) -> str:
-    """Return the warning that groups which come later are let through without having read (invariant I9)."""
+    """Return the warning that the gate opens for later groups that have read nothing (invariant I9)."""
     topics = f"from {record.topic!r} to {record.replacing.successor!r}"
     why = "one record has no room for their names, and no required group is missing"
-    return f"every group is let through {topics}, those that come later too: {why}"
+    return f"gate opened for every group {topics}, and for later groups: {why}"
 
 
-def _taken_out_alarm(record: TopicRecord, name: str) -> str:
+def _closed_again_alarm(record: TopicRecord, name: str) -> str:
     return (
-        f"group {name!r} has no members and nothing on {record.replacing.successor!r}, or was set back: it reads "
-        f"{record.topic!r} first when it comes back"
+        f"group {name!r} has no members and nothing on {record.replacing.successor!r}, or was set back: gate closed; "
+        f"it reads {record.topic!r} first when it returns"
     )

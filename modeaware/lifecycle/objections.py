@@ -1,8 +1,8 @@
 """The objections to a command about a topic: one list, from which a controller, a dry run and a plan report. Pure.
 
 A controller refuses a command for the first objection (:mod:`modeaware.lifecycle.admission`), and so do ``--dry-run``
-and ``modeaware apply``; ``modeaware plan`` shows all. (Whether the new record fits the mode log, the admission says:
-that takes the record.) KIP-694 "Proposed Changes" and KIP-195 "Anticipated errors" give the checks and the error codes.
+and ``modeaware apply``; ``modeaware plan`` shows all. (The admission alone checks whether the new record fits the mode
+log.) KIP-694 "Proposed Changes" and KIP-195 "Anticipated errors" give the checks and the error codes.
 """
 
 from __future__ import annotations
@@ -33,12 +33,13 @@ _NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 def is_topic_name(text: str) -> bool:
-    """Return whether a topic can have this name. ``a.b`` is one, though as a pattern it would match ``a-b`` too."""
+    """Return whether the text is a valid topic name. ``a.b`` is one, though as a pattern it would match ``a-b`` too."""
     return _NAME.fullmatch(text) is not None and text not in (".", "..")
 
 
 def current_of(record: TopicRecord | None, facts: TopicFacts) -> TopicRecord:
-    """Return the topic as it is before a command. One recreated under its name is a new topic, without a record."""
+    """Return the topic as it is before a command. A topic that was recreated under its name is new, and has no
+    record."""
     own = record if record is not None and record.topic_id == facts.topic_id else None
     return current_record(own, facts.topic, facts.topic_id or "", facts.partition_count)
 
@@ -51,11 +52,10 @@ def objections(
     now_ms: int,
     replaced: Collection[TopicRecord] = (),
 ) -> Iterator[Objection]:
-    """Yield why ``command`` is refused; one that repeats the change in force is not.
+    """Yield why ``command`` is refused; a repetition of the change in force is not refused.
 
     Args:
-        record: the topic's; None: it was never changed.
-        replaced: the records of all topics that are or were replaced.
+        record: the topic's record; None: the topic was never changed.
     """
     yield from alias_objections(command, facts, replaced, now_ms)
     no = partial(Objection, command.topic)
@@ -63,7 +63,7 @@ def objections(
         yield no("unknown", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "it does not exist")
         return
     if facts.internal or command.topic == config.mode_log_topic:
-        why = "it is internal; its owner decides on its partition count"
+        why = "it is internal: only its owner may change its partition count"
         yield no("internal", ErrorCode.INVALID_TOPIC_EXCEPTION, why)
     current = current_of(record, facts)
     if not config.enable and not isinstance(command, CreatePartitionsCommand):
@@ -82,16 +82,16 @@ def objections(
 
 
 def objection_to_change(replacement: Replacement) -> str:
-    """Return why nothing else is changed about a topic that is replaced, and what to do."""
+    """Return why a topic that is replaced takes no other change, and the remedy."""
     successor = replacement.successor
     if replacement.switched_ms is not None:
-        return f"its name leads to {successor!r}, which has replaced it: change that topic"
+        return f"its name points to {successor!r}, which has replaced it: change that topic"
     return f"it is being replaced by {successor!r}: wait until that is done, or undo it (modeaware replace --undo)"
 
 
 def why_not_now(command: TopicCommand, current: TopicRecord, replacement: Replacement) -> str | None:
-    """Return why a command is refused for a topic that is being replaced, or was: a name that leads to a successor is
-    not taken back (invariant I8)."""
+    """Return why a command is refused for a topic that is being replaced, or was: once a name points to a new topic, it
+    is not taken back (invariant I8)."""
     successor, switched = replacement.successor, replacement.switched_ms is not None
     if not isinstance(command, ReplaceTopicCommand):
         return objection_to_change(replacement)
@@ -100,9 +100,7 @@ def why_not_now(command: TopicCommand, current: TopicRecord, replacement: Replac
         return objection_to_change(replacement) if switched else other
     if command.undo:
         remedy = (
-            "--stay ends the change there"
-            if current.is_first_half
-            else f"to go back, replace {successor!r} by another topic"
+            "--stay ends the change there" if current.is_first_half else f"to get another topic, replace {successor!r}"
         )
         back = f"its producers already write to {successor!r}: {remedy}"
         return back if switched else None
@@ -113,16 +111,16 @@ def why_not_now(command: TopicCommand, current: TopicRecord, replacement: Replac
         remedy = "repeat the command as it was" if switched else "undo that first (--undo)"
         return f"it is already being replaced, with {', '.join(again.differs)}: {remedy}"
     if command.pause_before_switch and switched:
-        return f"its producers already write to {successor!r}: it cannot pause before the switch any more"
+        return f"its producers already write to {successor!r}: too late to pause before the switch"
     return None
 
 
 def why_evacuate(cleanup_policy: str) -> str:
-    """Return why a compacted topic is not shrunk, nor replaced without an evacuation, and what to do."""
+    """Return why a compacted topic is neither shrunk nor replaced without an evacuation, and the remedy."""
     return (
         f"cleanup.policy is {cleanup_policy!r}, and the latest value of each key must be kept: replace it with "
         "--evacuate (in a file: replace and evacuate), and run the Spark job modeaware.spark.evacuate, which copies "
-        "these values to the successor"
+        "these values to the new topic"
     )
 
 
@@ -135,7 +133,7 @@ def _to_growth(command: CreatePartitionsCommand, current: TopicRecord, facts: To
     if target > MAX_PARTITIONS:  # before a list of that length is made
         why = f"{target} partitions: at most {MAX_PARTITIONS} fit its mode record"
         yield no("count", ErrorCode.INVALID_PARTITIONS, why)
-    if listed <= target < facts.partition_count:  # with nothing retired any more, all of them would take writes
+    if listed <= target < facts.partition_count:  # with none retired, all of them would take writes
         yield _added(command.topic, current, facts)
     new = max(target - facts.partition_count, 0)
     if command.assignments is not None and len(command.assignments) != new:
@@ -150,13 +148,13 @@ def _to_first(
 ) -> Iterator[Objection]:
     """Yield why a topic can neither be shrunk nor replaced now.
 
-    One change at a time, because required groups are noted for one change; and state that is kept per partition does
-    not move with the keys, so its group has to be named (invariant I1).
+    One change at a time, because required groups are noted for one change. State that is kept per partition does not
+    move with the keys, so its group has to be named (invariant I1).
     """
     no = partial(Objection, command.topic)
     if in_progress(current):
         undo = f"modeaware topics --undo --topic {command.topic}"
-        why = f"it is currently under changes: wait (--describe shows what it waits for), or undo it ({undo})"
+        why = f"another change is in progress: wait (--describe shows the cause of waiting), or undo it ({undo})"
         yield no("in-progress", ErrorCode.REASSIGNMENT_IN_PROGRESS, why)
     if command.delay_ms is not None and command.delay_ms < 0:
         yield no("delay", ErrorCode.INVALID_REQUEST, f"a delay of {command.delay_ms} ms: 0 or more, or none at all")
@@ -209,7 +207,7 @@ def _to_replacement(command: ReplaceTopicCommand, current: TopicRecord, facts: T
         why = f"{command.num_partitions} partitions: 1 to {MAX_PARTITIONS}"
         yield no("count", ErrorCode.INVALID_PARTITIONS, why)
     if command.successor == command.topic:
-        why = "it cannot replace itself: the successor needs a name of its own"
+        why = "it cannot replace itself: the new topic needs a name of its own"
         yield no("successor", ErrorCode.INVALID_REQUEST, why)
     if command.keep_name:
         yield from to_keep_name(command, current, compacted=facts.compacted)
@@ -222,16 +220,16 @@ def _to_replacement(command: ReplaceTopicCommand, current: TopicRecord, facts: T
         why = f"cleanup.policy is {facts.cleanup_policy!r}: not compacted, nothing to evacuate; omit --evacuate"
         yield no("compacted", ErrorCode.INVALID_REQUEST, f"{why} (in a file: evacuate)")
     if command.evacuate and "compact" not in command.configs.get("cleanup.policy", "compact"):
-        why = "the successor has to be compacted too: retention would remove latest values"
+        why = "the new topic has to be compacted too: retention would remove latest values"
         yield no("compacted", ErrorCode.INVALID_REQUEST, why)
     if command.evacuate and command.policy == RETENTION and command.fence != "none":
         why = (
-            "compaction never empties it: name the delay after which it may be deleted (--delay; in a file: "
+            "compaction never empties it: set the delay after which it may be deleted (--delay; in a file: "
             "shrink: {policy: drained})"
         )
         yield no("compacted", ErrorCode.INVALID_REQUEST, why)
     if facts.successor is not None and facts.successor.topic_id is not None:
-        why = f"a topic {command.successor!r} exists already: choose another name for the successor"
+        why = f"a topic {command.successor!r} exists already: choose another name for the new topic"
         yield no("successor", ErrorCode.TOPIC_ALREADY_EXISTS, why)
 
 
@@ -239,6 +237,6 @@ def _added(topic: str, current: TopicRecord, facts: TopicFacts) -> Objection:
     added = format_ranges(range(len(current.modes), facts.partition_count))
     why = (
         f"some of its partitions are retired, and another tool has added {added}: grow it to {facts.partition_count} "
-        "first, so that these are opened"
+        "first, which opens these"
     )
     return Objection(topic, "added-partitions", ErrorCode.INVALID_PARTITIONS, why)

@@ -1,8 +1,8 @@
-"""One pass over a topic: what it decides by, and what follows. Pure.
+"""One pass over a topic: its input and its outcome. Pure.
 
-A shrink, a growth, a replacement and an alias are all taken further by passes (:mod:`modeaware.lifecycle.steps`). Every
-pass starts from the record and from fresh facts alone, so a controller that crashed between two steps continues from
-the record, and an effect that was lost is requested again.
+Passes carry out a shrink, a growth, a replacement and an alias (:mod:`modeaware.lifecycle.steps`). Every pass starts
+from the record and from fresh facts alone. So a controller that crashed between two steps continues from the record,
+and an effect that was lost is requested again.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from modeaware.modelog.records import TopicRecord
 
 @dataclass(frozen=True)
 class Pass:
-    """What a pass decides by.
+    """The input of a pass.
 
     Attributes:
-        record: of the topic, as the last pass or the admission left it.
-        requirement: the groups that its drain waits for.
+        record: the topic's record, as the last pass or the admission left it.
+        requirement: the groups that the drain waits for.
     """
 
     record: TopicRecord
@@ -37,13 +37,13 @@ class Pass:
 def pass_over(
     record: TopicRecord, facts: TopicFacts, rules: Sequence[GroupRule], config: ControllerConfig, now_ms: int
 ) -> Pass:
-    """Return the pass; ``rules`` are the operator's, about groups."""
+    """Return the pass; ``rules`` are the operator's rules about groups."""
     return Pass(record, facts, requirement_of(record, facts, rules, config.ignored_groups, now_ms), config, now_ms)
 
 
 def with_groups(record: TopicRecord, this: Pass) -> TopicRecord:
-    """Return a topic's record with the groups of the first certain listing, where the listing of the admission, or of
-    the switch, was uncertain (invariant I1)."""
+    """Return a topic's record. If the list of groups of the admission, or of the switch, was uncertain, the record gets
+    the groups of the first certain list (invariant I1)."""
     if record.groups_complete or this.requirement.doubt is not None:
         return record
     using = using_groups(this.facts, this.config.ignored_groups, this.requirement.registered)
@@ -56,7 +56,7 @@ class Advance:
 
     Attributes:
         record: the record to append, not stamped yet; None when nothing changed.
-        tombstone: the topic is gone, and its record with it.
+        tombstone: whether the topic is gone, so that its record is removed.
         effects: to be performed after the record is on the log.
         due_ms: the earliest wall-clock time at which something falls due; None: the check interval decides.
         alarms: warnings for the operator (stragglers, truncation, open transactions).
@@ -70,5 +70,5 @@ class Advance:
 
 
 def earliest_ms(*times_ms: int | None) -> int | None:
-    """Return the earliest of the times that are known."""
+    """Return the earliest of the given times; None is ignored."""
     return min((time_ms for time_ms in times_ms if time_ms is not None), default=None)

@@ -1,7 +1,6 @@
-"""How far each group is: what it has still to read of retired partitions, and whether it has moved to the new topic of
-a replacement. Pure.
+"""Progress of groups: the unread offsets of retired partitions, and whether a group has moved to a new topic. Pure.
 
-The one place of both: the controller decides by these functions, and every report shows what they return.
+Both are computed here alone: the controller decides by these functions, and every report shows their results.
 """
 
 from __future__ import annotations
@@ -24,18 +23,18 @@ from modeaware.topic_view import Moved
 
 
 def not_moved(replacement: Replacement, facts: TopicFacts, requirement: Requirement) -> list[str]:
-    """Return the required groups that have no offset on some partition of the new topic, without those waived."""
+    """Return the required groups that lack an offset on some partition of the new topic, without waived groups."""
     return [n for n in requirement.waited_for(facts.groups) if not _has_moved(n, replacement, facts)]
 
 
 def not_moved_reason(replacement: Replacement, facts: TopicFacts, requirement: Requirement) -> str | None:
-    """Return the reason on account of the first group that has not moved; None: every one has, or is waived."""
+    """Return the reason that names the first group that has not moved; None: every group has moved, or is waived."""
     groups = not_moved(replacement, facts, requirement)
     return reasons.of_group(reasons.GROUP_NOT_MOVED, groups[0]) if groups else None
 
 
 def still_reading(requirement: Requirement, replacement: Replacement, facts: TopicFacts) -> Requirement:
-    """Return the requirement without the groups whose offsets on a released topic have expired: these have moved."""
+    """Return the requirement without groups that have moved and whose offsets on a released topic have expired."""
     if replacement.let_go_ms is None:
         return requirement
     groups = (n for n in requirement.groups if n in facts.groups or not _has_moved(n, replacement, facts))
@@ -58,18 +57,18 @@ class GroupProgress:
     Attributes:
         facts: on the topic; None: the brokers do not list the group there.
         kind: classic, consumer, share or streams; null for a group that the brokers do not list.
-        members: those that read the topic; while that is not known, as in a rebalance, all of the group.
-        stateful: it keeps state per partition.
-        required: whether a drain waits for it, where it is not waived.
-        evacuates: its commits prove the evacuation.
-        unread: retired partition -> offsets it has still to consume, up to the seal (else the end). Of partitions that
-            clients still read and whose leader answered.
+        members: the members that read the topic; while that is not known, as in a rebalance, all of the group.
+        stateful: whether the group keeps state per partition.
+        required: whether a drain waits for the group, if it is not waived.
+        evacuates: whether the group's commits prove the evacuation.
+        unread: retired partition -> number of offsets still to consume, up to the seal (else the end). Of partitions
+            that clients still read and whose leader answered.
         waived: partition -> reason of the waiver by which it need not wait for the group.
-        moved: whether it has an offset on each partition of the successor; null where no group is to move.
-        must_move: a replacement waits for it to move.
-        is_waived: where partitions, or the replacement as a whole, need not wait for it.
-        let_through: whether it may read the new topic; null where no group is to move.
-        gate: why the gate is closed for it, in words; null: it is open, or no group is to move.
+        moved: whether the group has an offset on each partition of the new topic; null if groups do not move.
+        must_move: whether a replacement waits for the group to move.
+        is_waived: whether partitions, or the replacement as a whole, need not wait for the group.
+        let_through: whether the gate of the new topic is open for the group; null if the topic's groups do not move.
+        gate: why the gate is closed for the group, in words; null: it is open, or the topic's groups do not move.
     """
 
     json_also: ClassVar[tuple[str, ...]] = ("kind", "has_members", "members", "stateful", "waived")
@@ -108,12 +107,12 @@ class GroupProgress:
 
     @property
     def holding(self) -> list[int]:
-        """Return the partitions that it has still to read, and is not waived on."""
+        """Return the partitions that the group has still to read, unless it is waived there."""
         return [partition for partition, offsets in self.unread.items() if offsets and partition not in self.waivers]
 
     @property
     def behind(self) -> int:
-        """Return how many offsets it has still to read of these."""
+        """Return how many offsets of these partitions the group has still to read."""
         return sum(self.unread[partition] for partition in self.holding)
 
 
@@ -123,7 +122,7 @@ def progress_of(
     """Return the progress of each group that is required or uses the topic, by name; the evacuation is the first.
 
     Args:
-        moved: the groups that are let through to the new topic; None: not known.
+        moved: the groups whose gate of the new topic is open; None: not known.
     """
     replacement = moving(record) if facts.successor is not None else None
     must_move = set(not_moved(replacement, facts, requirement)) if replacement is not None else set()
@@ -159,7 +158,7 @@ def progress_of(
 
 
 def _still_read(record: TopicRecord, facts: TopicFacts) -> dict[int, int]:
-    """Return the retired partitions that clients read, with the offset up to which these are drained."""
+    """Return the retired partitions that clients still read -> the offset up to which they are drained."""
     ends = {}
     for partition, retired in sorted(record.retired.items()):
         log = facts.partitions.get(partition)
@@ -171,7 +170,7 @@ def _still_read(record: TopicRecord, facts: TopicFacts) -> dict[int, int]:
 def held_up_by(
     group: GroupProgress, record: TopicRecord, facts: TopicFacts, requirement: Requirement
 ) -> dict[int, str]:
-    """Return the partitions that this group holds up, whatever others do, with the reason codes."""
+    """Return the partitions that this group holds up, regardless of other groups -> the reason codes."""
     if not group.required:
         return {}
     groups, evacuation = ((), group.group) if group.evacuates else ((group.group,), None)

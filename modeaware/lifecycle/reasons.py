@@ -1,7 +1,7 @@
 """Why a retired partition makes no progress: codes for the mode log, and texts for people.
 
-The log holds a code, optionally with a group's name after a colon, never moving figures, so a reason is written once.
-The name is missing where the record has no room for it (:mod:`modeaware.lifecycle.record_size`).
+The log contains a code, optionally with a group's name after a colon. It contains no changing numbers, so a reason is
+written once. The name is missing if the record has no room for it (:mod:`modeaware.lifecycle.record_size`).
 """
 
 from __future__ import annotations
@@ -49,85 +49,85 @@ OFFSETS_LEFT = "offsets-left"
 RENAME_REFUSED = "rename-refused"
 
 _TEXTS = {
-    STILL_WRITTEN: "records still arrive, from a producer without modes or from one that sends queued records; waiting "
-    "until the partition is quiet",
-    STRAGGLER: "a record arrived after the seal (from a producer without modes?); sealing and draining again",
+    STILL_WRITTEN: "records still arrive, from a stock producer or from queues of an aware one; waiting until the "
+    "partition is quiet",
+    STRAGGLER: "a record arrived after the seal (from a stock producer?); sealing and draining again",
     TRUNCATED: "the log ends before its seal (unclean leader election?); sealing and draining again",
     OPEN_TRANSACTION: "a transaction is open; waiting until it commits or aborts",
     UNAVAILABLE: "no leader available; waiting for one",
-    DELAY: "the requested delay has not passed",
-    RETENTION: "waiting for the topic's own retention to remove the records (name a delay to have them deleted "
-    "once drained)",
+    DELAY: "waiting for the requested delay",
+    RETENTION: "waiting for the topic's own retention to remove the records (a shrink with a delay deletes them once "
+    "drained)",
     COMPACTED: "cleanup.policy is no longer delete alone, and the latest value of each key must be kept: set it back, "
     "or undo (--undo) and replace the topic with --evacuate",
-    GROUPS_UNKNOWN: "the list of groups is not certain (a group in a rebalance, or an error); see the controller's log",
-    GROUP_SETTLING: "group {group} is in a rebalance, and whether it uses the topic is not known: waiting until it is "
-    "settled. Stop its consumers if it never is",
-    GROUPS_HIDDEN: "the controller's user may not see all groups: grant it DESCRIBE on the cluster, or register the "
+    GROUPS_UNKNOWN: "the list of groups is uncertain (a group in a rebalance, or an error); see the controller's log",
+    GROUP_SETTLING: "group {group} is in a rebalance, and may use the topic; waiting until the rebalance is over. Stop "
+    "its consumers if it never is",
+    GROUPS_HIDDEN: "the controller's user cannot list all groups: grant it DESCRIBE on the cluster, or register the "
     "groups and close the list (modeaware groups require, modeaware groups closed)",
-    GROUPS_TOO_MANY: "the topic's mode record has no room for the names of all groups that it waits for, or that are "
-    "waived: delete groups that are not needed (kafka-consumer-groups --delete), or undo (--undo)",
+    GROUPS_TOO_MANY: "the topic's mode record has no room for the names of all required and waived groups: delete "
+    "groups that are not needed (kafka-consumer-groups --delete), or undo (--undo)",
     GROUP_LAG: "group {group} has not consumed it to the seal: run its consumers",
-    GROUP_UNCOMMITTED: "group {group} has been given all of it; its application has not committed the last records: "
-    "have it commit when poll returns nothing and when partitions are revoked, or stop it",
-    GROUP_NEVER_COMMITTED: "group {group} uses the topic but never committed an offset here: run its consumers, "
-    "commit an offset for it (kafka-consumer-groups --reset-offsets), or waive it (modeaware groups waive)",
+    GROUP_UNCOMMITTED: "group {group} has not committed the last records, which it received: commit when poll returns "
+    "nothing and when partitions are revoked, or stop the application",
+    GROUP_NEVER_COMMITTED: "group {group} uses the topic but never committed an offset here: run its consumers, commit "
+    "an offset for it (kafka-consumer-groups --reset-offsets), or waive it (modeaware groups waive)",
     GROUP_GONE: "group {group} is required and not listed (deleted, its offsets expired, or it never ran): run it, or "
     "waive it (modeaware groups waive)",
-    GROUP_BEYOND_END: "group {group} committed an offset beyond the end: reset it "
-    "(kafka-consumer-groups --reset-offsets)",
+    GROUP_BEYOND_END: "group {group} committed an offset beyond the end: reset it (kafka-consumer-groups "
+    "--reset-offsets)",
     GROUP_TRUNCATED: "group {group} committed an offset on a part of the log that was truncated since (unclean leader "
     "election): it may have missed the records written instead. Reset it (kafka-consumer-groups --reset-offsets); a "
     "group whose clients commit no leader epochs can only be waived, once it has read them (modeaware groups waive)",
-    GROUP_STATEFUL: "group {group} keeps state per partition (as Kafka Streams does), which does not move with the "
+    GROUP_STATEFUL: "group {group} keeps state per partition (as Kafka Streams does), and state does not move with the "
     "keys: undo (--undo), or repeat the shrink with --accept-state-loss",
-    NOT_EVACUATED: "not all latest values of its keys are copied to the successor: run "
-    "the Spark job modeaware.spark.evacuate (spark-submit)",
+    NOT_EVACUATED: "not all latest values of its keys are copied to the new topic: run the Spark job "
+    "modeaware.spark.evacuate (spark-submit)",
     OPENING: "opens for writes once every group has a committed offset on it, or after modeaware.open.timeout.ms",
-    PAUSED: "the replacement was requested with --pause-before-switch: repeat it without, or undo it (--undo)",
-    UNDOING: "the successor is being deleted; waiting until no broker returns it (30 s more where the answer to the "
+    PAUSED: "the replacement was requested with --pause-before-switch: repeat the command without it, or undo it "
+    "(--undo)",
+    UNDOING: "the new topic is being deleted; waiting until no broker returns it (30 s more if the answer to the "
     "deletion was lost; longer: see the controller's log)",
-    NOT_FENCED: "a leader does not refuse data yet, or the fence has held for less than 10 s: waiting for it",
-    END_NOT_READ: "looking for the last record of each partition; a long tail of aborted records takes a while",
-    FENCE_DENIED: "the controller's user may not set or probe the fence: grant it WRITE, DESCRIBE_CONFIGS and "
+    NOT_FENCED: "a leader does not refuse data yet, or the fence has been in force for less than 10 s; waiting for it",
+    END_NOT_READ: "reading the last record of each partition; a long tail of aborted records takes a while",
+    FENCE_DENIED: "the controller's user cannot set or probe the fence: grant it WRITE, DESCRIBE_CONFIGS and "
     "ALTER_CONFIGS on the topic (or a policy of the brokers forbids it: see the controller's log); or, until the "
     "switch, undo (--undo) and replace it with --fence none",
     FENCE_UNKNOWN: "not every leader answers the probe of the fence: check the brokers, and the controller's log; or, "
     "until the switch, undo (--undo) and replace it with --fence none",
-    GROUP_NOT_MOVED: "group {group} has no offset on the successor: run its consumers with modeaware; or stop "
-    "them, commit its start there for it (modeaware groups prepare), and start them on the successor; or waive it "
-    "(modeaware groups waive)",
-    SUCCESSOR_GONE: "the successor was deleted, and records with it; it is created anew, for producers have no topic "
-    "to write to, and consumers that run meanwhile may skip its first records. If another topic has its name by now, "
-    "with records or offsets of groups, copy its records elsewhere, then delete it",
-    NAME_TAKEN: "another topic has come up under the name, which leads to the successor: clients of modeaware do not "
-    "use it, but others do. Copy the records that are wanted to the successor, delete it, and turn off the automatic "
+    GROUP_NOT_MOVED: "group {group} has no offset on the new topic: run its consumers with modeaware; or stop them, "
+    "commit its start there (modeaware groups prepare), and start them on the new topic; or waive the group (modeaware "
+    "groups waive)",
+    SUCCESSOR_GONE: "the new topic was deleted, with its records; creating it again. Producers have no topic until "
+    "then, and running consumers may skip its first records. If another topic has taken its name, with records or "
+    "offsets of groups, copy those records elsewhere, then delete that topic",
+    NAME_TAKEN: "another topic exists under the name, which points to the new topic: mode-aware clients do not use it, "
+    "stock clients do. Copy its records to the new topic if they are needed, delete it, and turn off the automatic "
     "creation of topics",
-    LEADS_NOWHERE: "the topic that the name leads to was deleted. Clients that use the name fail, or use a topic that "
-    "was created in its place, whose modes they do not know. Move them to that one's name, and forget the alias "
+    LEADS_NOWHERE: "the topic that the name points to was deleted. Clients that use the name fail, or use a topic "
+    "created in its place, whose modes they do not read. Move them to that topic's name, and remove the alias "
     "(modeaware alias forget)",
     GROUP_SUBSCRIBED: "group {group} has members that are subscribed to the topic or assigned it, and might create it "
-    "again: it is deleted once they have stopped, or use the successor",
-    PREDECESSOR_FIRST: "the topic {group}, which this one has replaced, goes first. One that was replaced with "
-    "--fence none is never deleted: delete that yourself",
-    NO_SUCCESSOR: "the successor was deleted, and records with it: the topic stays, with what it still holds. Delete "
-    "it yourself once nothing needs it",
-    DELETING: "the topic is being deleted; waiting until no broker returns it (30 s more where the answer to the "
-    "deletion was lost; longer: see the controller's log)",
-    NAME_SUBSCRIBED: "group {group} is subscribed to the name by clients without modes, which would skip what the "
-    "interim topic holds: stop its members, or move them to the interim topic; or stay on that (modeaware replace "
-    "TOPIC --stay)",
-    KNOWN_BY_COUNT: "the name gets more partitions than it had, and client libraries may know it by its earlier count: "
+    "again: stop them, or move them to the new topic; the deletion follows",
+    PREDECESSOR_FIRST: "waiting until the topic {group}, which this one has replaced, is deleted. After --fence none "
+    "delete it yourself",
+    NO_SUCCESSOR: "the new topic was deleted, with its records: this topic stays, with its remaining records. Delete "
+    "it yourself once it is no longer needed",
+    DELETING: "the topic is being deleted; waiting until no broker returns it (30 s more if the answer to the deletion "
+    "was lost; longer: see the controller's log)",
+    NAME_SUBSCRIBED: "group {group} is subscribed to the name with stock clients, which would skip the records of the "
+    "interim topic: stop its members, or move them to the interim topic; or end there (modeaware replace TOPIC --stay)",
+    KNOWN_BY_COUNT: "the name gets more partitions than it had, and client libraries may use the earlier count; "
     "waiting until 10 minutes after the old topic's deletion",
-    OFFSETS_LEFT: "group {group} has an offset from an earlier topic of the name, and would skip records: the new "
-    "topic, which is empty, is deleted with that offset, and created again",
-    RENAME_REFUSED: "the topic that gets the name back is refused, by the brokers or by a rule; retrying. See the "
-    "controller's log; or stay on the interim topic (modeaware replace TOPIC --stay)",
+    OFFSETS_LEFT: "group {group} has an offset from an earlier topic of the name, and would skip records; deleting the "
+    "empty new topic with that offset, and creating it again",
+    RENAME_REFUSED: "the brokers or a rule refuse the new topic of the name; retrying. See the controller's log, or "
+    "end on the interim topic (modeaware replace TOPIC --stay)",
 }
 CODES = frozenset(_TEXTS)
 """Every code."""
 AS_ASKED = frozenset({DELAY, RETENTION, OPENING, PAUSED, PREDECESSOR_FIRST, KNOWN_BY_COUNT})
-"""Reasons that wait as requested: nothing is wrong."""
+"""Reasons to wait as requested: no action is needed."""
 PASSING = frozenset({GROUPS_UNKNOWN, GROUP_SETTLING, NOT_FENCED, END_NOT_READ, UNAVAILABLE, DELETING})
 """Reasons of a replacement as a whole that come and go by themselves."""
 
@@ -137,7 +137,7 @@ ALARMS = frozenset(
         *(GROUP_TRUNCATED, GROUP_STATEFUL, FENCE_DENIED, SUCCESSOR_GONE, NAME_TAKEN, LEADS_NOWHERE, NO_SUCCESSOR),
     }
 )
-"""Reasons at which changes of further topics had better not begin: something is wrong, and waiting does not cure it."""
+"""Reasons that need an operator. Changes of further topics should not begin meanwhile: waiting does not help."""
 
 OF_READERS = frozenset(
     {
@@ -151,13 +151,13 @@ OF_READERS = frozenset(
         GROUP_NOT_MOVED,
     }
 )
-"""Reasons that name one group which has to read on, or to move; others may hold up the same."""
+"""Reasons that name one group which has to read further, or to move; other groups may hold up the same."""
 
 _BRIEF = re.compile(r"[:;.] | \(|, and")
 
 
 def of_group(code: str, group: str) -> str:
-    """Return the reason ``code`` on account of ``group``, or of the topic of that name."""
+    """Return the reason ``code`` with the name of ``group``, or of a topic."""
     return f"{code}:{group}"
 
 
@@ -167,17 +167,17 @@ def code_of(reason: str) -> str:
 
 
 def group_of(reason: str) -> str:
-    """Return the group, or topic, that a reason names; "": none."""
+    """Return the group, or topic, that a reason names; "": no name."""
     return reason.partition(":")[2]
 
 
 def is_alarm(reason: str | None) -> bool:
-    """Return whether a reason, if any, is one of :data:`ALARMS`."""
+    """Return whether a reason is one of :data:`ALARMS`; False for None."""
     return reason is not None and code_of(reason) in ALARMS
 
 
 def brief(reason: str) -> str:
-    """Return what a reason is, without its cause and remedy: the beginning of :func:`text`."""
+    """Return the beginning of :func:`text`, without cause and remedy."""
     template = _TEXTS.get(code_of(reason))
     if template is None:
         return reason
@@ -188,7 +188,7 @@ def text(reason: str, *, others: int = 0) -> str:
     """Return the text of a reason; an unknown code (of a newer controller) is returned unchanged.
 
     Args:
-        others: how many groups have to read on, or to move, beside the one that the reason names.
+        others: how many groups have to read further, or to move, beside the one that the reason names.
     """
     template, named = _TEXTS.get(code_of(reason)), _named(reason)
     if others and code_of(reason) in OF_READERS:

@@ -1,13 +1,13 @@
-"""How large the record of a topic may become, and what gives way where it has no room.
+"""The bound on a topic's record, and what is dropped from a record that would exceed it.
 
-The mode log takes a record of :data:`~modeaware.modelog.records.MAX_RECORD_BYTES`, and a change has to fit on the day
-its last partition is done. So the admission and every pass use one bound, :func:`largest_bytes`: no step of the change
+The mode log takes records of up to :data:`~modeaware.modelog.records.MAX_RECORD_BYTES`, and a record has to fit until
+the change is complete. So the admission and every pass use one bound, :func:`largest_bytes`: no step of the change
 makes the record larger than that, unless it adds names of groups. A step that would add more names than fit is not
-taken: a list of groups that cannot be recorded proves no drain, which is a reason like any other
+taken. A list of groups that cannot be recorded proves no drain, so this is a doubt like any other
 (``GroupsDoubt.too_many``).
 
-What no decision rests on is not in the bound, and gives way in :func:`fitted`: names of groups in reasons, the names in
-``drained_groups``, the producers of stragglers.
+The bound does not include parts that no decision needs. :func:`fitted` drops them if the record is too large: names of
+groups in reasons, the names in ``drained_groups``, the producers of stragglers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from modeaware.modes import ReplicaState
 
 TOO_MANY = GroupsDoubt("the topic's record has no room for the names of all groups", too_many=True)
 _OFFSET = 2**53
-"""No offset has more digits: a partition reaches it after 285 years of a million records a second."""
+"""The largest number of digits of an offset: a million records a second reach it after 285 years."""
 _INT = 2**31
 _LARGEST = RetiredPartition(
     replica_state=max(ReplicaState, key=len),
@@ -36,24 +36,24 @@ _LARGEST = RetiredPartition(
     stragglers=_INT,
     truncated_to=_OFFSET,
 )
-"""One partition as it takes the most room, beside what only replacements note."""
+"""One partition with the largest value of each field, without the fields of replacements."""
 _LARGEST_REPLACED = replace(_LARGEST, drained_by=0, lowest_commit=None, read_up_to=_OFFSET)
-"""The same from the switch of a replacement on: the topic goes as a whole, by a proof that is not kept."""
+"""The same after the switch of a replacement: the topic is deleted as a whole, by a proof that is not kept."""
 _RANGES_BYTES = len("[99999,99999],[99999,99999,-1],")
-"""A partition may be a range of its own, among those that are retired and among the modes."""
+"""Room for one more range, among the retired partitions and among the modes: each partition may need its own."""
 
 _REPLACEMENT_BYTES = 1_000
-"""Where the topic is replaced, the id of the successor, the configs before the fence and eight times come onto the
-record one by one."""
+"""Room for the fields that a replacement adds one by one: the new topic's id, the configs before the fence, and eight
+times."""
 
 
 def fits(record: TopicRecord) -> bool:
-    """Return whether the change on record fits the mode log to its end."""
+    """Return whether the record of the change in force fits the mode log until the change is complete."""
     return largest_bytes(record) <= MAX_RECORD_BYTES
 
 
 def largest_bytes(record: TopicRecord) -> int:
-    """Return an upper bound of the record's bytes through the rest of its change, with the groups that it names now."""
+    """Return an upper bound of the record's bytes until its change is complete, with the groups that it names now."""
     rest_bytes = len(_largest_rest(record).to_json()) + _REPLACEMENT_BYTES
     return rest_bytes + _largest_rows(record).all_bytes
 
@@ -65,7 +65,7 @@ def most_partitions(record: TopicRecord) -> int:
 
 
 def fitted(record: TopicRecord) -> TopicRecord:
-    """Return the record, without what no decision rests on where it would not fit otherwise."""
+    """Return the record; if it does not fit, without the parts that no decision needs."""
     if len(_with_largest_stamp(record).to_json()) <= MAX_RECORD_BYTES:
         return record
     retired = {
@@ -76,7 +76,7 @@ def fitted(record: TopicRecord) -> TopicRecord:
 
 
 class _Rows(NamedTuple):
-    """What partitions take at most: the names of all fields, and a row for each partition."""
+    """An upper bound of the bytes of partitions: the names of all fields, and a row for each partition."""
 
     partitions: int
     each_bytes: int
@@ -88,7 +88,7 @@ class _Rows(NamedTuple):
 
 
 def _largest_rows(record: TopicRecord) -> _Rows:
-    """Return what takes more room: the partitions that shrinks retire until a switch, or all of them after it."""
+    """Return the larger of two: the rows of partitions that shrinks retire, and the rows of all after a switch."""
     replacement, candidates = record.replacing, []
     if replacement.switched_ms is None:
         candidates.append(_rows(len(record.retired), _LARGEST, _RANGES_BYTES))
@@ -104,7 +104,7 @@ def _rows(partitions: int, largest: RetiredPartition, more_bytes: int) -> _Rows:
 
 
 def _largest_rest(record: TopicRecord) -> TopicRecord:
-    """Return the record without its partitions, with every number that is still to come."""
+    """Return the record without its partitions, with the largest value of every number that is still to come."""
     return replace(_with_largest_stamp(record), retired={}, drained_groups=())
 
 

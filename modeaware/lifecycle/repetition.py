@@ -1,4 +1,4 @@
-"""The same request again: whether a request repeats the change in force for its topic, adds to it, or differs. Pure."""
+"""Repeated requests: whether a request repeats the change in force for its topic, adds to it, or differs. Pure."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class Repetition:
     """A request for the change in force.
 
     Attributes:
-        record: the topic's record with what the request adds; the record in force where it adds nothing.
-        accepts: groups whose loss of state it accepts, and the change did not.
-        differs: what it wants otherwise, each with what is in force, in words.
+        record: the topic's record with what the request adds; the record in force if the request adds nothing.
+        accepts: groups whose loss of state the request accepts and the change did not.
+        differs: the settings in which the request differs, each with the value in force, in words.
     """
 
     record: TopicRecord
@@ -31,7 +31,7 @@ class Repetition:
 def repetition_of(command: TopicCommand, current: TopicRecord) -> Repetition | None:
     """Return how ``command`` relates to the change in force; None: it is for another change, or there is none.
 
-    A growth has nothing to compare: it leads to the same record again.
+    A growth is compared with nothing: a repetition leads to the same record.
     """
     if isinstance(command, ReplaceTopicCommand):
         replacement = current.replacement
@@ -58,8 +58,9 @@ def _of_shrink(command: DeletePartitionsCommand, current: TopicRecord, deletion:
 
 
 def _of_replacement(command: ReplaceTopicCommand, current: TopicRecord, replacement: Replacement) -> Repetition:
-    """A count of replicas, a delay, an evacuation and configs that the request does not name stay as they are. It may
-    name the fence's configs: copied from a topic that has them since."""
+    """Compare with a replacement. A replication factor, a delay, an evacuation and configs that the request does not
+    name stay as they are. The request may name the fence's configs: they may be copied from a topic that has them by
+    now."""
     factor = (
         replacement.replication_factor if command.replication_factor == DEFAULT_FACTOR else command.replication_factor
     )

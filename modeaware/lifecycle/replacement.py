@@ -1,46 +1,47 @@
-"""Replacing a topic by another one, its *successor*: the phases, and one pass over a topic that is replaced.
+"""Replacing a topic, the *old topic*, by another one, the *new topic*: the phases, and one pass over an old topic.
 
-A topic name leads to a chain of topics. Producers write to the last one, and a group reads the next one when it has
-read the one before to its end. So nothing is copied, nothing is lost, and every key keeps its order. The record of the
-*predecessor* tells it all: whether the successor may be written or read follows from it alone.
+A topic name stands for a chain of topics. Producers write to the last topic of the chain. A group reads the next topic
+once it has read the one before to its end. So no record is copied or lost, and every key keeps its order. The record of
+the old topic alone decides whether the new topic may be written or read. (In code and on the log, the old topic is the
+*predecessor*, the new one the *successor*.)
 
 ========  ====================================================  ===================================================
 phase     what happens                                          ends when
 ========  ====================================================  ===================================================
-create    the intent is on the record, then CreateTopics        the successor exists, empty and as intended: its id is
+create    the intent is on the record, then CreateTopics        the new topic exists, empty and as intended: its id is
                                                                 on the record
-announce  clients see the successor; consumers hold its         clients had the time to see it, all groups are known,
+announce  clients see the new topic; consumers hold its         clients had the time to see it, all groups are known,
           partitions, paused                                    and nothing objects
-seal      the *switch*: the predecessor takes no writes, and    brokers refuse all data (the *fence*), no transaction is
-          the name leads to the successor                       open and all that was appended is replicated: each end
+seal      the *switch*: the old topic takes no writes, and      brokers refuse all data (the *fence*), no transaction is
+          the name points to the new topic                      open and all appended data is replicated: each end
                                                                 offset is final, and is the seal
-drain     groups read the predecessor to its seals, then the    every required group has, and has a committed offset on
-          successor                                             each partition of the successor
-reclaim   the predecessor is *let go*: groups that have read    the predecessor is deleted: see
+drain     groups read the old topic to its seals, then the      every required group has, and has a committed offset on
+          new topic                                             each partition of the new topic
+reclaim   the old topic is *released*: groups that have read    the old topic is deleted: see
           it unsubscribe from it                                :mod:`modeaware.lifecycle.topic_deletion`
-done      the name leads to the successor                       never
+done      the name points to the new topic                      never
 ========  ====================================================  ===================================================
 
-*The fence.* With :data:`FENCE_CONFIGS` a broker refuses every batch of data, and takes the markers that end
-transactions. A broker applies configs some time after they are acknowledged, up to half a second on Kafka before 4.1,
-and applies a leadership before configs that reach it together. So a fence is *proved* for one leader epoch: the brokers
-of all in-sync replicas show the configs, for one of them could be elected without them, and then the leader refuses a
-probe. A fence that is lifted is restored, with an alarm; what was written meanwhile breaks a seal, as in a shrink.
-Markers alone break none: a transaction that touched the topic ends with one even where it has no records there.
+*The fence.* With :data:`FENCE_CONFIGS` a broker refuses every batch of data, but accepts the markers that end
+transactions. A broker applies configs some time after they are acknowledged, up to half a second on Kafka before 4.1.
+If configs and a leadership reach a broker together, it applies the leadership first. So a fence is *proved* for one
+leader epoch. First the brokers of all in-sync replicas show the configs, because a replica without them could become
+leader. Then the leader refuses a probe. A fence that is lifted is restored, with an alarm; records written meanwhile
+break a seal, as in a shrink. Markers alone break no seal: a transaction that included a partition ends with a marker
+there even if it wrote no record.
 
-Until the predecessor is gone it is watched: a record behind a seal takes it back to *seal*. One without a fence is
-never deleted: it is done once it is let go.
+An old topic is watched until it is gone: a record behind a seal takes the topic back to *seal*. An old topic without a
+fence is never deleted: its replacement is done at the release.
 
-*Until the switch* a replacement can be undone: the successor goes. After it the predecessor's record stays for as long
-as its name shall lead to the successor, even where the topic itself is gone: it is what makes the name an alias.
+*Until the switch* a replacement can be undone: the new topic is deleted. After the switch the old topic's record stays
+for as long as its name points to the new topic, even after the topic is gone: the record makes the name an alias.
 
-*A compacted topic* is not let go before its latest values are copied to the successor, which the drain waits for
-(:mod:`modeaware.lifecycle.drain`). No copy follows what producers write there: that is newer than all that the
-predecessor holds. Compaction continues under the fence, and drops no latest value.
+*A compacted topic* is released only after its latest values are copied to the new topic; the drain waits for the copy
+(:mod:`modeaware.lifecycle.drain`). Values that producers write to the new topic are newer than all values of the old
+topic, and no copy overwrites them. Compaction continues under the fence, and drops no latest value.
 
-*The groups* that drain are those that used the topic at the switch, and those that use it since. A group that was
-missed would skip what the successor holds before its first offset there, so an uncertain list of groups delays the
-switch.
+*The groups* that drain are those that used the topic at the switch or later. A group missing from the list would skip
+the records before its first offset on the new topic, so an uncertain list of groups delays the switch.
 """
 
 from __future__ import annotations
@@ -86,19 +87,19 @@ from modeaware.modes import PartitionMode
 
 NO_FENCE = {"compression.type": "producer", "max.message.bytes": "1048588"}
 """Kafka's defaults for :data:`FENCE_CONFIGS`. A broker that restarts may give the configs of a deleted topic to the
-next one of its name, until its metadata have been in a snapshot in between (``ConfigurationsDelta`` of Kafka 4.2 drops
-none that it has read in the same go; see AutoMQ/automq#3556). So a successor that gets back a name is created with
-these, which are removed before it is announced: what was set on a topic and removed is absent after any restart."""
+next topic of its name, until a metadata snapshot was made in between: Kafka 4.2's ``ConfigurationsDelta`` keeps
+configs that it reads together with their deletion (see AutoMQ/automq#3556). So a new topic of an earlier name is
+created with these configs, which are removed before it is announced. A removed config stays absent after a restart."""
 DEFAULT_FACTOR = -1
-"""The replication factor that leaves it to the brokers."""
+"""The replication factor that stands for the brokers' default."""
 SEARCH_AGAIN_MS = 1_000
 COMING_MS = 60_000
-"""How long after the request a successor is expected to be ready, after the switch members on it to commit there, and
-after the topic is let go to unsubscribe from it, before that is a reason to wait."""
+"""A grace period, before which a wait is shown as no reason: after the request, for the new topic to be ready; after
+the switch, for members to commit there; after the release, for members to unsubscribe."""
 
 
 def is_fence(configs: Mapping[str, str]) -> bool:
-    """Return whether ``configs`` have the fence."""
+    """Return whether ``configs`` include the fence."""
     return FENCE_CONFIGS.items() <= configs.items()
 
 
@@ -109,7 +110,7 @@ def advance_replacement(topic: Replaced, this: Pass) -> Advance:
         return advance_gone(topic, this)
     new_topic = facts.successor
     if facts.topic_id != record.topic_id or new_topic is None:
-        return Advance()  # not confirmed yet: one broker's metadata may be stale
+        return Advance()  # unconfirmed: one broker's metadata may be stale
     if replacement.undone_ms is not None:
         return _undo(topic, new_topic)
     if replacement.successor_id is None:
@@ -120,11 +121,11 @@ def advance_replacement(topic: Replaced, this: Pass) -> Advance:
 
 
 def _create(topic: Replaced, new_topic: TopicFacts, now_ms: int) -> Advance:
-    """Create the successor. A topic found under its name, after a crash say, is it only if it is empty and exactly as
-    intended (invariant I8).
+    """Create the new topic. A topic found under its name (after a crash, say) is taken for it only if it is empty and
+    exactly as intended (invariant I8).
 
-    Every leader has to have answered: one that is about to lead may refuse an idempotent producer's first batch and
-    take the second, and librdkafka counts both as acknowledged (confluent-kafka-go#921).
+    Every leader has to have answered. A broker that is about to lead may refuse an idempotent producer's first batch
+    and accept the second, and librdkafka counts both as acknowledged (confluent-kafka-go#921).
     """
     record, replacement = topic
     if new_topic.topic_id is None:
@@ -135,16 +136,16 @@ def _create(topic: Replaced, new_topic: TopicFacts, now_ms: int) -> Advance:
             return Advance()
         reason = reasons.UNAVAILABLE if new_topic.untouched is None or doubt is None else doubt_reason(doubt)
         return Advance(topic.changed(reason=reason))
-    given_up = f"topic {record.topic!r}: its replacement is given up, because "
+    given_up = f"topic {record.topic!r}: replacement given up: "
     if record.is_second_half and (new_topic.offsets_left or not _as_intended(new_topic, replacement)):
         return _clear_the_way(topic, new_topic)
     if left := new_topic.offsets_left:
         why = f"groups have offsets on {new_topic.topic!r} from an earlier topic of that name: {', '.join(left)}."
-        alarm = f"{given_up}{why} To have them removed delete the topic, which is empty; then repeat the request"
+        alarm = f"{given_up}{why} Delete the empty topic, which removes these offsets; then repeat the request"
         return Advance(_without(record), alarms=(alarm,))
     if not _as_intended(new_topic, replacement):
         alarm = (
-            f"{given_up}another topic {replacement.successor!r} has appeared meanwhile, with records or with another "
+            f"{given_up}another topic {replacement.successor!r} has appeared, with records or with another "
             "count, replication factor or configs than requested"
         )
         return Advance(_without(record), alarms=(alarm,))
@@ -155,8 +156,8 @@ def _create(topic: Replaced, new_topic: TopicFacts, now_ms: int) -> Advance:
 
 
 def _clear_the_way(topic: Replaced, new_topic: TopicFacts) -> Advance:
-    """Delete an untouched topic that cannot become the new topic of a second half, which is not given up: it was
-    created by another client; or groups have offsets on it that go with it."""
+    """Delete an untouched topic that cannot become the new topic of a second half: another client created it, or groups
+    have offsets on it. The deletion removes these offsets. A second half is not given up."""
     left = new_topic.offsets_left
     reason = reasons.of_group(reasons.OFFSETS_LEFT, left[0]) if left else reasons.NAME_TAKEN
     alarms = () if reason == topic.replacement.reason else _alarm(topic, reason, new_topic)
@@ -164,13 +165,13 @@ def _clear_the_way(topic: Replaced, new_topic: TopicFacts) -> Advance:
 
 
 def _is_doubtful(new_topic: TopicFacts) -> bool:
-    """Return whether groups may have offsets on the topic, of an earlier one of its name, that do not show now."""
+    """Return whether groups may have hidden offsets on the topic, from an earlier topic of its name."""
     doubt = new_topic.any_doubt
     return doubt is not None and not doubt.hidden and doubt.settling is None
 
 
 def _as_intended(new_topic: TopicFacts, replacement: Replacement) -> bool:
-    """Return whether a topic is what was to be created, and nothing was written to it."""
+    """Return whether a topic is as the replacement intended it, and contains no record."""
     if not new_topic.untouched or new_topic.partition_count != replacement.num_partitions or new_topic.offsets_left:
         return False
     factor, configs, overriding = replacement.replication_factor, new_topic.configs, _overriding(new_topic, replacement)
@@ -183,18 +184,18 @@ def _as_intended(new_topic: TopicFacts, replacement: Replacement) -> bool:
 
 
 def _overriding(new_topic: TopicFacts, replacement: Replacement) -> tuple[str, ...]:
-    """Return which of a successor's configs are there to override a fence that brokers may have kept."""
+    """Return which configs of a new topic exist only to override a fence that brokers may have kept."""
     configs = new_topic.configs or {}
     return tuple(n for n, value in NO_FENCE.items() if configs.get(n) == value and n not in replacement.configs)
 
 
 def _comparable(configs: Mapping[str, str]) -> dict[str, str]:
-    """Return configs as brokers return them: these put lists and booleans into a form of their own."""
+    """Return configs in the form in which brokers return them: lists and booleans have a canonical form."""
     return {name: "".join(value.split()).casefold() for name, value in configs.items()}
 
 
 def _undo(topic: Replaced, new_topic: TopicFacts) -> Advance:
-    """Delete the successor, by its id, unless it was written to; then forget the replacement."""
+    """Delete the new topic, by its id, unless it was written to; then remove the replacement from the record."""
     record, replacement = topic
     if new_topic.topic_id is None or new_topic.topic_id != (replacement.successor_id or new_topic.topic_id):
         return Advance(_without(record) if new_topic.gone else None)
@@ -210,8 +211,8 @@ def _undo(topic: Replaced, new_topic: TopicFacts) -> Advance:
 
 
 def give_up_successor(record: TopicRecord) -> TopicRecord | None:
-    """Return the record after the brokers refused to create the successor; None: its name leads there already. A second
-    half is not given up."""
+    """Return the record after the brokers refused to create the new topic; None: the switch has happened. A second half
+    is not given up."""
     if record.replacing.switched_ms is not None:
         return None
     if record.is_second_half:
@@ -220,16 +221,17 @@ def give_up_successor(record: TopicRecord) -> TopicRecord | None:
 
 
 def _switch(topic: Replaced, new_topic: TopicFacts, this: Pass) -> Advance:
-    """Lead the name to the successor: one record, in which no partition of the predecessor takes writes any more.
+    """Make the switch: one record points the name to the new topic and closes all partitions of the old topic to
+    writes.
 
-    A group may have come since the groups were listed, and has to read the successor from its start, too (invariant
-    I2): the first certain listing completes them.
+    A group that came after the listing has to read the new topic from its start, too (invariant I2). So the first
+    certain listing after the switch completes the list of groups.
     """
     (record, replacement), facts, requirement = topic, this.facts, this.requirement
     if new_topic.topic_id != replacement.successor_id:
         if not new_topic.gone:
             return Advance()
-        alarm = f"topic {replacement.successor!r} was deleted before it replaced {record.topic!r}: it is created again"
+        alarm = f"topic {replacement.successor!r} was deleted before it replaced {record.topic!r}; creating it again"
         return Advance(topic.changed(successor_id=None, announced_ms=None), alarms=(alarm,))
     assert replacement.announced_ms is not None, "it has an id"
     reason = _objection(replacement, facts, requirement)
@@ -258,7 +260,7 @@ def _switch(topic: Replaced, new_topic: TopicFacts, this: Pass) -> Advance:
 def _objection(replacement: Replacement, facts: TopicFacts, requirement: Requirement) -> str | None:
     """Return the reason for which the switch has to wait (invariants I1 and I2).
 
-    The fence has to be known to work first: without it no end of the predecessor would ever be final.
+    The fence has to be known to work first: without it no end of the old topic would ever be final.
     """
     if facts.compacted and replacement.evacuation_epoch is None:
         return reasons.COMPACTED
@@ -275,7 +277,7 @@ def _objection(replacement: Replacement, facts: TopicFacts, requirement: Require
 
 
 def _fence_doubt(facts: TopicFacts) -> str | None:
-    """Return why it is not known whether the fence would work."""
+    """Return why it is uncertain whether the fence would work."""
     fence = facts.fence or FenceFacts()
     if fence.is_denied:
         return reasons.FENCE_DENIED
@@ -284,7 +286,7 @@ def _fence_doubt(facts: TopicFacts) -> str | None:
 
 
 def _alarm(topic: Replaced, reason: str | None, facts: TopicFacts) -> tuple[str, ...]:
-    """Return the alarm to raise when ``reason`` becomes what holds the replacement up as a whole."""
+    """Return the alarm to raise when ``reason`` starts to hold up the replacement as a whole."""
     if reason is None or reasons.code_of(reason) in reasons.AS_ASKED | reasons.PASSING:
         return ()
     failure = facts.fence.failure if facts.fence is not None else None
@@ -295,12 +297,12 @@ def _alarm(topic: Replaced, reason: str | None, facts: TopicFacts) -> tuple[str,
 
 
 class _Move:
-    """One pass after the switch: fence, seal, drain, let go, delete. Pure; made anew for each pass."""
+    """One pass after the switch: fence, seal, drain, release, delete. Pure; made anew for each pass."""
 
     def __init__(self, topic: Replaced, new_topic: TopicFacts, this: Pass) -> None:
         record, replacement = topic
         facts = this.facts
-        assert replacement.switched_ms is not None, "the name leads to the successor"
+        assert replacement.switched_ms is not None, "the name points to the new topic"
         self._replacement = replacement
         self._switched_ms = replacement.switched_ms
         self._facts = facts
@@ -311,7 +313,7 @@ class _Move:
         self._now_ms = this.now_ms
         self._before = replacement.reason
         self._record = all_retired(record, facts.partition_count)
-        # Groups without a commit are found by the topic that they are assigned: not where it was deleted by hand.
+        # Groups without a commit are found by their assignment, which ends if the topic is deleted by hand.
         if len(facts.partitions) >= facts.partition_count:
             self._record = with_groups(self._record, this)
         self._due_ms: list[int] = []
@@ -323,12 +325,12 @@ class _Move:
         replacement, fence = self._fenced(retired)
         replacement, created, lost = self._with_successor(replacement)
         if replacement.successor_id != self._replacement.successor_id and replacement.evacuation_epoch is not None:
-            replacement = replace(replacement, evacuation_epoch=self._record.epoch + 1)  # its copies are gone as well
+            replacement = replace(replacement, evacuation_epoch=self._record.epoch + 1)  # the copies are gone, too
             retired = {p: replace(state, evacuated_to=None) for p, state in retired.items()}
             evacuation = evacuation_of(replace(self._record, replacement=replacement))
             self._requirement = replace(self._requirement, evacuation=evacuation)
         effects: tuple[Effect, ...] = (*fence, *created)
-        # Once it is let go no group holds it up, and none is asked for: what its seals leave out is.
+        # After the release no group is waited for; only a broken seal leads to another drain.
         waived: dict[str, str] = {}
         is_sealed = all(state.seal_offset is not None for state in retired.values()) and not self._is_broken
         is_kept = replacement.let_go_ms is not None and is_sealed
@@ -340,7 +342,7 @@ class _Move:
         denied = replacement.has_fence and replacement.let_go_ms is None and self._not_fenced == reasons.FENCE_DENIED
         reason = lost or (reasons.FENCE_DENIED if denied else None)
         if not held_up and lost is None:
-            reason = self._not_let_go(replacement, retired)
+            reason = self._not_released(replacement, retired)
             if reason is None and replacement.let_go_ms is None:
                 replacement = replace(replacement, let_go_ms=self._now_ms)
             elif replacement.let_go_ms is not None and replacement.has_fence:
@@ -350,7 +352,7 @@ class _Move:
             if reason is not None and self._is_coming(reason, replacement):
                 reason = None
                 self._due_ms.append(self._now_ms + SEARCH_AGAIN_MS)
-        elif held_up and replacement.let_go_ms is not None:  # groups that are through read what arrived too late
+        elif held_up and replacement.let_go_ms is not None:  # groups read late records even with an open gate
             replacement = replace(replacement, let_go_ms=None, deleting_ms=None)
         if reason != self._before:
             self._alarms += _alarm(Replaced(self._record, replacement), reason, self._facts)
@@ -364,9 +366,9 @@ class _Move:
     def _reclaimed(
         self, replacement: Replacement, retired: Mapping[int, RetiredPartition]
     ) -> tuple[Replacement, tuple[DeletePredecessor, ...], str]:
-        """Delete a predecessor that was let go in an earlier pass, or note why it stays.
+        """Delete an old topic that was released in an earlier pass, or note why it stays.
 
-        The record says first that it is being deleted. While brokers delete it its leaders fall silent: that is no
+        The record shows first that the topic is being deleted. During the deletion its leaders stop answering: no
         objection.
         """
         stay = why_it_stays(replacement, retired, self._facts, self._requirement, self._now_ms)
@@ -383,10 +385,10 @@ class _Move:
     def _with_successor(
         self, replacement: Replacement
     ) -> tuple[Replacement, tuple[CreateTopic | RemoveConfigs, ...], str | None]:
-        """Create the successor anew where it was deleted (invariant I2): producers have no topic to write to.
+        """Create the new topic anew if it was deleted (invariant I2): producers have no topic to write to.
 
-        Before it is let go alone: later, a topic at the end of a chain may go like any other. The first look shows that
-        the topic of that id is gone, the next ones are at any topic of the name.
+        Only before the old topic is released: later, a topic at the end of a chain may be deleted like any other. The
+        first pass sees that the topic of that id is gone; further passes accept any topic of the name.
         """
         new_topic = self._successor
         if replacement.let_go_ms is not None or new_topic.topic_id == replacement.successor_id:
@@ -406,7 +408,7 @@ class _Move:
         return replacement, created, reasons.SUCCESSOR_GONE
 
     def _sealed(self, partition: int, before: RetiredPartition) -> RetiredPartition:
-        """Seal the partition where its end is final; break a seal behind which records arrived (invariant I2)."""
+        """Seal the partition if its end is final; break a seal behind which records arrived (invariant I2)."""
         log, topic, retired = self._facts.partitions.get(partition), self._record.topic, before
         if log is None:
             return blocked(retired, reasons.UNAVAILABLE)
@@ -432,31 +434,31 @@ class _Move:
         return retired
 
     def _sealed_at_end(self, retired: RetiredPartition, log: PartitionFacts) -> RetiredPartition:
-        """Seal the partition, unless a transaction is open. A last stable offset that was read before the end was shows
-        none: the next look will."""
+        """Seal the partition, unless a transaction is open. A last stable offset that was read before the end was
+        proves no open transaction: the next pass decides."""
         if not log.settled and all(writer.transaction_start is None for writer in log.writers):
             self._due_ms.append(self._now_ms + SEARCH_AGAIN_MS)
             return retired
         return seal_at_end(retired, log)
 
     def _is_final(self, partition: int, log: PartitionFacts) -> bool:
-        """Return whether nothing can be appended under this leader epoch, and all that was is replicated.
+        """Return whether nothing can be appended under this leader epoch, and all appended records are replicated.
 
-        The high watermark alone is no proof: it lags, and what lies above it may still be acknowledged.
+        The high watermark alone is no proof: it lags, and records above it may still be acknowledged.
         """
         fenced = self._fence.proved.get(partition) == log.leader_epoch
         return fenced and log.log_end is not None and log.log_end <= log.end_offset
 
     def _fenced(self, retired: dict[int, RetiredPartition]) -> tuple[Replacement, tuple[FenceTopic, ...]]:
-        """Put the fence on when the predecessor is quiet, or after a while; and again where it was lifted.
+        """Set the fence when the old topic is quiet, or after a while; and again if it was lifted.
 
-        The configs before it are on the record first, because records are appended before effects, and are never noted
-        again: what is found later may be the fence.
+        The record contains the configs before the fence first, because records are appended before effects. These
+        configs are never noted again: configs found later may be the fence.
         """
         replacement = self._replacement
         if not replacement.has_fence or self._facts.fence is None or not self._is_fence_due(retired):
             return replacement, ()
-        if self._fence.failure is not None and not self._fence.configs:  # they may be hidden
+        if self._fence.failure is not None and not self._fence.configs:  # the configs may be hidden
             return replacement, ()
         if replacement.own_configs is None:
             replacement = replace(replacement, own_configs={n: self._fence.configs.get(n) for n in FENCE_CONFIGS})
@@ -484,7 +486,7 @@ class _Move:
 
     @property
     def _not_fenced(self) -> str:
-        """Return the reason why the fence is not proved."""
+        """Return why the fence is not proved."""
         return reasons.FENCE_DENIED if self._fence.is_denied else reasons.NOT_FENCED
 
     @property
@@ -492,7 +494,7 @@ class _Move:
         return is_fence(self._fence.configs)
 
     def _drained(self, retired: dict[int, RetiredPartition]) -> tuple[dict[int, RetiredPartition], dict[str, str]]:
-        """Return the partitions with what holds them up (invariant I1), and the waivers that counted."""
+        """Return the partitions with the reasons that hold them up (invariant I1), and the waivers that counted."""
         after: dict[int, RetiredPartition] = {}
         waived: dict[str, str] = {}
         for partition, state in retired.items():
@@ -507,22 +509,24 @@ class _Move:
             if drain.reason is not None:
                 after[partition] = blocked(state, drain.reason)
                 continue
-            # No proof of each partition and group: the topic goes as a whole, by a proof of its own, or stays.
+            # No proof per partition and group is kept: the deletion of the whole topic takes a proof of its own.
             after[partition] = replace(state, reason=None)
             waived |= drain.waived
         return after, waived
 
     def _is_coming(self, reason: str, replacement: Replacement) -> bool:
-        """Return whether members of the group that has not moved are on the successor: their gate opens in a moment; or
-        those of the group that is still subscribed, which unsubscribe in a moment."""
-        groups, is_let_go = self._successor.groups.items(), replacement.let_go_ms is not None
-        code = reasons.GROUP_SUBSCRIBED if is_let_go else reasons.GROUP_NOT_MOVED
-        coming = {reasons.of_group(code, name) for name, g in groups if (g.subscribed if is_let_go else g.has_members)}
+        """Return whether a wait may end in a moment: the reason names a group that has members on the new topic. Its
+        gate is about to open; or, after the release, its members are about to unsubscribe from the old topic."""
+        groups, is_released = self._successor.groups.items(), replacement.let_go_ms is not None
+        code = reasons.GROUP_SUBSCRIBED if is_released else reasons.GROUP_NOT_MOVED
+        coming = {
+            reasons.of_group(code, name) for name, g in groups if (g.subscribed if is_released else g.has_members)
+        }
         return reason in coming and self._now_ms < (replacement.let_go_ms or self._switched_ms) + COMING_MS
 
-    def _not_let_go(self, replacement: Replacement, retired_now: Mapping[int, RetiredPartition]) -> str | None:
-        """Return why a predecessor that is drained is not let go: a required group has not come to the successor, the
-        fence is not in force, or gates cannot open yet (invariant I2)."""
+    def _not_released(self, replacement: Replacement, retired_now: Mapping[int, RetiredPartition]) -> str | None:
+        """Return why a drained old topic is not released: a required group has not moved to the new topic, the fence is
+        not in force, or gates cannot open yet (invariant I2)."""
         if replacement.let_go_ms is not None:
             return None
         if self._requirement.doubt is not None:
@@ -537,7 +541,7 @@ class _Move:
 
 
 def is_followed(record: TopicRecord | None) -> Replacement | None:
-    """Return the replacement of a topic whose successor exists, and that may still be there itself."""
+    """Return the replacement of an old topic whose new topic exists and that is not known to be gone itself."""
     replacement = record.replacing if record is not None else None
     if replacement is None or replacement.successor_id is None or replacement.gone_ms is not None:
         return None
@@ -545,7 +549,7 @@ def is_followed(record: TopicRecord | None) -> Replacement | None:
 
 
 def creation(topic: str, topic_id: str, what: Replacement | ReplaceTopicCommand) -> CreateTopic:
-    """Return the effect that creates the successor of ``topic``."""
+    """Return the effect that creates the new topic for ``topic``."""
     return CreateTopic(topic, topic_id, what.successor, what.num_partitions, what.replication_factor, what.configs)
 
 

@@ -1,6 +1,6 @@
-"""A topic as every report shows it: built once, from the record, the facts and what a drain waits for. Pure.
+"""The report of a topic: built once, from the record, the facts and the drain's requirement. Pure.
 
-``topics --describe``, ``groups list``, ``certificate`` and a controller's status render it, and add what is their own.
+``topics --describe``, ``groups list``, ``certificate`` and a controller's status render it, and add their own parts.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ class PartitionReport:
         phase: seal, drain, reclaim, opening or done; null for a partition that is ReadWrite.
         seal_offset: null until sealed.
         log_start, log_end: the log's offsets; null when its leader does not answer.
-        lag: the most offsets a group has still to consume, up to the seal (else the end). Groups that are waived do not
-            count in a retired partition.
+        lag: the largest number of offsets that a group has still to consume, up to the seal (else the end). In a
+            retired partition, waived groups do not count.
         lagging_group: the group with that lag.
-        lagging_groups: how many groups a retired partition waits for that have still to consume.
-        others: how many of these the reason does not name.
+        lagging_groups: the number of groups that a retired partition waits for and that have still to consume.
+        others: the number of these groups that the reason does not name.
         reason: the code of what holds the partition up.
-        stragglers: how often a record arrived at or after a seal.
-        straggler: the record that broke the last of these seals, with its producer where it is known.
+        stragglers: the number of seals that a late record broke.
+        straggler: the record that broke the last of these seals, with its producer if known.
         waits_for: the reason in words.
     """
 
@@ -71,12 +71,12 @@ class PartitionReport:
 
 
 def waits_for(partitions: Iterable[PartitionReport]) -> str | None:
-    """Return what partitions wait for that have the same reason."""
+    """Return the text of the reason that these partitions share."""
     return max(partitions, key=lambda p: p.others).waits_for
 
 
 def left_to_read(group: GroupProgress) -> str | None:
-    """Return in words what a group has left to read before its gate opens, or before the drain ends; None: nothing."""
+    """Return in words what a group has to read before its gate opens, or before the drain ends; None: nothing."""
     if group.gate is not None:
         return group.gate
     if not group.required or not group.behind:
@@ -85,7 +85,7 @@ def left_to_read(group: GroupProgress) -> str | None:
 
 
 def most_to_read_first(groups: Iterable[GroupProgress]) -> list[GroupProgress]:
-    """Return groups in the order in which reports name them."""
+    """Return groups in the order in which reports list them: most unread offsets first."""
     return sorted(groups, key=lambda group: (-group.behind, group.gate is None, group.group))
 
 
@@ -97,7 +97,7 @@ class ShrinkReport:
         delete_partitions: the partition count to keep.
         policy: retention, drained or immediate.
         delay_ms: null for retention.
-        previous_count: the number that was writable before, which an undo restores.
+        previous_count: the number of writable partitions before the shrink, which an undo restores.
         accept_state_loss: groups whose loss of state was accepted.
     """
 
@@ -111,7 +111,7 @@ class ShrinkReport:
 
     @classmethod
     def of(cls, deletion: DeleteTopicPartitions | None) -> ShrinkReport | None:
-        """Describe the shrink of a topic's record."""
+        """Return the report of a record's shrink."""
         if deletion is None:
             return None
         own = {f.name: getattr(deletion, f.name) for f in fields(cls)}
@@ -123,20 +123,19 @@ class ReplacementReport:
     """The replacement of the topic by another one.
 
     Attributes:
-        successor_id: null until the successor exists.
+        successor_id: null until the new topic exists.
         fence: config or none.
         delay_ms: null: the topic is not deleted before its own retention has emptied it.
-        announced_ms: when clients were first able to see the successor.
-        switched_ms: since when producers write to the successor.
-        fenced_ms: since when brokers are seen to refuse data for the topic.
-        let_go_ms: since when every required group has read the topic and may read the successor.
-        deleting_ms: since when a controller is deleting the topic, or has.
-        gone_ms: when the topic itself was found to be gone; its name leads to the successor.
-        undone_ms: when it was undone.
+        announced_ms: when clients were first able to see the new topic.
+        switched_ms: when producers began to write to the new topic.
+        fenced_ms: when brokers were first seen to refuse data for the topic.
+        let_go_ms: when the topic was released: every required group has read it and may read the new topic.
+        deleting_ms: when a controller began to delete the topic.
+        gone_ms: when the topic was found to be gone; its name points to the new topic.
+        undone_ms: when the replacement was undone.
         changed_ms: when any of this last changed.
-        reason: the code of what holds it up as a whole.
-        not_moved: required groups that have still to move to the successor, since the switch; without those that are
-            waived.
+        reason: the code of what holds the replacement up as a whole.
+        not_moved: required groups that have still to move to the new topic, since the switch; without waived groups.
         waits_for: the reason in words.
     """
 
@@ -169,7 +168,7 @@ class ReplacementReport:
 
     @property
     def events(self) -> tuple[tuple[str, int], ...]:
-        """Return what has happened, in this order, and when (wall clock, ms since the epoch)."""
+        """Return the events of the replacement, in order, with their times (wall clock, ms since the epoch)."""
         times_ms = {
             "requested": self.requested_ms,
             "announced": self.announced_ms,
@@ -183,7 +182,7 @@ class ReplacementReport:
 
     @classmethod
     def of(cls, record: TopicRecord, not_moved: tuple[str, ...] = ()) -> ReplacementReport | None:
-        """Describe the replacement of a record's topic."""
+        """Return the report of a record's replacement."""
         if record.replacement is None:
             return None
         own = {f.name: getattr(record.replacement, f.name) for f in fields(cls) if hasattr(record.replacement, f.name)}
@@ -191,7 +190,7 @@ class ReplacementReport:
 
 
 GAP = "gap"
-"""The phase of a change that keeps a name between its halves."""
+"""The phase of a change that keeps a name, between its halves."""
 
 
 @dataclass(frozen=True)
@@ -201,15 +200,15 @@ class KeptNameReport:
     Attributes:
         name: the name that is kept.
         interim: the name of the interim topic.
-        num_partitions: how many the interim topic has, and the new topic of the name.
-        half: 1 or 2: the old topic, or the interim topic, is being replaced.
-        phase: of that replacement; gap before the second one has begun; done when the interim topic is deleted.
-        keeps: false where the change ends on the interim topic.
+        num_partitions: the partition count of the interim topic and of the new topic of the name.
+        half: 1 while the old topic is being replaced, 2 while the interim topic is.
+        phase: the phase of that replacement; gap between the halves; done when the interim topic is deleted.
+        keeps: false if the change ends on the interim topic.
         first_switched_ms, first_gone_ms: when producers began to write to the interim topic, and when the old topic was
             found to be deleted; null also once the second half is over.
         second_switched_ms, second_gone_ms: when producers began to write to the new topic of the name, and when the
             interim topic was found to be deleted.
-        reason: the code of what holds it up as a whole.
+        reason: the code of what holds the change up as a whole.
         waits_for: the reason in words.
     """
 
@@ -233,12 +232,12 @@ class KeptNameReport:
 
     @property
     def waits_between_halves(self) -> bool:
-        """Whether the old topic is deleted and the second half has still to begin."""
+        """Return whether the old topic is deleted and the second half has still to begin."""
         return self.keeps and self.phase == GAP
 
     @classmethod
     def of(cls, name: str, records: Iterable[TopicRecord]) -> KeptNameReport | None:
-        """Describe the change that keeps ``name``; ``records``: of all topics that are or were replaced."""
+        """Return the report of the change that keeps ``name``; ``records``: of all topics that are or were replaced."""
         change = kept(name, records)
         if change is None:
             return None
@@ -262,7 +261,7 @@ class KeptNameReport:
 
 
 def kept_names(records: Iterable[TopicRecord]) -> dict[str, KeptNameReport]:
-    """Return the changes that keep a name, by that name and by the name of the interim topic.
+    """Return the changes that keep a name, under that name and under the name of the interim topic.
 
     Args:
         records: of all topics that are or were replaced.
@@ -284,16 +283,16 @@ class TopicReport:
     Attributes:
         epoch: -1 for a topic that was never changed.
         phase: create, announce, seal, drain, reclaim, opening or done.
-        required_groups: noted when the change was admitted; not all, if groups_complete is false.
+        required_groups: the groups noted when the change was admitted; incomplete if groups_complete is false.
         waived: group -> reason of the waiver, for each group that a partition did not wait for.
-        groups: those that a drain waits for, and those that use the topic now.
-        groups_doubt: why a drain may have to wait for more.
+        groups: the groups that a drain waits for, and the groups that use the topic now.
+        groups_doubt: why a drain may have to wait for more groups.
         evacuation_group: the group whose commits prove that the latest values of a compacted topic were copied.
-        replacement: null where the topic is not being replaced, and was not.
+        replacement: null if the topic neither is being replaced nor was.
         writable: the number of writable partitions.
-        looks_within_ms: in how long an active controller checks the topic's groups again, at the latest, unless checks
-            take more than a tenth of its time; null where no group holds it up.
-        kept_name: the change that keeps a topic's name, of which this topic is a part; null where there is none.
+        looks_within_ms: the longest time until an active controller checks the topic's groups again, unless checks take
+            more than a tenth of its time; null if no group holds the topic up.
+        kept_name: the change that keeps a topic's name and that this topic is part of; null if there is none.
     """
 
     topic: str
@@ -315,37 +314,38 @@ class TopicReport:
 
     @property
     def events(self) -> tuple[tuple[str, int], ...]:
-        """Return what has happened in the change, as far as the record keeps it, and when."""
+        """Return the events of the change that the record keeps, with their times."""
         if self.replacement is not None:
             return self.replacement.events
         return () if self.deletion is None else (("requested", self.deletion.create_timestamp_ms),)
 
     @property
     def is_paused(self) -> bool:
-        """Whether its replacement waits before the switch, as requested."""
+        """Return whether the topic's replacement waits before the switch, as requested."""
         replacement = self.replacement
         return replacement is not None and replacement.pause_before_switch and replacement.reason == reasons.PAUSED
 
     @property
     def alarm(self) -> str | None:
-        """What holds it up that is wrong (:data:`modeaware.lifecycle.reasons.ALARMS`), in words; None: nothing is."""
+        """Return the text of an alarm that holds the topic up (:data:`modeaware.lifecycle.reasons.ALARMS`), or None."""
         whole = () if self.replacement is None else (self.replacement,)
         return next((e.waits_for for e in (*whole, *self.partitions) if reasons.is_alarm(e.reason)), None)
 
     @property
     def is_settled(self) -> bool:
-        """Whether no controller takes it further until a command comes, or its own retention has emptied it."""
+        """Return whether no controller continues with the topic until a command comes, or its own retention empties
+        it."""
         replacement = self.replacement
         waits_for_retention = self.phase == "reclaim" and replacement is not None and replacement.delay_ms is None
         return self.phase == "done" or waits_for_retention or self.is_paused
 
 
 def groups_left(topic: TopicReport, most: int | None = None) -> list[str]:
-    """Return a line for each group that has left to read, and one about the next check; none where no group holds the
-    topic up and no gate is closed.
+    """Return a line for each group that has something left to read, and a line about the next check; none if no group
+    holds the topic up and no gate is closed.
 
     Args:
-        most: how many groups have a line; None: all.
+        most: the largest number of groups with a line; None: all.
     """
     holds_up = topic.looks_within_ms is not None
     lines = [
@@ -370,8 +370,8 @@ def report_topic(
     """Report a topic.
 
     Args:
-        partitions: those to report.
-        moved: the groups that are let through to its new topic; None: not known.
+        partitions: the partitions to report.
+        moved: the groups whose gate of the new topic is open; None: not known.
     """
     progress = progress_of(record, facts, requirement, moved)
     must_move = tuple(name for name, group in progress.items() if group.must_move)
@@ -433,7 +433,7 @@ def _partition(
 
 
 def _unread(partition: int, groups: Iterable[GroupProgress]) -> list[tuple[int, GroupProgress]]:
-    """Return what each group has still to read of a retired partition, without those waived."""
+    """Return the unread offsets of each group in a retired partition, without waived groups."""
     return [
         (group.unread[partition], group)
         for group in groups

@@ -1,10 +1,10 @@
-"""The seal of a retired partition: when it is set, when it is found broken, and what the alarms say.
+"""The seal of a retired partition: when it is set, when it is broken, and the texts of the alarms.
 
-The seal is the partition's end offset once no aware producer can still write there. A partition is sealed when its end
-has been quiet for ``modeaware.seal.quiet.ms`` since it was retired and no transaction is open. Quiet is no proof, for a
-paused producer may wake after any wait; it only avoids flapping (docs/invariants.md, "Quiet proves nothing"). Safety
-is the recorded offset: a record at or after the seal is a *straggler*, an end before it a *truncation*. Either breaks
-the seal, and the partition is sealed and drained again.
+The seal is the partition's end offset once no aware producer can still write there. A partition is sealed when no
+transaction is open and its end has been quiet for ``modeaware.seal.quiet.ms`` since the partition was retired. Quiet is
+no proof, for a paused producer may wake after any wait; it only avoids flapping (docs/invariants.md, "Quiet proves
+nothing"). Safety rests on the recorded offset: a record at or after the seal is a *straggler*, an end before it a
+*truncation*. Either breaks the seal, and the partition is sealed and drained again.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from modeaware.modelog.records import RetiredPartition, Straggler, producer_text
 def seal_partition(
     retired: RetiredPartition, log: PartitionFacts, retired_ms: int, quiet_ms: int, now_ms: int
 ) -> tuple[RetiredPartition, int | None]:
-    """Return the partition, sealed where it may be, and the time at which its quiet is over, where it is waited for.
+    """Return the partition, sealed if it may be, and the time at which its quiet period ends, if it waits for that.
 
-    An open transaction's records are not readable yet, so no seal is set behind them (invariant I2). While records
-    arrive, a last stable offset below the end shows no transaction: it may have been read before the end was.
+    Records of an open transaction are not readable yet, so no seal is set behind them (invariant I2). While records
+    arrive, a last stable offset below the end proves no transaction: it may have been read before the end was.
 
     Args:
-        retired_ms: when the partition was retired; the wait starts no earlier.
+        retired_ms: when the partition was retired, which is the earliest start of the quiet period.
         quiet_ms: ``modeaware.seal.quiet.ms``.
     """
     quiet_from_ms = max(log.quiet_since_ms, retired_ms) + quiet_ms
@@ -40,10 +40,10 @@ def seal_partition(
 
 
 def seal_at_end(retired: RetiredPartition, log: PartitionFacts) -> RetiredPartition:
-    """Return the partition, sealed where its log ends; blocked while a transaction is open."""
+    """Return the partition, sealed at the end of its log; blocked while a transaction is open."""
     if not log.settled:
         return blocked(retired, reasons.OPEN_TRANSACTION)
-    if retired.truncated_to is not None:  # and perhaps further since, while there was no seal
+    if retired.truncated_to is not None:  # perhaps truncated further, while there was no seal
         retired = replace(retired, truncated_to=min(retired.truncated_to, log.lowest_end))
     return replace(retired, seal_offset=log.end_offset, seal_leader_epoch=log.leader_epoch, reason=None)
 
@@ -51,7 +51,7 @@ def seal_at_end(retired: RetiredPartition, log: PartitionFacts) -> RetiredPartit
 def seal_broken_by(seal_offset: int, log: PartitionFacts) -> str | None:
     """Return the reason code for which a seal no longer holds, ``truncated`` or ``straggler``; None: it holds.
 
-    Truncated: the log ends before the seal, or did for a while and was then written again (invariant I1).
+    Truncated: the log ends before the seal, or ended there for a while and then grew again (invariant I1).
     """
     if log.end_offset < seal_offset or (log.seal_epoch_end is not None and log.seal_epoch_end < seal_offset):
         return reasons.TRUNCATED
@@ -59,8 +59,8 @@ def seal_broken_by(seal_offset: int, log: PartitionFacts) -> str | None:
 
 
 def seal_behind_markers(retired: RetiredPartition, log: PartitionFacts) -> RetiredPartition:
-    """Return the partition, sealed anew where its log has grown behind its seal and readers are given nothing of that:
-    what was evacuated up to the seal still is."""
+    """Return the partition, sealed anew if its log has grown behind the seal by nothing that readers are given. A
+    proved evacuation up to the old seal stays proved."""
     seal = retired.seal_offset
     if seal is None or seal_broken_by(seal, log) != reasons.STRAGGLER or not log.settled:
         return retired
@@ -76,13 +76,13 @@ def break_seal(
     """Return the partition without its broken seal, to be drained again (invariant I2), and the alarm."""
     seal_offset = retired.seal_offset or 0
     truncated = seal_broken_by(seal_offset, log) == reasons.TRUNCATED
-    # A group that never committed here (it starts at the latest) resumes where the drain ended, not at the straggler.
+    # A group that never committed here (it starts at the latest) resumes at the first seal, not at the straggler.
     resume = seal_offset if retired.resume_offset is None else retired.resume_offset
     lowest = log.lowest_end if retired.truncated_to is None else min(log.lowest_end, retired.truncated_to)
     broken = replace(
         unproved(retired, reasons.TRUNCATED if truncated else reasons.STRAGGLER),
         seal_offset=None,
-        read_up_to=None,  # of that seal alone: it may be made anew in the same pass
+        read_up_to=None,  # belongs to the broken seal
         seal_leader_epoch=log.leader_epoch,
         resume_offset=min(log.lowest_end, resume),
         stragglers=retired.stragglers + (not truncated),
@@ -94,7 +94,7 @@ def break_seal(
 
 
 def reason_alarm(topic: str, partition: int, reason: str | None, log: PartitionFacts) -> str | None:
-    """Return the alarm to raise when ``reason`` becomes a partition's reason; None: it needs none."""
+    """Return the alarm to raise when ``reason`` becomes a partition's reason; None: the reason needs no alarm."""
     if reason == reasons.STILL_WRITTEN:
         return f"{topic}-{partition}: {reasons.text(reason)}"
     if reason != reasons.OPEN_TRANSACTION:

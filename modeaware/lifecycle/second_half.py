@@ -1,9 +1,9 @@
-"""The second half of a change that keeps the name, and its end: what the controller requests itself. Pure.
+"""The second half of a change that keeps the name, and its end: the requests that the controller makes itself. Pure.
 
-See :mod:`modeaware.lifecycle.keep_name`. An alias with ``keep_name`` from which nothing leads back yet *waits*: at
-every pass over it the interim topic and the name are looked at, and the second half is requested, or what hinders it is
-noted. Both follow from the records and the facts alone, so a controller that crashes in between repeats the request,
-and a request that was admitted is not repeated.
+See :mod:`modeaware.lifecycle.keep_name`. An alias with ``keep_name`` *waits* until its name is being renamed back.
+Every pass over the alias checks the interim topic and the name, and either requests the second half or notes what
+blocks it. Both follow from the records and the facts alone. So a controller that crashes in between repeats the
+request, and an admitted request is not repeated.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Hindrance(NamedTuple):
 
 
 def waits(record: TopicRecord, records: Mapping[str, TopicRecord]) -> bool:
-    """Return whether the second half of a change has still to begin; ``records``: topic id -> the record, of all."""
+    """Return whether the second half of a change has still to begin; ``records``: of all topics, by topic id."""
     replacement = record.replacing
     if not (record.is_first_half and record.is_alias) or replacement.reason == reasons.LEADS_NOWHERE:
         return False
@@ -38,8 +38,8 @@ def waits(record: TopicRecord, records: Mapping[str, TopicRecord]) -> bool:
 
 
 def second_half_of(alias: TopicRecord) -> ReplaceTopicCommand:
-    """Return the request by which the interim topic gets the name back: what was requested for the whole, once more.
-    The configs are those of the interim topic, whose limits are for the final number of partitions already."""
+    """Return the request that renames the interim topic back: the request for the whole change, once more. The configs
+    are those of the interim topic, whose limits are already scaled to the final number of partitions."""
     replacement = alias.replacing
     return ReplaceTopicCommand(
         topic=replacement.successor,
@@ -62,11 +62,11 @@ def hindrance(
     now_ms: int,
     records: Collection[TopicRecord],
 ) -> Hindrance | None:
-    """Return why the second half cannot begin; None: nothing objects to it.
+    """Return why the second half cannot begin; None: nothing blocks it.
 
     Args:
         interim: the interim topic's record; None: it has none.
-        facts: of the interim topic, with those of the topic that has the kept name now as its successor.
+        facts: of the interim topic; their ``successor`` is the topic that has the kept name now.
         records: of all topics that are or were replaced.
     """
     if (taken := facts.successor) is not None and taken.topic_id is not None:
@@ -77,11 +77,11 @@ def hindrance(
 
 
 def closes(record: TopicRecord, now_ms: int) -> bool:
-    """Return whether the alias of an interim topic may end, as far as its record shows."""
+    """Return whether the record of an interim topic's alias allows the alias to end."""
     gone_ms = record.replacing.gone_ms
     return record.is_second_half and gone_ms is not None and now_ms >= gone_ms + FORGOTTEN_MS
 
 
 def is_unused(facts: TopicFacts) -> bool:
-    """Return whether no group is subscribed to a name that no topic has."""
+    """Return whether no group is subscribed to a name that has no topic."""
     return facts.topic_id is None and facts.any_doubt is None and not any(g.subscribed for g in facts.groups.values())

@@ -1,6 +1,6 @@
-"""The state machine of a retiring partition: its theory, its tables, and what a record says of the state.
+"""The state machine of a retiring partition: its theory, its tables, and how a record shows the state.
 
-A shrink takes each partition of the tail through four phases, one record on the mode log after another. Every pass
+A shrink takes each partition of the tail through four phases. Each transition is a record on the mode log. Every pass
 starts from the record and from fresh facts alone, so a controller that crashes between two steps loses nothing.
 
 ========  ========  =========================  ====================================================  =========
@@ -14,9 +14,9 @@ reclaim   None      ReplicaDeletionStarted     its log start has reached the rec
 done      None      ReplicaDeletionSuccessful  its end offset differs from the seal                  ``seal``
 ========  ========  =========================  ====================================================  =========
 
-A straggler or a truncation takes a partition from any phase back to *seal*. An undo or a growth (``growth``) makes it
-ReadWrite again. A new partition starts ReadOnly in the phase *opening* and becomes ReadWrite once groups have an
-offset on it.
+A straggler or a truncation takes a partition from any phase back to *seal*. An undo or a growth (``growth``) makes the
+partition ReadWrite again. A new partition starts ReadOnly in the phase *opening* and becomes ReadWrite once groups have
+an offset on it.
 
 The *reclaim policy* of a shrink: ``retention`` deletes nothing and waits until the topic's own retention has emptied
 the partition; ``drained`` deletes the records once every required group has read them and the requested delay is over;
@@ -59,12 +59,12 @@ PHASES = ("create", "announce", "seal", "drain", "reclaim", "opening", "done")
 
 
 def blocked(retired: RetiredPartition, reason: str | None) -> RetiredPartition:
-    """Return the partition as ReplicaDeletionIneligible (KIP-694), to be tried again."""
+    """Return the partition as ReplicaDeletionIneligible (KIP-694), for another attempt in a later pass."""
     return replace(retired, replica_state=ReplicaState.DELETION_INELIGIBLE, reason=reason)
 
 
 def unproved(retired: RetiredPartition, reason: str | None) -> RetiredPartition:
-    """Return the partition without its proof of the drain: readable again until there is a new one."""
+    """Return the partition without its proof of the drain: readable again until the next proof."""
     return replace(blocked(retired, reason), drained_by=0, lowest_commit=None)
 
 
@@ -77,8 +77,8 @@ def partition_state(mode: PartitionMode, retired: RetiredPartition) -> Partition
 
 
 def carried(before: RetiredPartition | None) -> RetiredPartition:
-    """Return a partition that takes no writes any more: of one that a shrink had retired, with what is known of its
-    log, and where groups without a commit resume."""
+    """Return a partition that takes no writes any more. If an earlier shrink retired it, it keeps the facts about its
+    log, and the offsets at which groups without a commit resume."""
     if before is None:
         return RetiredPartition()
     return RetiredPartition(
@@ -92,9 +92,9 @@ def carried(before: RetiredPartition | None) -> RetiredPartition:
 def current_record(record: TopicRecord | None, topic: str, topic_id: str, count: int) -> TopicRecord:
     """Return a topic as it is with ``count`` partitions on the brokers.
 
-    Without a record it was never changed: every partition is ReadWrite, the epoch -1. Partitions that another tool has
-    added take writes while no listed one is retired (:meth:`TopicView.mode`), and are listed then. While one is retired
-    they are not: groups may not read them yet.
+    Without a record the topic was never changed: every partition is ReadWrite, the epoch -1. Partitions that another
+    tool has added take writes, and are listed, while no listed partition is retired (:meth:`TopicView.mode`). While one
+    is retired the added ones are not listed: groups may not read them yet.
     """
     record = record or TopicRecord(topic, topic_id, -1, -1, ())
     added = 0 if record.closed else max(count - len(record.modes), 0)
@@ -102,7 +102,7 @@ def current_record(record: TopicRecord | None, topic: str, topic_id: str, count:
 
 
 def all_retired(record: TopicRecord, count: int) -> TopicRecord:
-    """Return the record with the partitions that another tool has added: they take no writes either."""
+    """Return the record with the partitions that another tool has added, retired like the others."""
     if count <= len(record.modes):
         return record
     new = range(len(record.modes), count)
@@ -121,8 +121,8 @@ def partition_phase(mode: PartitionMode, retired: RetiredPartition) -> str:
 
 
 def partition_phases(record: TopicRecord) -> dict[int, str]:
-    """Return the phase of each partition that takes no writes, in their order: a new one is ``opening``, and those of a
-    topic that every required group has left are ``done``."""
+    """Return the phases of partitions that take no writes, in order: ``opening`` for a new partition, ``done`` for all
+    partitions of a released topic."""
     if record.replacing.let_go_ms is not None:
         return dict.fromkeys(record.closed, "done")
     retired = record.retired
@@ -138,8 +138,8 @@ def topic_phase(record: TopicRecord) -> str:
 
 
 def replacement_phase(record: TopicRecord, replacement: Replacement) -> str:
-    """Return the phase of a topic that is replaced: ``create``, ``announce``, ``seal``, ``drain``, ``reclaim`` while it
-    is to be deleted, or ``done``."""
+    """Return the phase of an old topic: ``create``, ``announce``, ``seal``, ``drain``, ``reclaim`` while a deletion is
+    to come, or ``done``."""
     if replacement.switched_ms is None:
         return "create" if replacement.successor_id is None else "announce"
     if replacement.let_go_ms is not None:
@@ -150,7 +150,7 @@ def replacement_phase(record: TopicRecord, replacement: Replacement) -> str:
 def held_up(record: TopicRecord) -> dict[str, list[int]]:
     """Return reason -> the partitions that wait for it, in order.
 
-    No partition: the topic's replacement waits as a whole.
+    An empty list: the topic's replacement waits as a whole.
     """
     waiting: dict[str, list[int]] = {}
     if (whole := record.replacing.reason) is not None:
@@ -186,7 +186,7 @@ def reclaim_policy(partition: int, record: TopicRecord, retired: RetiredPartitio
     replaced truncated ones, or partitions that an earlier shrink retired: these are drained (invariant I2).
 
     Args:
-        retired: the state of the partition, where it is newer than the record's.
+        retired: the state of the partition, if it is newer than the record's.
 
     Raises:
         RequestRefused: as of :func:`deletion_of`.
@@ -203,7 +203,7 @@ def drains(partition: int, record: TopicRecord) -> bool:
 
 
 def moving(record: TopicRecord | None) -> Replacement | None:
-    """Return the replacement of a topic whose groups are to move: from the switch until the old topic is gone."""
+    """Return the replacement of an old topic whose groups have to move: from the switch until the topic is gone."""
     replacement = record.replacement if record is not None else None
     if replacement is None or replacement.switched_ms is None or replacement.gone_ms is not None:
         return None

@@ -1,4 +1,4 @@
-"""The steps of a pass: of a topic, and of each of its retired partitions. Pure."""
+"""The steps of a pass: over a topic, and over each of its retired partitions. Pure."""
 
 from __future__ import annotations
 
@@ -43,20 +43,20 @@ def advance(this: Pass) -> Advance:
 
 
 def _advance(this: Pass) -> Advance:
-    """The topic's record is removed only once the topic's absence is confirmed (invariant I4)."""
+    """Remove the topic's record only once the topic's absence is confirmed (invariant I4)."""
     record, facts = this.record, this.facts
     if record.replacement is not None:
         return _advance_replaced(this, Replaced(record, record.replacement))
     if facts.gone:
         return Advance(tombstone=True, alarms=(f"topic {record.topic!r} is gone: its mode record is removed",))
     if facts.topic_id != record.topic_id:
-        return Advance()  # not confirmed yet: one broker's metadata may be stale
+        return Advance()  # unconfirmed: one broker's metadata may be stale
     return _advance_partitions(this)
 
 
 def _advance_replaced(this: Pass, topic: Replaced) -> Advance:
-    """Until the switch retires all partitions, those that an earlier shrink has retired are watched as well (invariant
-    I2)."""
+    """Advance an old topic. Until the switch retires all partitions, partitions that an earlier shrink has retired are
+    watched as well (invariant I2)."""
     record, replacement = topic
     watched = Advance()
     if replacement.switched_ms is None and record.retired and this.facts.topic_id == record.topic_id:
@@ -76,7 +76,7 @@ def _advance_replaced(this: Pass, topic: Replaced) -> Advance:
 
 
 def _advance_partitions(this: Pass) -> Advance:
-    """Take every retired partition of the topic a step, and the opening ones."""
+    """Take one step with every retired partition of the topic, and with the opening ones."""
     this = replace(this, record=with_groups(this.record, this))
     steps = {p: _step_of(p, this) for p in sorted(this.record.retired)}
     opened = advance_opening(replace(this, record=_apply(this.record, steps)))
@@ -96,7 +96,7 @@ def _advance_partitions(this: Pass) -> Advance:
 class _Step:
     """The outcome of a pass for one partition.
 
-    ``drain`` is what it took to be None, or to stay so: its groups and waivers are put on the record.
+    ``drain`` is the proof by which the partition became None, or stays so: its groups and waivers go on the record.
     """
 
     mode: PartitionMode
@@ -108,7 +108,7 @@ class _Step:
 
 
 def _apply(record: TopicRecord, steps: Mapping[int, _Step]) -> TopicRecord:
-    """Return the record with the steps taken. A step outside the transition tables is a bug, and changes nothing."""
+    """Return the record with the steps applied. A step outside the transition tables is a bug, and changes nothing."""
     modes, retired, waived = list(record.modes), dict(record.retired), dict(record.waived)
     names: set[str] = set(record.drained_groups or ())
     for partition, step in steps.items():
@@ -131,7 +131,7 @@ def _apply(record: TopicRecord, steps: Mapping[int, _Step]) -> TopicRecord:
 
 
 def _step_of(partition: int, this: Pass) -> _Step:
-    """Take one retired partition (not one that is opening) as far as the facts allow."""
+    """Take one retired partition (not an opening one) as far as the facts allow."""
     mode, retired = this.record.modes[partition], this.record.retired[partition]
     log = this.facts.partitions.get(partition)
     if log is None:
@@ -170,14 +170,14 @@ def _step_read_only(partition: int, log: PartitionFacts, this: Pass) -> _Step:
         resume_offset=None,
         reason=None,
     )
-    # Due at once: by then consumers have the new mode, and the proof is taken anew before anything is deleted.
+    # Due at once: in the next pass consumers have the new mode, and the drain is checked again before the deletion.
     return _Step(PartitionMode.NONE, none, due_ms=this.now_ms, alarm=alarm, drain=drain)
 
 
 def _drained(
     partition: int, retired: RetiredPartition, seal_offset: int, log: PartitionFacts, this: Pass
 ) -> tuple[Drain, int | None]:
-    """Return whether the partition may become None by its reclaim policy (invariants I1 and I2), and when it is due."""
+    """Return whether the reclaim policy lets the partition become None (invariants I1 and I2), and when it is due."""
     deletion, policy = deletion_of(this.record), reclaim_policy(partition, this.record, retired)
     if not log.settled:
         return Drain(reason=reasons.OPEN_TRANSACTION), None
@@ -189,7 +189,7 @@ def _drained(
         return Drain(reason=None if log.log_start >= seal_offset else reasons.RETENTION), None
     if this.now_ms < deletion.earliest_ms:
         return Drain(reason=reasons.DELAY), deletion.earliest_ms
-    if (waits := _waits_for_predecessor(this)) is not None:
+    if (waits := _waits_for_old_topic(this)) is not None:
         return waits, None
     return check_drain(partition, seal_offset, retired.truncated_to, log, this.facts, this.requirement), None
 
@@ -198,9 +198,9 @@ def _drained(
 
 
 def _step_none(partition: int, log: PartitionFacts, this: Pass) -> _Step:
-    """Watch a None partition (invariant I2), and delete its records up to the recorded seal where the policy says so.
+    """Watch a None partition (invariant I2), and delete its records up to the recorded seal if the policy requires it.
 
-    Never up to the present end, and with the proof on the record first (invariant I1).
+    Delete never up to the current end, and only with the proof on the record (invariant I1).
     """
     retired = this.record.retired[partition]
     if retired.seal_offset is None or seal_broken_by(retired.seal_offset, log) is not None:
@@ -211,7 +211,7 @@ def _step_none(partition: int, log: PartitionFacts, this: Pass) -> _Step:
     if log.log_start >= reclaim_offset:
         return _Step(PartitionMode.NONE, replace(retired, replica_state=ReplicaState.DELETION_SUCCESSFUL))
     if retired.replica_state is ReplicaState.DELETION_SUCCESSFUL:
-        # Brokers checkpoint log starts once a minute; killed all at once, they may lose the last one. Delete again.
+        # Brokers checkpoint log starts once a minute; brokers killed together may lose the last one. Delete again.
         again = deletion_of(this.record).policy != RETENTION
         return _Step(PartitionMode.NONE, retired, delete_up_to=reclaim_offset if again else None)
     drain = _still_drained(partition, retired, retired.seal_offset, log, this)
@@ -228,21 +228,21 @@ def _step_none(partition: int, log: PartitionFacts, this: Pass) -> _Step:
 def _still_drained(
     partition: int, retired: RetiredPartition, seal_offset: int, log: PartitionFacts, this: Pass
 ) -> Drain:
-    """Take the proof anew, right before the records are deleted (invariant I1)."""
+    """Check the drain again, right before the records are deleted (invariant I1)."""
     policy = reclaim_policy(partition, this.record)
     if policy == RETENTION:  # the log start has moved back (an unclean leader election): nothing is deleted early
         return Drain(reason=reasons.RETENTION)
     if this.facts.compacted:
         return Drain(reason=reasons.COMPACTED)
     if policy == DRAINED:  # a group may have appeared, or been reset, since the proof
-        if (waits := _waits_for_predecessor(this)) is not None:
+        if (waits := _waits_for_old_topic(this)) is not None:
             return waits
         return check_drain(partition, seal_offset, retired.truncated_to, log, this.facts, this.requirement)
     return Drain()
 
 
-def _waits_for_predecessor(this: Pass) -> Drain | None:
-    """A topic that this one has replaced is there (again): a group that still has to come from it does not show here
-    (invariant I1). New shrinks are refused meanwhile."""
+def _waits_for_old_topic(this: Pass) -> Drain | None:
+    """Return a drain that waits if an old topic that this one replaced exists (again). A group that still reads the old
+    topic does not show here (invariant I1). New shrinks are refused meanwhile."""
     predecessor = this.facts.predecessor
     return None if predecessor is None else Drain(reason=reasons.of_group(reasons.PREDECESSOR_FIRST, predecessor))

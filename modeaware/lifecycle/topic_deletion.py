@@ -1,30 +1,28 @@
-"""Deleting a topic that was replaced: why it stays, decided anew in each pass, from the facts of one look. Pure.
+"""The deletion of an old topic: why it stays. Decided anew in each pass, from the facts of one snapshot. Pure.
 
-Once it is let go nothing reads or writes the topic any more, as far as anything shows. A deletion destroys it for good,
-so it rests on no earlier pass. In one look all of this has to hold:
+After the release, no client seems to use the old topic. A deletion is final, so it rests on no earlier pass. In one
+snapshot all of this has to hold:
 
 * the time has come: the delay is over, or retention has emptied the topic, whichever was requested;
-* the topic is the first of its chain, and its successor exists, under its id;
-* the *fence* is proved on every leader, for its present leader epoch, and was in force at every look for
-  :data:`FENCE_SETTLE_MS`: what puts the topic's configs back again and again (GitOps) would do so between the last
-  check and the deletion as well, and a record that is acknowledged there would go with the topic (invariant I2);
+* the topic is the first of its chain, and its new topic exists, under its id;
+* the *fence* is proved on every leader, for its current leader epoch, and has been in force in every pass for
+  :data:`FENCE_SETTLE_MS`. A tool that keeps resetting the topic's configs (GitOps) could also do so between the last
+  check and the deletion; a record acknowledged then would be deleted with the topic (invariant I2);
 * each log ends at its seal, replicated or not, with no transaction open;
-* of a compacted topic, the latest values are copied to the successor, as the record shows or the proof does;
+* of a compacted topic, the latest values are copied to the new topic, by the record or by the proof;
 * the list of groups is certain, and every required group has read the topic to its seals and has an offset on each
-  partition of the successor, or is waived (invariant I1);
-* no group at all has members that are subscribed to the topic or assigned it. Their clients would create the name
-  again, where brokers create topics automatically, and commit the old offsets to the new topic.
+  partition of the new topic, or is waived (invariant I1);
+* no group has members that are subscribed to the topic or assigned it. Brokers that create topics automatically would
+  create the name again for such a client, and the client would commit the old offsets to that topic.
 
-Then the record says since when the topic is being deleted, and the deletion follows, by the topic's id. Right before
-the request :func:`modeaware.cluster.fence.check_at_rest` proves the fence and compares the ends of all logs with the
-seals once more, within the controller's lease. What the next look shows counts, not the answer. By the record a
-controller that finds the topic gone knows whose deletion that was.
+Then the record shows since when the topic is being deleted, and the deletion follows, by the topic's id. Right before
+the request :func:`modeaware.cluster.fence.check_sealed` proves the fence and compares the ends of all logs with the
+seals once more, within the controller's lease. The next snapshot decides whether the topic is gone, not the answer to
+the request. The record shows that the deletion was the controller's own.
 
 *Offsets that expire.* Brokers drop the offsets of a group some days after its members have left. A group without an
-offset on the topic that has one on each partition of the successor is through: it was when the topic was let go, and
-one that begins anew starts on the successor.
-
-A topic without a fence is never deleted.
+offset on the old topic and with one on each partition of the new topic has moved: it had moved at the release, or it
+begins anew on the new topic.
 """
 
 from __future__ import annotations
@@ -39,14 +37,14 @@ from modeaware.lifecycle.progress import not_moved_reason, still_reading
 from modeaware.modelog.records import Replacement, RetiredPartition
 
 FENCE_SETTLE_MS = 10_000
-"""For how long every look must have shown the fence. The controller restores a fence at each look, and never lifts one:
-found in force after so long it was not lifted meanwhile by anything that lifts it more often than that."""
+"""For how long every pass must have found the fence in force. The controller restores a lifted fence in each pass, and
+never lifts one. So a fence found in force for this long has no tool that lifts it more often than that."""
 LOOK_AGAIN_MS = 2_000
 """When to list the groups again while one of them is in a rebalance."""
 
 
 class Stay(NamedTuple):
-    """Why a topic is not deleted, and when that is to be looked at again, where it is known."""
+    """Why a topic is not deleted, and when to check again, if known."""
 
     reason: str
     due_ms: int | None = None
@@ -59,16 +57,16 @@ def why_it_stays(
     requirement: Requirement,
     now_ms: int,
 ) -> Stay | None:
-    """Return why a topic that was let go is not deleted yet; None: all conditions hold.
+    """Return why a released topic is not deleted yet; None: all conditions hold.
 
     Args:
-        replacement, retired: of the topic's record, as this pass leaves them.
+        replacement, retired: of the topic's record, as this pass leaves it.
     """
     return (
         _not_due(replacement, retired, facts, now_ms)
         or _not_first(replacement, facts)
         or _not_fenced(replacement, facts, now_ms)
-        or _not_at_rest(retired, facts)
+        or _not_sealed(retired, facts)
         or _needed_by(replacement, retired, facts, requirement, now_ms)
     )
 
@@ -86,7 +84,7 @@ def _not_due(
 
 
 def _not_first(replacement: Replacement, facts: TopicFacts) -> Stay | None:
-    """A chain goes from its beginning: groups that read the first topic come to the second one next."""
+    """Return why another topic of the chain prevents the deletion, such as an earlier one with groups."""
     if facts.predecessor is not None:
         return Stay(reasons.of_group(reasons.PREDECESSOR_FIRST, facts.predecessor))
     successor = facts.successor
@@ -108,7 +106,7 @@ def _not_fenced(replacement: Replacement, facts: TopicFacts, now_ms: int) -> Sta
     return Stay(reasons.NOT_FENCED, settled_ms) if now_ms < settled_ms else None
 
 
-def _not_at_rest(retired: Mapping[int, RetiredPartition], facts: TopicFacts) -> Stay | None:
+def _not_sealed(retired: Mapping[int, RetiredPartition], facts: TopicFacts) -> Stay | None:
     for partition, state in retired.items():
         log = facts.partitions[partition]
         if not log.settled:
@@ -135,12 +133,12 @@ def _needed_by(
         return Stay(reason)
     to_drain = still_reading(requirement, replacement, facts)
     for partition, state in retired.items():
-        assert state.seal_offset is not None, "it is let go"
+        assert state.seal_offset is not None, "it is released"
         log = facts.partitions[partition]
         drain = check_drain(partition, state.seal_offset, state.truncated_to, log, facts, to_drain.of(state))
         if drain.reason is not None:
             return Stay(drain.reason)
-    for name in sorted(requirement.spared):  # a waiver forgives what a group has not read, and no subscription
+    for name in sorted(requirement.spared):  # a waiver excuses unread records, not a subscription
         if facts.unclear_groups[name].settling is not None:
             return Stay(reasons.of_group(reasons.GROUP_SETTLING, name), now_ms + LOOK_AGAIN_MS)
     for name, group in sorted(facts.groups.items()):

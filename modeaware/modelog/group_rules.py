@@ -2,9 +2,9 @@
 
 One record holds all rules. The controller writes the record, the command line reads it, and clients ignore it.
 
-A group id may hold any character, also those of a glob, so each rule records whether its text is a name or a glob.
-Were a name read as a glob, a waiver would give up other groups' records, and a required group would be left out once no
-broker lists the group.
+A group id may contain any character, also those of a glob, so each rule records whether its text is a name or a glob.
+If a name were read as a glob, a waiver would give up other groups' records. A required group would also be left out
+once no broker lists the group.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class GroupRule(JsonFields):
     Attributes:
         kind: ``require``: the group must have consumed a retired partition before the partition's records are deleted.
             A name counts whether or not the brokers list the group; a glob matches listed groups only. ``waive``: a
-            drain does not wait for the group. ``closed``: the list of groups is closed: there are no groups but the
-            registered and the visible ones, though the controller may not see every group.
+            drain does not wait for the group. ``closed``: the list of groups is closed: the registered and the visible
+            groups are all groups, though the controller may not see every group.
         group: the group's name, taken literally; or a glob, where ``glob`` is set; ``""`` for ``closed``.
         topic: the topics of the rule: a name or a glob. (No topic's name can hold ``*``, ``?`` or ``[``.)
         reason: the operator's reason; quoted in the drain certificate.
@@ -60,20 +60,20 @@ class GroupRule(JsonFields):
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """The identity of a rule: there is one rule of each kind, group and topic."""
+        """Return the identity of a rule: there is one rule of each kind, group and topic."""
         return (self.kind, self.group, self.topic)
 
     @property
     def may_give_up_records(self) -> bool:
-        """Whether the rule may cause the deletion of records that would stay without the rule.
+        """Return whether the rule may cause the deletion of records that would stay without the rule.
 
-        A requirement that expires may, since it may replace one that does not expire.
+        A requirement that expires may, because it may replace one that does not expire.
         """
         return self.kind != REQUIRE or self.expires_ms is not None
 
     def applies(self, topic: str, now_ms: int) -> bool:
-        """Return whether the rule is in force for ``topic``: a waiver ends when it expires (invariant I2). A rule for a
-        topic that keeps its name applies to its interim topic, too."""
+        """Return whether the rule is in force for ``topic`` (invariant I2: a waiver ends when it expires). A rule for a
+        topic that keeps its name also applies to its interim topic."""
         names = filter(None, (topic, kept_name(topic)))
         is_for = any(fnmatchcase(name, self.topic) for name in names)
         return (self.expires_ms is None or now_ms < self.expires_ms) and is_for

@@ -1,11 +1,11 @@
-"""Which groups may read the new topic of a replacement: one record for each old topic.
+"""The gates of a new topic: the groups for which they are open, in one record for each old topic.
 
-The record is apart from the old topic's own record: with many groups and partitions, writing that one anew for each
-group would be most of what is written. The key is :data:`MOVED_PREFIX` and the id of the old topic. The controller
+The record is apart from the old topic's own record. Otherwise that record would be written again for each group, which
+would be most of the data on the log. The key is :data:`MOVED_PREFIX` and the id of the old topic. The controller
 decides by :mod:`modeaware.lifecycle.moved` and appends the record; clients open their gates by the record. A tombstone
 ends the record when the old topic is gone.
 
-Names stand as they are, none as a hash: 1 000 names of 255 bytes take 256 000 bytes in ASCII and 766 000 in another
+Names are stored in full, not as hashes: 1 000 names of 255 bytes take 256 000 bytes in ASCII and 766 000 in another
 script, which fits :data:`~modeaware.modelog.records.MAX_RECORD_BYTES`. :mod:`modeaware.lifecycle.moved` decides about
 names beyond that size.
 """
@@ -32,15 +32,15 @@ def topic_id_of(key: str) -> str | None:
 
 @dataclass(frozen=True)
 class MovedRecord(VersionedRecord):
-    """The groups of one old topic that may read the new topic.
+    """The groups of one old topic whose gate of the new topic is open.
 
     Attributes:
         topic_id: the old topic's id.
-        groups: the names of the groups; without meaning where ``all`` is true.
-        all: every group may read the new topic.
+        groups: the names of the groups; without meaning if ``all`` is true.
+        all: the gate is open for every group.
     """
 
-    KIND = "a record of groups that are let through"
+    KIND = "a record of open gates"
 
     topic_id: str = field(metadata=form(text))
     groups: tuple[str, ...] = field(default=(), metadata=form(texts, sorted))
@@ -51,7 +51,7 @@ class MovedRecord(VersionedRecord):
 
     @property
     def moved(self) -> Moved:
-        """The part of the record that clients need."""
+        """Return the part of the record that clients need."""
         return Moved(self.all, frozenset(self.groups), self.version)
 
     def stamped(self, controller_epoch: int, now_ms: int) -> MovedRecord:

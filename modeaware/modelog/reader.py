@@ -155,8 +155,8 @@ class LogStream:
         return records
 
     def poll_or_ask(self, timeout_s: float) -> list[LogRecord]:
-        """Like :meth:`poll`; and request the reason from the cluster after :data:`SILENCE_S` without records and an
-        end: brokers return nothing to a consumer that is not authorized to describe the topic."""
+        """Like :meth:`poll`; after :data:`SILENCE_S` without records and an end, also request the reason from the
+        cluster. Brokers return nothing to a consumer that is not authorized to describe the topic."""
         try:
             records = self.poll(timeout_s)
         except LogUnreachable:
@@ -178,7 +178,7 @@ class LogStream:
         if self._target is not None or self.end is None:
             return self._target
         try:
-            # The leader's answer to ListOffsets is right after a fail-over too (KIP-207), but it ends before a
+            # The leader's answer to ListOffsets is right after a fail-over too (KIP-207), but it may end before a
             # transaction whose commit is acknowledged and not yet marked. The fetched high watermark (no IO) does not.
             _, stable = os_threads.call(self._consumer.get_watermark_offsets, self._partition, timeout=timeout_s)
             _, high = self._consumer.get_watermark_offsets(self._partition, cached=True)
@@ -226,7 +226,7 @@ class LogStream:
         for kind in (LogRewound, NotAuthorized, LogAbsent, LogUnreachable):
             for error in errors:
                 if isinstance(error, kind):
-                    raise without_frames(error)  # its traceback has this frame, which refers to the other errors
+                    raise without_frames(error)  # the traceback refers to this frame, and so to the other errors
 
     def _convert(self, error: KafkaException) -> ModeSourceError:
         cause = error.args[0]

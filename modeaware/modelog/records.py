@@ -86,7 +86,7 @@ def _write_waived(waived: Mapping[str, str]) -> dict[str, list[str]]:
 
 
 RETENTION, DRAINED, IMMEDIATE = "retention", "drained", "immediate"
-"""The reclaim policies: what decides when records are deleted."""
+"""The reclaim policies, which decide when records are deleted."""
 
 
 def policy_of(delay_ms: int | None, *, immediate: bool = False) -> str:
@@ -121,12 +121,12 @@ class DeleteTopicPartitions(JsonFields):
 
     @property
     def policy(self) -> str:
-        """The reclaim policy."""
+        """Return the reclaim policy."""
         return policy_of(self.delay_ms, immediate=self.immediate_delete)
 
     @property
     def earliest_ms(self) -> int:
-        """The wall-clock time before which nothing is deleted (meaningless for ``retention``)."""
+        """Return the wall-clock time before which nothing is deleted (meaningless for ``retention``)."""
         return self.create_timestamp_ms + (self.delay_ms or 0)
 
 
@@ -134,9 +134,8 @@ class DeleteTopicPartitions(JsonFields):
 class Straggler(JsonFields):
     """The first record seen at or after the last broken seal, as the header of its batch describes the record.
 
-    ``producer_id`` and ``producer_epoch`` are -1 for a producer that is not idempotent. ``timestamp_ms`` is -1 where
-    the batch could not be read; the producer is unknown then. The record's key is not kept: all clients read the mode
-    log.
+    ``producer_id`` and ``producer_epoch`` are -1 for a producer that is not idempotent. If the batch could not be read,
+    ``timestamp_ms`` is -1 and the producer is unknown. The record's key is not kept: all clients read the mode log.
     """
 
     offset: int = field(metadata=form(integer))
@@ -146,14 +145,14 @@ class Straggler(JsonFields):
 
     @property
     def producer(self) -> str:
-        """Return what is known of the producer, in words."""
+        """Return a description of the producer."""
         if self.producer_id >= 0:
             return producer_text(self.producer_id, self.producer_epoch)
         return "an unknown producer" if self.timestamp_ms < 0 else "a producer without an id (not idempotent)"
 
 
 def producer_text(producer_id: int, epoch: int) -> str:
-    """Return what identifies an idempotent producer, in words."""
+    """Return the identity of an idempotent producer, in words."""
     return f"producer id {producer_id} epoch {epoch}"
 
 
@@ -168,11 +167,11 @@ class RetiredPartition(JsonFields):
         drained_by: how many groups' committed offsets proved the drain. Each offset is at or beyond the seal, or before
             the seal with nothing between them that the group would receive. 0 for an empty partition.
         lowest_commit: the lowest of these offsets that is below the seal; None: all are at or beyond the seal.
-        resume_offset: where a group without a commit continues once the partition is readable again, while that offset
-            is below the seal: the first seal that a straggler broke. None: the seal itself.
-        reason: what delays the partition, as a code (see :mod:`modeaware.lifecycle.reasons`), optionally with a group:
+        resume_offset: the offset at which a group without a commit continues once the partition is readable again: the
+            first seal that a straggler broke, while that lies below the seal. None: the seal itself.
+        reason: the code of what delays the partition (see :mod:`modeaware.lifecycle.reasons`), optionally with a group:
             ``"group-lag:billing"``. None: nothing.
-        stragglers: how often a record arrived at or after a seal.
+        stragglers: the number of seals that a late record broke.
         straggler: the record that broke the last of these seals.
         truncated_to: the lowest end of the log that was observed below a seal, even if only for a while; None: none.
         evacuated_to: in a compacted old topic, the offset up to which records were copied to the new topic.
@@ -202,11 +201,11 @@ class RetiredPartition(JsonFields):
 
     @property
     def reclaim_offset(self) -> int | None:
-        """The offset up to which records are deleted once all groups have drained the partition: the seal, but never
-        beyond a committed offset (invariant I1).
+        """Return the offset up to which records are deleted once all groups have drained the partition: the seal, but
+        never beyond a committed offset (invariant I1).
 
-        A commit may lie below the seal where only control records or aborted records follow the commit. With the log
-        start behind the commit, ``auto.offset.reset`` would decide where that group continues.
+        A commit may lie below the seal if only control records or aborted records follow the commit. With the log start
+        behind the commit, ``auto.offset.reset`` would decide where that group continues.
         """
         if self.seal_offset is None or self.lowest_commit is None:
             return self.seal_offset
@@ -218,7 +217,7 @@ class OpeningPartition(JsonFields):
     """A new partition, closed to writes until groups have an offset on it.
 
     Attributes:
-        offset: where groups begin to read the partition: 0, or the log start where another tool had created it before.
+        offset: where groups begin to read the partition: 0, or the log start if another tool created the partition.
     """
 
     offset: int = field(default=0, metadata=form(integer))
@@ -237,20 +236,20 @@ class Replacement(JsonFields):
         delay_ms: as in :class:`DeleteTopicPartitions`, of the old topic's records and of the old topic itself.
         fence: ``config``: brokers refuse data for the old topic before it is sealed; ``none``: brokers take data, and
             the old topic is sealed once it is quiet.
-        pause_before_switch: do all that comes before the switch, and wait.
-        keep_name: it is one half of a change that keeps the topic's name (:mod:`modeaware.lifecycle.keep_name`).
+        pause_before_switch: complete the phases before the switch, then wait.
+        keep_name: whether this is one half of a change that keeps the topic's name
+            (:mod:`modeaware.lifecycle.keep_name`).
         accept_state_loss: as in :class:`DeleteTopicPartitions`.
         requested_ms: when the replacement was admitted.
         successor_id: the new topic's id. None: the new topic may not exist yet. A topic of another id is not the new
             topic.
         announced_ms: when clients were first able to see the new topic.
-        switched_ms: the switch: since when producers write to the new topic, and the old topic takes no writes.
+        switched_ms: the switch: when producers began to write to the new topic and no longer to the old one.
         own_configs: the values that the old topic itself had for the fence's configs before the fence; None: not noted
             yet. The value of a config that the old topic had not set is None.
-        fenced_ms: since when every snapshot has shown the fence in force.
-        let_go_ms: the release: since when all required groups have drained the old topic, and every group may read the
-            new topic.
-        deleting_ms: since when a controller is deleting the old topic, unless something blocks the deletion.
+        fenced_ms: the time since which every snapshot has shown the fence in force.
+        let_go_ms: the release: when all required groups had drained the old topic, and its gate was open for each.
+        deleting_ms: when a controller began to delete the old topic, unless something blocks the deletion.
         gone_ms: when the old topic was seen to be gone. The record stays as an alias: the old name points to the new
             topic.
         undone_ms: when the replacement was undone, which deletes the new topic.
@@ -290,12 +289,12 @@ class Replacement(JsonFields):
 
     @property
     def policy(self) -> str:
-        """The reclaim policy."""
+        """Return the reclaim policy."""
         return policy_of(self.delay_ms)
 
     @property
     def has_fence(self) -> bool:
-        """Return whether brokers are made to refuse data; else the old topic is sealed once it is quiet."""
+        """Return whether brokers refuse data before the seal; else the old topic is sealed once it is quiet."""
         return self.fence != "none"
 
 
@@ -359,28 +358,28 @@ class TopicRecord(VersionedRecord):
 
     @property
     def closed(self) -> list[int]:
-        """The partitions that take no writes, ascending."""
+        """Return the partitions that take no writes, ascending."""
         return sorted({*self.retired, *self.opening})
 
     @property
     def replacing(self) -> Replacement:
-        """The topic's replacement; one without any step where the topic was never replaced."""
+        """Return the topic's replacement; for a topic that was never replaced, one without any step."""
         return self.replacement or _NO_REPLACEMENT
 
     @property
     def is_alias(self) -> bool:
-        """Whether the topic was replaced and is gone, so that its name points to the new topic alone."""
+        """Return whether the topic was replaced and is gone, so that its name points to the new topic alone."""
         return self.replacing.gone_ms is not None
 
     @property
     def is_second_half(self) -> bool:
-        """Whether it is the interim topic of a change that keeps the name, and is replaced by a topic of that name."""
+        """Return whether the topic is the interim topic of a change that keeps the name, and gets that name back."""
         replacement = self.replacing
         return replacement.keep_name and is_interim_of(self.topic, replacement.successor)
 
     @property
     def is_first_half(self) -> bool:
-        """Whether it has the name that a change keeps, and is replaced by an interim topic."""
+        """Return whether the topic has the name that a change keeps, and is replaced by an interim topic."""
         return self.replacing.keep_name and not self.is_second_half
 
     @property
@@ -388,12 +387,13 @@ class TopicRecord(VersionedRecord):
         return sum(mode.writable for mode in self.modes)
 
     def view(self, moved: Moved = _NONE_MOVED) -> TopicView:
-        """Return what clients need of this record.
+        """Return the part of this record that clients need.
 
         Args:
-            moved: the groups that may read the new topic, by a record of their own (:mod:`modeaware.modelog.moved`).
+            moved: the groups whose gate of the new topic is open, by a record of their own
+                (:mod:`modeaware.modelog.moved`).
         """
-        # No offset of a topic that is gone is a resume offset: another topic may have its name now.
+        # No offset of a topic that is gone is a resume offset: another topic may have the name now.
         known = {} if self.is_alias else self.retired
         resume = {p: r.seal_offset if r.resume_offset is None else r.resume_offset for p, r in known.items()}
         resume |= {p: opening.offset for p, opening in self.opening.items()}
@@ -430,8 +430,8 @@ class TopicRecord(VersionedRecord):
     def _comes_from_the_start(self, *, switched: bool) -> frozenset[str]:
         """Return the groups that read the new topic from its start, because they have used the old one.
 
-        Once a controller has deleted the old topic these are the waived ones alone. Each other group had an offset on
-        each partition of the new topic by then; one without them was deleted or reset meanwhile, and begins anew.
+        After the controller's deletion of the old topic, only waived groups do. Each other group had an offset on each
+        partition of the new topic by then; a group without such offsets was deleted or reset since, and begins anew.
         """
         groups = frozenset(self.required_groups if switched else ())
         return groups.intersection(self.waived) if self.is_alias and self.replacing.deleting_ms is not None else groups
@@ -503,8 +503,8 @@ def _write_brokers(brokers: Mapping[int, str | None]) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class ObservedBrokersRecord(VersionedRecord):
-    """The brokers that were ever seen, also those that are down (KIP-409's ``/brokers/observed_ids``), and the policy
-    for creating topics while brokers are down (``modeaware.under.replicated.creation``).
+    """The brokers that were ever observed, including brokers that are down (KIP-409's ``/brokers/observed_ids``), and
+    the policy for creating topics while brokers are down (``modeaware.under.replicated.creation``).
 
     The active controller writes the record. Our AdminClient reads it when a creation requests a minimum of live
     replicas. Other clients ignore it.

@@ -35,10 +35,10 @@ class Replay:
 
     Attributes:
         records: topic id -> the latest record of that topic.
-        moved: id of an old topic -> the latest record of the groups that may read its new topic.
-        claim: the claim of the latest controller; None where none was read.
-        group_rules: the operator's rules about groups; None where there are none.
-        observed_brokers: the brokers that were ever seen; None where no controller has recorded them.
+        moved: id of an old topic -> the latest record of the groups whose gate of its new topic is open.
+        claim: the claim of the latest controller; None: no claim was read.
+        group_rules: the operator's rules about groups; None: there are none.
+        observed_brokers: the brokers that were ever seen; None: no controller has recorded them.
         rejected: how many records were malformed, outdated, or of a replaced controller.
         removed: the ids of topics whose latest record is a tombstone.
         newer: the keys whose latest record was written for a newer reader (at most a few: one a topic).
@@ -53,8 +53,8 @@ class Replay:
         self.rejected = 0
         self.removed: set[str] = set()
         self.newer: set[str] = set()
-        self._ids: dict[str, list[str]] = {}  # name -> ids of topics of that name; the one applied last comes last
-        self._unreadable: dict[str, str] = {}  # key -> the topic's name, or the key where its record does not tell it
+        self._ids: dict[str, list[str]] = {}  # name -> ids of topics of that name, in the order of application
+        self._unreadable: dict[str, str] = {}  # key -> the topic's name, or the key if the record has none
         self._logged: set[str] = set()
 
     def apply(self, key: str | bytes | None, value: bytes | None) -> frozenset[str]:
@@ -64,8 +64,7 @@ class Replay:
         the program's log names it once per key.
 
         Returns:
-            The names of the topics whose record may have changed: most often one; none for a claim or a rejected
-            record.
+            The names of the topics whose record may have changed: usually one; none for a claim or a rejected record.
         """
         try:
             name = _key_text(key)
@@ -97,7 +96,7 @@ class Replay:
         return [self.records[topic_id] for topic_id in self._ids.get(topic, ())]
 
     def view(self, topic: str) -> TopicView:
-        """Return the clients' view of the topic; ``TopicView.unlisted(topic)`` where there is no record."""
+        """Return the clients' view of the topic; ``TopicView.unlisted(topic)`` if there is no record."""
         record = self.record(topic)
         return self.view_of(record) if record is not None else TopicView.unlisted(topic)
 
@@ -106,7 +105,7 @@ class Replay:
         return record.view(self.moved_of(record.topic_id))
 
     def moved_of(self, topic_id: str) -> Moved:
-        """Return the groups that may read the new topic of the old topic with this id."""
+        """Return the groups whose gate of the new topic is open, by the old topic's id."""
         record = self.moved.get(topic_id)
         return _NONE_MOVED if record is None else record.moved
 
@@ -117,7 +116,7 @@ class Replay:
 
     @property
     def unreadable(self) -> list[str]:
-        """Topics (or keys, where the topic cannot be read) whose latest record was rejected, sorted."""
+        """Return the topics whose latest record was rejected, sorted; the key if the topic cannot be read."""
         return sorted(set(self._unreadable.values()))
 
     def is_unreadable(self, key: str) -> bool:
@@ -182,7 +181,7 @@ class Replay:
         self._refuse_replaced(record.controller_epoch, repr(record.topic))
         _refuse_older(record, held, repr(record.topic))
         # A record of the held version is a duplicate. It is applied all the same: compaction keeps the last copy, and
-        # its position decides between two topics of one name.
+        # the position of that copy decides between two topics of one name.
         changed = self._forget(topic_id)
         self.removed.discard(topic_id)
         self.records[topic_id] = record
@@ -210,7 +209,7 @@ class Replay:
             self._unreadable[name] = held.topic if held is not None else error.topic or name
         if name not in self._logged and len(self._logged) < MAX_REMEMBERED_KEYS:
             self._logged.add(name)
-            logger.warning("%s (key %.80r); %s", error, name, "the last one stays in force" if held else "passed over")
+            logger.warning("%s (key %.80r); %s", error, name, "the last one stays in force" if held else "ignored")
 
 
 def fold(log: Iterable[tuple[str | bytes | None, bytes | None]]) -> Replay:

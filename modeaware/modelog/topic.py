@@ -46,9 +46,9 @@ class LogTopic:
 
 
 def ensure_mode_log(admin: AdminClient, topic: str) -> str:
-    """Create the mode log where it is missing, else check that the topic of that name can be a mode log.
+    """Create the mode log if it is missing, else check that the topic of that name can be a mode log.
 
-    A new mode log has one partition, compaction, and ``min(3, brokers)`` replicas; where there are three, two must take
+    A new mode log has one partition, compaction, and ``min(3, brokers)`` replicas. With three replicas, two must take
     each append. An existing topic must have one partition and be compacted without deletion; its owner decides on its
     replication.
 
@@ -92,7 +92,7 @@ def unfit(topic: str, partitions: int, configs: Mapping[str, str | None]) -> str
     """Return why a topic cannot be a mode log; None if it can."""
     if partitions != 1:
         return (
-            f"topic {topic!r} has {partitions} partitions, a mode log has 1: make it anew, as after its loss "
+            f"topic {topic!r} has {partitions} partitions, a mode log has 1: create it again, as after its loss "
             "(docs/runbook.md), or set modeaware.mode.log.topic to another"
         )
     policy = configs.get("cleanup.policy") or ""
@@ -157,7 +157,7 @@ def _checked(admin: AdminClient, topic: str, deadline: Deadline) -> str:
 
 
 def _described(admin: AdminClient, topic: str, deadline: Deadline) -> LogTopic:
-    # describe_topics, because AdminClient.list_topics(topic) makes a missing topic where the broker allows that.
+    # describe_topics, because AdminClient.list_topics(topic) creates a missing topic if the broker allows that.
     described = admin.describe_topics(TopicCollection([topic]), request_timeout=deadline.left_s())
     description = _result(described[topic], deadline)
     resource = ConfigResource(ResourceType.TOPIC, topic)

@@ -101,18 +101,18 @@ class ModeLogWriter:
 
         Args:
             membership: a consumer's ``consumer_group_metadata()``. The transaction commits an offset of that group as
-                well (always 0, of the mode log's partition; it is never read). The group's coordinator takes the offset
-                from a member of the current generation only (KIP-447). The offset is sent before the records: where it
-                is rejected, no record has been sent.
+                well (always 0, of the mode log's partition; it is never read). The group's coordinator accepts the
+                offset from a member of the current generation only (KIP-447). The offset is sent before the records: if
+                it is rejected, no record has been sent.
             timeout_s: for the whole append, in seconds; :data:`APPEND_TIMEOUT_S` by default. An abort at the last
                 moment may take a second more.
 
         Raises:
             ControllerFenced: another writer was opened since, or the member's generation is over. Nothing was appended,
                 and this writer is closed.
-            ClusterError: nothing was appended, or the outcome is unknown. Where :attr:`is_open` is False, open the
-                writer again and read the log to its end before the next append. With code MESSAGE_TOO_LARGE nothing
-                was appended, and an append of the same records would fail again.
+            ClusterError: nothing was appended, or the outcome is unknown. If :attr:`is_open` is False, open the writer
+                again and read the log to its end before the next append. With code MESSAGE_TOO_LARGE nothing was
+                appended, and an append of the same records would fail again.
         """
         if self._producer is None:
             raise ClusterError(f"mode log: the writer of topic {self._topic!r} is not open", topic=self._topic)
@@ -137,8 +137,8 @@ class ModeLogWriter:
             ) from error
         except KafkaException as error:
             cause = error.args[0]
-            # librdkafka lacks KIP-890: after a transaction that timed out (or failed for good), the producer's next
-            # transaction could carry the records of the failed one. So the producer is closed, like a fenced one.
+            # librdkafka lacks KIP-890: after a transaction that timed out (or failed permanently), the producer's next
+            # transaction could include records of the failed one. So the producer is closed, like a fenced one.
             fenced = cause.code() in (*_FENCED, *_NOT_ELECTED)
             if fenced or cause.fatal() or cause.code() == KafkaError._TIMED_OUT or cause.retriable():
                 self.close()
@@ -160,7 +160,7 @@ class ModeLogWriter:
         producer, self._producer = self._producer, None
         if producer is not None:
             producer.purge()
-            with suppress(KafkaException):  # a producer that was fenced raises that once more
+            with suppress(KafkaException):  # a fenced producer raises its error again
                 producer.flush(0)
 
     def _abort(self, producer: Producer, deadline: Deadline) -> None:

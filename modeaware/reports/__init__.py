@@ -1,1 +1,1 @@
-"""What people and machines read about a topic: its description, its drain certificate, its groups."""
+"""Reports about a topic, for people and machines: its description, its drain certificate, its groups."""

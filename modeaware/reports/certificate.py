@@ -1,8 +1,8 @@
 """The drain certificate: the proof that permits the deletion of the records of retired partitions, or of an old topic,
 in a form that others can check.
 
-The certificate holds the mode log's facts (seal, leader epoch, proof, waivers), the same facts looked up live, a
-verdict for each partition, and for each figure the command of Kafka's own tools that shows it. Pure, except
+The certificate has the mode log's facts (seal, leader epoch, proof, waivers), the same facts looked up live, a verdict
+for each partition, and for each figure the command of Kafka's own tools that shows it. Pure, except
 :func:`take_certificate`.
 """
 
@@ -39,7 +39,7 @@ _GROUP_TOOLS = {"share": "kafka-share-groups.sh", "streams": "kafka-streams-grou
 
 @dataclass(frozen=True)
 class KafkaCommand:
-    """A command of Kafka's own tools (add --command-config where the cluster needs it), and its output.
+    """A command of Kafka's own tools (add --command-config if the cluster needs it), and its output.
 
     Attributes:
         what: the fact that the command shows.
@@ -138,20 +138,20 @@ class Certificate(TopicReport):
 
     @property
     def all_drained(self) -> bool:
-        """Whether every partition is drained or reclaimed, and an old topic is released and fenced."""
+        """Return whether every partition is drained or reclaimed, and an old topic is released and fenced."""
         return self.objection is None and all(
             partition.verdict in (DRAINED, RECLAIMED, DELETED) for partition in self.partitions
         )
 
     @property
     def objection(self) -> str | None:
-        """Why an old topic is not released, or its fence is not proved."""
+        """Return why an old topic is not released, or why its fence is not proved."""
         replacement = self.replacement
         if replacement is None:
             return None
         if replacement.let_go_ms is None:
             return (
-                f"not let go: {reasons.text(replacement.reason) if replacement.reason is not None else 'in progress'}"
+                f"not released: {reasons.text(replacement.reason) if replacement.reason is not None else 'in progress'}"
             )
         proved = self.fence_proved_now
         open_now = [p.partition for p in self.partitions if proved is not None and p.partition not in proved]
@@ -161,7 +161,7 @@ class Certificate(TopicReport):
 
     @property
     def not_checked(self) -> str | None:
-        """The check that could not be made, in words; it alone decides no verdict."""
+        """Return the check that could not be made, in words; it alone decides no verdict."""
         replacement = self.replacement
         if (
             replacement is None
@@ -198,9 +198,9 @@ class Evidence:
 
 
 def take_certificate(session: Session, topic: str, partitions: Iterable[int] | None = None) -> Certificate:
-    """Return the certificate of a topic's retired partitions, or of some; RequestRefused where one is not retired.
+    """Return the certificate of a topic's retired partitions, or of some; RequestRefused if one is not retired.
 
-    Where nothing of the topic is retired, it is the certificate of the topic that :func:`deleted_before` returns.
+    If nothing of the topic is retired, it is the certificate of the topic that :func:`deleted_before` returns.
     """
     log = session.read_log()
     rules = log.rules
@@ -229,7 +229,7 @@ def take_certificate(session: Session, topic: str, partitions: Iterable[int] | N
 
 
 def deleted_before(log: ModeLog, topic: str, topic_id: str) -> TopicRecord | None:
-    """Return the record of the deleted topic that had the name ``topic`` before the one of ``topic_id``; else of the
+    """Return the record of the deleted topic that had the name ``topic`` before the topic of ``topic_id``; else of the
     deleted topic that this one has replaced.
 
     After a rename back there is the first while the topic between the two exists, and the second from then on.
@@ -296,9 +296,9 @@ def _group_tool(group: str, evidence: Evidence) -> str:
 def check(partition: int, evidence: Evidence) -> tuple[str, str | None]:
     """Return the verdict on a retired partition by the cluster's current facts: ``(verdict, reason code)``.
 
-    ``deleted``: a controller deleted the partition with its topic; the record still has the proof. ``reclaimed``: no
-    record below the seal is left that a group would receive, and none came after the seal. ``drained``: every required
-    group has consumed the whole partition. Else ``not drained``, and the reason.
+    ``deleted``: a controller deleted the partition with its topic; the record still has the proof. ``reclaimed``: below
+    the seal no record is left that a group would receive, and no record came after the seal. ``drained``: every
+    required group has consumed the whole partition. Else ``not drained``, and the reason.
     """
     retired, log = evidence.record.retired[partition], evidence.facts.partitions.get(partition)
     if _is_deleted(evidence):

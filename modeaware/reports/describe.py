@@ -1,4 +1,4 @@
-"""What ``modeaware topics --describe`` shows: modes from the mode log, offsets and lag from the brokers."""
+"""The output of ``modeaware topics --describe``: modes from the mode log, offsets and lag from the brokers."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from modeaware.reports.session import ModeLog, Session
 
 @dataclass(frozen=True, kw_only=True)
 class TopicDescription(TopicReport):
-    """One topic, with all its partitions, and what the mode log has of its name.
+    """One topic, with all its partitions, and the mode log's records of its name.
 
     Attributes:
         gone_ids: ids of records written for deleted topics of that name; they apply to nothing.
-        leads_to: the topic that has replaced another one of this name: clients use that, and not this one.
-        replaces: the topic whose successor this one is; null for others.
+        leads_to: the topic that has replaced another topic of this name: clients use it instead of this one.
+        replaces: the old topic that this topic has replaced; null if there is none.
     """
 
     gone_ids: tuple[str, ...] = ()
@@ -46,7 +46,7 @@ class TopicDescription(TopicReport):
 
 @dataclass(frozen=True)
 class Description:
-    """What ``--describe --json`` prints."""
+    """The output of ``--describe --json``."""
 
     topics: tuple[TopicDescription, ...]
 
@@ -69,7 +69,7 @@ def describe_topics(
     groups = find_groups(session.cluster, used | counts, also, mode_log=session.config.mode_log_topic) if counts else {}
     try:
         rules = log.rules
-    except RecordError:  # of a newer version, say: then waived groups stand among the others
+    except RecordError:  # of a newer version, say: then waived groups count as waited for
         rules = ()
     described = []
     for topic, shape, record in records:
@@ -102,7 +102,7 @@ def describe_topics(
 
 
 def describe_text(descriptions: Iterable[TopicDescription], *, expand: bool) -> str:
-    """Return all topics as text: partitions that are alike in one line, or each in its own (``expand``)."""
+    """Return all topics as text: similar partitions in one line, or each in its own (``expand``)."""
     blocks = [printable_lines(_topic_lines(description, expand)) for description in descriptions]
     return "\n\n".join(blocks) if blocks else "No topic has been changed: every partition of every topic is ReadWrite."
 
@@ -146,7 +146,7 @@ def gone_lines(gone_ids: Iterable[str], leads_to: str | None) -> list[str]:
         f"Mode record of topic id {gone}: that topic was deleted; the record applies to nothing" for gone in gone_ids
     ]
     if leads_to is not None:
-        lines.append(f"The name leads to {leads_to}, which has replaced a deleted topic: clients do not use this one")
+        lines.append(f"The name points to {leads_to}, which has replaced a deleted topic: clients do not use this one")
     return lines
 
 
@@ -163,15 +163,15 @@ def _change_lines(topic: TopicDescription) -> list[str]:
     if topic.evacuation_group is not None and topic.phase != "done":
         lines.append(f"Evacuated first (modeaware.spark.evacuate), which group {topic.evacuation_group} proves")
     if topic.replaces is not None:
-        lines.append(f"Successor of {topic.replaces}")
+        lines.append(f"Replaces {topic.replaces}")
     if topic.kept_name is not None:
         lines += _kept_name_lines(topic.kept_name, topic.replacement)
     return [*lines, *(_replacement_lines(topic.replacement) if topic.replacement is not None else ())]
 
 
 def describe_changes(session: Session, topics: Iterable[str]) -> list[TopicDescription]:
-    """Describe ``topics``, whose changes are waited for: in the second half of a change that keeps a topic's name the
-    replacement is that of the interim topic, under the topic's name."""
+    """Describe ``topics`` whose changes are waited for. In the second half of a change that keeps a topic's name, the
+    description has the interim topic's replacement, under the topic's name."""
     log = session.read_log()
     described = []
     for topic in describe_topics(session, topics, log):
@@ -196,8 +196,8 @@ def describe_all_parts(session: Session, topics: Sequence[str] | None, log: Mode
 
 
 def _part(change: KeptNameReport) -> str | None:
-    """Return the topic or the alias whose record shows what a change in its second half waits for; None: it is not in
-    its second half, or over."""
+    """Return the topic or the alias whose record shows the wait of a change in its second half; None: the change is not
+    in its second half, or over."""
     if change.half == 1 or not change.keeps or change.phase == "done":
         return None
     return change.name if change.waits_between_halves else change.interim
@@ -222,11 +222,11 @@ def _replacement_lines(replacement: ReplacementReport) -> list[str]:
     known = f"id {replacement.successor_id}, " if replacement.successor_id is not None else ""
     lines = [f"Replaced by {replacement.successor} ({known}{replacement.num_partitions} partitions): {since}"]
     if replacement.fence != "config":
-        lines.append(f"Fence {replacement.fence}: brokers still take data for it")
+        lines.append(f"Fence {replacement.fence}: not in force yet")
     if replacement.waits_for is not None:
         lines.append(f"Waits: {replacement.waits_for}")
     if replacement.not_moved:
-        lines.append(f"Not on the successor yet: {', '.join(replacement.not_moved)}")
+        lines.append(f"Not on the new topic yet: {', '.join(replacement.not_moved)}")
     if replacement.accept_state_loss:
         lines.append(f"Loss of state accepted: {', '.join(replacement.accept_state_loss)}")
     return lines
@@ -234,12 +234,12 @@ def _replacement_lines(replacement: ReplacementReport) -> list[str]:
 
 _POLICIES = {
     IMMEDIATE: "immediate: records are deleted without waiting for consumers",
-    RETENTION: "retention: records go when the topic's own retention removes them",
+    RETENTION: "retention: the topic's own retention deletes the records",
     DRAINED: "drained: records are deleted once every group has consumed them, not before {earliest}",
 }
 _RECLAIM = {
     IMMEDIATE: "their records are deleted WITHOUT waiting for consumers (--immediate-delete)",
-    RETENTION: "their records stay until the topic's own retention removes them (a delay deletes them once consumed)",
+    RETENTION: "the topic's own retention deletes their records (with a delay, they are deleted once consumed)",
     DRAINED: "their records are deleted once every group has consumed them{earliest}",
 }
 
@@ -249,13 +249,13 @@ def _policy(deletion: ShrinkReport) -> str:
 
 
 def reclaim_text(command: DeletePartitionsCommand) -> str:
-    """Return what becomes of the records of retired partitions."""
+    """Return the policy for the records of retired partitions, in words."""
     earliest = f", {duration_text(command.delay_ms)} from now at the earliest" if command.delay_ms else ""
     return _RECLAIM[command.policy].format(earliest=earliest)
 
 
 def end_text(topic: str, fence: str, delay_ms: int | None) -> str:
-    """Return what becomes of a topic that is replaced; ``delay_ms`` None: its own retention decides."""
+    """Return when an old topic is deleted, in words; ``delay_ms`` None: its own retention decides."""
     if fence == "none":
         return f"{topic} is never deleted (--fence none)"
     if delay_ms is None:
@@ -283,7 +283,7 @@ def _group_lines(topic: TopicDescription) -> list[str]:
     lines += [line[0].upper() + line[1:] for line in groups_left(topic)]
     lines += [f"Not waited for: {name} (waived: {reason})" for name, reason in sorted(topic.waived.items())]
     if topic.groups_doubt is not None and topic.phase not in ("done", "opening"):
-        lines.append(f"Which groups use it is not certain: {topic.groups_doubt}")
+        lines.append(f"The list of its groups is uncertain: {topic.groups_doubt}")
     return lines
 
 

@@ -1,4 +1,4 @@
-"""Which groups a drain waits for, and why: the output of ``modeaware groups``.
+"""The groups that a drain waits for, and the reasons: the output of ``modeaware groups``.
 
 The controller's own functions gather the facts and decide (:mod:`modeaware.lifecycle.drain`). Pure, except
 :func:`look_at_groups` and :func:`look_at_topics`.
@@ -116,7 +116,7 @@ class GroupsReport:
 class GroupSituation:
     """The rules in force, and the record and facts of each topic in the snapshot.
 
-    ``moved``: id of an old topic -> the groups that may read its new topic.
+    ``moved``: id of an old topic -> the groups whose gate of its new topic is open.
     """
 
     rules: tuple[GroupRule, ...]
@@ -308,7 +308,7 @@ def rule_text(rule: GroupRule) -> str:
     elif rule.kind == CLOSED:
         effect = "registered and listed groups are taken for all groups"
     else:
-        effect = f"{group} is not waited for{' where it has never committed' if rule.uncommitted_only else ''}"
+        effect = f"{group} is not waited for{' unless it has committed' if rule.uncommitted_only else ''}"
     until = "" if rule.expires_ms is None else f", until {utc(rule.expires_ms)}"
     return f"Topics {rule.topic!r}: {effect}{until}" + (f" ({rule.reason})." if rule.reason else ".")
 

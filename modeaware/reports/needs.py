@@ -55,7 +55,7 @@ class Scope:
 
 @dataclass(frozen=True)
 class Need:
-    """One right, and what it is for. ``named`` is False where a placeholder stands for a name."""
+    """One right, and its purpose. ``named`` is False if a placeholder stands for a name."""
 
     kind: str
     name: str
@@ -73,7 +73,7 @@ def controllers_name(mode_log: str) -> str:
 
 
 def needs(scope: Scope) -> tuple[Need, ...]:
-    """Return what the role needs, in the order of the tables; each right once."""
+    """Return the rights that the role needs, in the order of the tables; each right once."""
     listed = {Role.CLIENT: _client, Role.CONTROLLER: _controller, Role.OPERATOR: _operator}[scope.role](scope)
     by_right: dict[tuple[str, str, AclOperation], Need] = {}
     for need in listed:
@@ -83,30 +83,30 @@ def needs(scope: Scope) -> tuple[Need, ...]:
 
 def _controller(scope: Scope) -> Iterator[Need]:
     log, own = scope.mode_log, controllers_name(scope.mode_log)
-    yield Need(TOPIC, log, AclOperation.CREATE, "making the mode log where it is not there yet")
+    yield Need(TOPIC, log, AclOperation.CREATE, "creating a missing mode log")
     yield Need(TOPIC, log, AclOperation.READ, "reading the mode log")
     yield Need(TOPIC, log, AclOperation.WRITE, "keeping the mode log")
-    yield Need(TOPIC, log, AclOperation.DESCRIBE_CONFIGS, "seeing that the mode log is compacted")
+    yield Need(TOPIC, log, AclOperation.DESCRIBE_CONFIGS, "checking that the mode log is compacted")
     yield Need(TRANSACTIONAL_ID, own, AclOperation.WRITE, "appending to the mode log")
     yield Need(GROUP, own, AclOperation.READ, "the election of the active controller")
     yield from _visibility(scope)
     for topic, named in _or_placeholder(scope.topics, "TOPIC"):
-        yield Need(TOPIC, topic, AclOperation.READ, "looking for control records and stragglers", named)
-        yield Need(TOPIC, topic, AclOperation.DESCRIBE_CONFIGS, "knowing cleanup.policy before a shrink", named)
+        yield Need(TOPIC, topic, AclOperation.READ, "finding control records and stragglers", named)
+        yield Need(TOPIC, topic, AclOperation.DESCRIBE_CONFIGS, "checking cleanup.policy before a shrink", named)
         yield Need(
             TOPIC,
             topic,
             AclOperation.DELETE,
-            "deleting the records of drained partitions, and topics that were replaced",
+            "deleting the records of drained partitions, and old topics",
             named,
         )
-        yield Need(TOPIC, topic, AclOperation.ALTER, "growing beyond the partitions there are", named)
+        yield Need(TOPIC, topic, AclOperation.ALTER, "creating partitions", named)
         if scope.successors:
             yield Need(TOPIC, topic, AclOperation.WRITE, "probing the fence, by a batch that no broker appends", named)
-            yield Need(TOPIC, topic, AclOperation.ALTER_CONFIGS, "the fence of a topic that is replaced", named)
+            yield Need(TOPIC, topic, AclOperation.ALTER_CONFIGS, "setting the fence of an old topic", named)
     for name in scope.successors:
-        yield Need(TOPIC, name, AclOperation.CREATE, "creating it in the place of a topic that is replaced")
-        yield Need(TOPIC, name, AclOperation.DESCRIBE_CONFIGS, "seeing that it was created as requested")
+        yield Need(TOPIC, name, AclOperation.CREATE, "creating it as a new topic")
+        yield Need(TOPIC, name, AclOperation.DESCRIBE_CONFIGS, "checking that it was created as requested")
         yield Need(TOPIC, name, AclOperation.DELETE, "undoing the replacement")
     for group, named in _or_placeholder(scope.groups, "GROUP"):
         yield Need(GROUP, group, AclOperation.READ, "committing on new partitions for groups without members", named)
@@ -121,9 +121,9 @@ def _operator(scope: Scope) -> Iterator[Need]:
         yield Need(TOPIC, topic, AclOperation.ALTER, "growing, shrinking under 'retention', requiring groups", named)
         yield Need(TOPIC, topic, AclOperation.DELETE, "shrinking with a delay or at once, waiving groups", named)
         if scope.successors:
-            yield Need(TOPIC, topic, AclOperation.ALTER_CONFIGS, "having it replaced", named)
+            yield Need(TOPIC, topic, AclOperation.ALTER_CONFIGS, "replacing it", named)
     for name in scope.successors:
-        yield Need(TOPIC, name, AclOperation.CREATE, "having a topic replaced by it")
+        yield Need(TOPIC, name, AclOperation.CREATE, "replacing a topic by it")
 
 
 def _client(scope: Scope) -> Iterator[Need]:
@@ -137,16 +137,16 @@ def _client(scope: Scope) -> Iterator[Need]:
 
 
 def _visibility(scope: Scope) -> Iterator[Need]:
-    """The sight of all groups, or of those that the closed lists name."""
+    """Yield the rights to see all groups, or the groups that the closed lists name."""
     describe = AclOperation.DESCRIBE
     if not scope.closed:
-        yield Need(CLUSTER, "kafka-cluster", describe, "seeing all groups: brokers hide some, and no drain is believed")
-        yield Need(GROUP, EVERY, describe, "seeing how far every group has come")
-        yield Need(TOPIC, EVERY, describe, "whether the listing of groups is complete, and which keep state")
+        yield Need(CLUSTER, "kafka-cluster", describe, "listing all groups: else some stay hidden, no drain ends")
+        yield Need(GROUP, EVERY, describe, "reading the progress of every group")
+        yield Need(TOPIC, EVERY, describe, "checking that the list of groups is complete, and which keep state")
         return
     for group, named in _or_placeholder(scope.groups, "GROUP"):
-        yield Need(GROUP, group, describe, "seeing how far the group has come", named)
-    yield from (Need(GROUP, name, describe, "looking at single records") for name in SHORT_LIVED)
+        yield Need(GROUP, group, describe, "reading the progress of the group", named)
+    yield from (Need(GROUP, name, describe, "reading single records") for name in SHORT_LIVED)
 
 
 def _or_placeholder(names: Sequence[str], placeholder: str) -> list[tuple[str, bool]]:

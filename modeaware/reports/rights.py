@@ -1,10 +1,10 @@
-"""What a controller, an operator and a client may do on a cluster, against what they need: ``modeaware check``.
+"""The rights of a controller, an operator and a client on a cluster, compared with their needs: ``modeaware check``.
 
-Metadata and DescribeCluster return the
-operations a user is granted on topics and on the cluster (KIP-430). For groups and transactional ids the brokers are
-sent requests they must refuse: a heartbeat and a transaction's step, of a member and a producer that do not exist. A
-missing right is the first reason to refuse; any other answer means that the right is there, also from a broker that is
-not the coordinator. So no coordinator is looked for, which would create ``__consumer_offsets``. Nothing is changed.
+Metadata and DescribeCluster return the operations that a user is granted on topics and on the cluster (KIP-430). For
+groups and transactional ids, the check sends requests that brokers must refuse: a heartbeat of a member that does not
+exist, and a transaction's step of a producer that does not exist. Brokers check the right first. So any answer but the
+missing right means that the user has the right, even from a broker that is not the coordinator. No coordinator is
+looked up, because that would create ``__consumer_offsets``. The check changes nothing.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from modeaware.wire.requests import (
 from modeaware.wire.transport import Ask
 
 PLACEHOLDER = "User:NAME"
-"""The principal where none is named."""
+"""The principal if none is named."""
 
 
 class State(Enum):
@@ -68,7 +68,7 @@ class Verdict:
 
 
 def check(brokers: Brokers, scope: Scope, conf: Mapping[str, Any], site: Site) -> CheckReport:
-    """Check the rights and the settings that a role needs; ``conf`` is the user's, as librdkafka takes it."""
+    """Check the rights and the settings that a role needs; ``conf`` is the user's librdkafka configuration."""
     scope, wire = over_the_wire(scope, conf)
     asked = ask(brokers, needs(scope), scope.mode_log)
     readable = any(
@@ -78,14 +78,14 @@ def check(brokers: Brokers, scope: Scope, conf: Mapping[str, Any], site: Site) -
     settings = {"the modes over the wire": wire} if wire is not None else {}
     settings.update(Settings(brokers, scope, asked, conf, readable).found())
     if scope.role is Role.CLIENT:
-        cost = "not installed here, where the package was built without a C compiler: produce() costs more CPU while a "
+        cost = "not installed here: the package was built without a C compiler; produce() costs more CPU while a "
         missing = Verdict(State.UNKNOWN, f"{cost}topic of the cluster is shrunk")
         settings["the extension in C"] = missing if RoutedProduce is None else Verdict(State.PASS, "installed here")
     return check_report(scope, asked, settings, site)
 
 
 def over_the_wire(scope: Scope, conf: Mapping[str, Any]) -> tuple[Scope, Verdict | None]:
-    """Return the scope with the source a client finds with ``auto``, and the verdict on ``wire`` where that is it.
+    """Return the scope with the source that ``auto`` selects for a client, and the verdict on ``wire`` if that is it.
 
     A client whose bootstrap servers return the modes needs no right on the mode log.
     """
@@ -110,21 +110,21 @@ def _probe(conf: Mapping[str, Any]) -> Verdict:
         return Verdict(State.UNKNOWN, str(failure))
     return Verdict(
         State.FAIL,
-        "no bootstrap server returns them: add the address of the controller's endpoint to bootstrap.servers, or leave "
-        "modeaware.mode.source=wire out",
+        "no bootstrap server returns them: add the address of the controller's endpoint to bootstrap.servers, or omit "
+        "modeaware.mode.source=wire",
     )
 
 
-# What the brokers are asked
+# Requests to the brokers
 
 
 _NOT_DESCRIBED = frozenset(
     {AclOperation.READ, AclOperation.WRITE, AclOperation.DELETE, AclOperation.ALTER, AclOperation.DESCRIBE}
 )
-"""Each of these includes DESCRIBE: a user who may not describe a topic may do none of them."""
+"""Each of these includes DESCRIBE: a user who may not describe a topic has none of them."""
 _TOPIC_REFUSED = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED})
 _NO_VERDICT = frozenset({KafkaError.NOT_CONTROLLER, KafkaError.REQUEST_TIMED_OUT})
-"""Of a creation: no controller has judged it."""
+"""Errors of a creation that no controller has checked."""
 
 
 @dataclass(frozen=True)
@@ -132,10 +132,10 @@ class SeenTopic:
     """A topic in a Metadata response.
 
     Attributes:
-        partitions: their number; None where it does not exist or is not shown.
-        shown: the user may describe it.
-        operations: what the user may do with it; None where the broker does not say.
-        replicas: the fewest that a partition has.
+        partitions: the number of partitions; None: the topic does not exist or is not shown.
+        shown: whether the user may describe the topic.
+        operations: the operations that the user is granted on it; None: the broker does not report them.
+        replicas: the smallest number of replicas of a partition.
     """
 
     partitions: int | None
@@ -146,12 +146,12 @@ class SeenTopic:
 
 @dataclass(frozen=True)
 class Asked:
-    """What the brokers answered.
+    """The brokers' answers.
 
     Attributes:
-        topics: by name; the mode log and the scope's.
-        node, brokers: the broker that was asked, and the number of brokers.
-        not_creatable: why the mode log could not be made although the user may; None: it could, or was not tried.
+        topics: the mode log and the scope's topics, by name.
+        node, brokers: the broker that answered, and the number of brokers.
+        not_creatable: why the mode log could not be created despite the right; None: it could, or was not tried.
     """
 
     verdicts: Mapping[Need, Verdict]
@@ -162,8 +162,8 @@ class Asked:
 
 
 def ask(brokers: Brokers, wanted: Sequence[Need], mode_log: str) -> Asked:
-    """Have the brokers judge every need that has a name. A request without an answer makes its needs unknown."""
-    stranger = f"modeaware-check-{uuid.uuid4().hex}"  # no right names it, but those on all names cover it
+    """Make the brokers check every need that has a name. A request without an answer makes its needs unknown."""
+    stranger = f"modeaware-check-{uuid.uuid4().hex}"  # a name that only rights on all names cover
     names = {_asked_name(need, stranger) for need in wanted if need.kind == TOPIC and need.named}
     topics = [MetadataRequest.MetadataRequestTopic(name=name) for name in sorted(names | {mode_log})]
     node, metadata = brokers.ask_any(
@@ -181,7 +181,7 @@ def ask(brokers: Brokers, wanted: Sequence[Need], mode_log: str) -> Asked:
 
 @dataclass
 class _Questions:
-    """Questions to one broker, and where it is not the controller of a cluster with ZooKeeper, to that."""
+    """Requests to one broker. With ZooKeeper, requests for the cluster's controller go to that broker instead."""
 
     brokers: Brokers
     route: Route
@@ -229,7 +229,7 @@ class _Questions:
         return Verdict(State.UNKNOWN, "the brokers do not return what this user may do with it")
 
     def _creation(self, name: str, seen: SeenTopic) -> Verdict:
-        """By a creation as the controller would do it (of a successor: with the brokers' defaults), validated only."""
+        """Check by a validated creation, as the controller would do it (of a new topic: with the brokers' defaults)."""
         there = Verdict(State.PASS, "not needed: it exists")
         if seen.partitions is not None:
             return there
@@ -257,7 +257,7 @@ class _Questions:
             reason = f"{KafkaError(result.error_code).name()}: {result.error_message}"
             if result.error_code in _NO_VERDICT:
                 return Verdict(State.UNKNOWN, reason)
-            if not is_log:  # by a policy, say, that the real creation may fulfil
+            if not is_log:  # by a policy, say: the real creation may comply with it
                 return Verdict(State.PASS, reason)
             self.not_creatable = reason
         return Verdict(State.PASS)
@@ -272,7 +272,7 @@ class _Questions:
         return _granted(need.operation in operations)
 
     def _judged(self, request: Any, code: Callable[[Any], int], refused: int) -> Verdict:
-        """Judge by whether the brokers reject the request for lack of the right."""
+        """Return the verdict by whether the brokers reject the request for lack of the right."""
         answer = self._answer(request)
         if isinstance(answer, ClusterError):
             return Verdict(State.UNKNOWN, str(answer))
@@ -292,7 +292,7 @@ def _asked_name(need: Need, stranger: str) -> str:
 
 def _seen(topic: Any) -> SeenTopic:
     refused = topic.error_code in _TOPIC_REFUSED
-    # A user who is shown a topic may describe it: with no operation at all, none was returned.
+    # A user who is shown a topic may describe it: so an empty set means that the broker returned no operations.
     operations = None if refused else authorized_operations(topic.authorized_operations) or None
     replicas = min((len(partition.replica_nodes) for partition in topic.partitions), default=None)
     return SeenTopic(len(topic.partitions) or None, not refused, operations, replicas)
@@ -300,7 +300,7 @@ def _seen(topic: Any) -> SeenTopic:
 
 @dataclass(frozen=True)
 class Settings:
-    """What is needed and no right: a fit mode log, existing topics, session timeouts, a controller.
+    """Requirements that are not rights: a fit mode log, existing topics, session timeouts, a controller.
 
     Args:
         readable: whether the user may read the mode log.
@@ -323,7 +323,7 @@ class Settings:
         if scope.role is Role.CONTROLLER:
             yield f"modeaware.controller.session.timeout.ms={scope.session_timeout_ms}", self._session()
             if str(self.conf.get("security.protocol", "")).upper() == "SSL":
-                detail = "none with security.protocol=SSL, where it could not identify its clients to the brokers"
+                detail = "none with security.protocol=SSL: it could not identify its clients to the brokers"
                 yield "the controller's endpoint", Verdict(State.UNKNOWN, detail)
         if scope.role is Role.OPERATOR and self.readable and self.asked.topics[scope.mode_log].partitions:
             yield "the controller", self._controller()
@@ -331,11 +331,13 @@ class Settings:
     def _log(self) -> Verdict:
         name, seen = self.scope.mode_log, self.asked.topics[self.scope.mode_log]
         if not seen.shown:
-            return Verdict(State.UNKNOWN, "this user may not see it")
+            return Verdict(State.UNKNOWN, "this user has no right to see it")
         if seen.partitions is None:
             if self.asked.not_creatable is not None:
-                return Verdict(State.FAIL, f"it cannot be made: {self.asked.not_creatable}")
-            return Verdict(State.UNKNOWN, "not there yet: the first controller makes it, until then all is ReadWrite")
+                return Verdict(State.FAIL, f"it cannot be created: {self.asked.not_creatable}")
+            return Verdict(
+                State.UNKNOWN, "missing: the first controller creates it; until then every partition is ReadWrite"
+            )
         configs = self._config(TOPIC_RESOURCE, name, "cleanup.policy", "min.insync.replicas")
         policy = configs.get("cleanup.policy")
         reason = unfit(name, seen.partitions, {"cleanup.policy": "compact" if policy is None else policy})
@@ -350,7 +352,7 @@ class Settings:
     def _topic(self, name: str) -> Verdict:
         partitions = self.asked.topics[name].partitions
         if partitions is None:
-            return Verdict(State.FAIL, "there is no such topic")
+            return Verdict(State.FAIL, "it does not exist")
         detail = f"{partitions} partitions"
         if self.scope.role is not Role.CLIENT:
             policy = self._config(TOPIC_RESOURCE, name, "cleanup.policy").get("cleanup.policy")
@@ -358,11 +360,11 @@ class Settings:
         return Verdict(State.PASS, detail)
 
     def _session(self) -> Verdict:
-        """Return whether the brokers admit members of the election with this session timeout."""
+        """Return whether the brokers accept members of the election with this session timeout."""
         least, most = "group.min.session.timeout.ms", "group.max.session.timeout.ms"
         limits = self._config(BROKER_RESOURCE, str(self.asked.node), least, most)
         if least not in limits or most not in limits:
-            detail = f"must lie within the brokers' {least} and its maximum, which this user may not see"
+            detail = f"must lie within the brokers' {least} and its maximum, which this user has no right to see"
             return Verdict(State.UNKNOWN, detail)
         fits = int(limits[least]) <= self.scope.session_timeout_ms <= int(limits[most])
         return Verdict(State.PASS if fits else State.FAIL, f"the brokers take {limits[least]} to {limits[most]}")
@@ -375,54 +377,54 @@ class Settings:
             return Verdict(State.UNKNOWN, str(error))
         if running and claim is not None:
             return Verdict(State.PASS, f"answers at {claim.address}")
-        return Verdict(State.UNKNOWN, "none answers: commands do its work then, and need the controllers' rights")
+        return Verdict(State.UNKNOWN, "none answers: commands then do its work, and need the controllers' rights")
 
     def _config(self, kind: int, name: str, *keys: str) -> dict[str, str]:
-        """Return configs by name; empty where the user has no right to see them."""
+        """Return configs by name; empty if the user has no right to see them."""
         try:
             node = self.asked.node if kind == BROKER_RESOURCE else None
             (result,) = self.brokers.ask(configs_request(kind, [name], *keys), node).results
-        except ClusterError:  # the check finds less, and says so
+        except ClusterError:  # the check then reports less
             return {}
         if result.error_code != KafkaError.NO_ERROR:
             return {}
         return {config.name: str(config.value) for config in result.configs}
 
 
-# A check in words and as JSON, with the commands of Kafka's own tools that grant what is missing
+# A check in words and as JSON, with the commands of Kafka's own tools that grant missing rights
 
 
 _HIDDEN = """\
-Without DESCRIBE on the cluster, on every group and on every topic (many a managed Kafka grants none on the cluster)
-a drain is never believed to be complete (groups-hidden): shrinks are admitted and do not end, and new partitions open
-only after modeaware.open.timeout.ms. The way around: register each group that uses the topic (modeaware groups require
+Without DESCRIBE on the cluster, on every group and on every topic (many managed clusters grant none on the cluster)
+no drain ever completes (groups-hidden): shrinks are admitted and do not end, and new partitions open only after
+modeaware.open.timeout.ms. Workaround: register each group that uses the topic (modeaware groups require
 GROUP --topic TOPIC), close the list (modeaware groups closed --topic TOPIC --reason WHY), and check again with
 --closed-groups and each --group."""
 _HIDDEN_OPERATOR = """\
 Without DESCRIBE on the cluster, on every group and on every topic the commands show fewer groups than the controller
-sees. Where the lists of groups are closed (modeaware groups closed), check again with --closed-groups."""
+does. If the lists of groups are closed (modeaware groups closed), check again with --closed-groups."""
 _NO_CREATE = """\
-Without CREATE the controller cannot make the mode log. Have an administrator make it once, by the command above; then
-the right is not needed. Its name may be another: modeaware.mode.log.topic, the same for all clients and controllers."""
+Without CREATE the controller cannot create the mode log. An administrator creates it once, by the command above; then
+the right is not needed. For another name: modeaware.mode.log.topic, the same for all clients and controllers."""
 
 
 @dataclass(frozen=True)
 class Site:
-    """What the commands are about: the cluster, whose rights (``User:...``), and how an administrator connects."""
+    """The target of the commands: the cluster, the user (``User:...``), and how an administrator connects."""
 
     servers: str
     principal: str = PLACEHOLDER
     secured: bool = False
 
     def grant(self, need: Need) -> str:
-        """Return the ``kafka-acls.sh`` command that grants it."""
+        """Return the ``kafka-acls.sh`` command that grants the right."""
         resource = ["--cluster"] if need.kind == CLUSTER else [f"--{need.kind.replace(' ', '-')}", need.name]
         operation = "".join(word.capitalize() for word in need.operation.name.split("_"))
         what = ["--add", "--allow-principal", self.principal, "--operation", operation, *resource]
         return shlex.join(["kafka-acls.sh", *self._to(), *what])
 
     def create(self, mode_log: str, brokers: int) -> str:
-        """Return the ``kafka-topics.sh`` command that makes the mode log as the controller would."""
+        """Return the ``kafka-topics.sh`` command that creates the mode log as the controller would."""
         shape = ["--partitions", "1", "--replication-factor", str(min(3, brokers))]
         configs = [part for key, value in log_configs(brokers).items() for part in ("--config", f"{key}={value}")]
         return shlex.join(["kafka-topics.sh", *self._to(), "--create", "--topic", mode_log, *shape, *configs])
@@ -438,7 +440,7 @@ class RightReport:
     Attributes:
         state: pass, fail or unknown.
         resource: topic, group, cluster or transactional id.
-        command: of kafka-acls.sh, where the right is missing.
+        command: of kafka-acls.sh, if the right is missing.
     """
 
     state: State
@@ -452,7 +454,7 @@ class RightReport:
 
 @dataclass(frozen=True)
 class SettingReport:
-    """What is needed and no right."""
+    """A requirement that is not a right."""
 
     state: State
     name: str
@@ -465,8 +467,8 @@ class CheckReport:
 
     Attributes:
         passed: whether nothing fails.
-        commands: what an administrator runs: one for each right that failed, and the creation of the mode log.
-        notes: what is lost by the rights that failed, and the way around.
+        commands: the commands for an administrator: one for each right that failed, and the creation of the mode log.
+        notes: the consequences of the rights that failed, and the workaround.
     """
 
     role: str
@@ -482,7 +484,7 @@ class CheckReport:
 
 
 def check_report(scope: Scope, asked: Asked, settings: Mapping[str, Verdict], site: Site) -> CheckReport:
-    """Return a check with the commands that grant what is missing; what is unknown has not failed."""
+    """Return a check with the commands that grant missing rights; an unknown right has not failed."""
     missing = [need for need, verdict in asked.verdicts.items() if verdict.state is State.FAIL]
     log = asked.topics[scope.mode_log]
     creates = any(need.operation is AclOperation.CREATE and need.name == scope.mode_log for need in missing)

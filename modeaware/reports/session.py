@@ -1,11 +1,11 @@
-"""A session: one connection to a cluster, with the mode log that its settings name; commands and reports read by it.
+"""A session: one connection to a cluster, with the mode log that its settings name, for commands and reports.
 
-A command reads the mode log once per look, so that all it shows and decides is of one moment: :class:`ModeLog`. The
-rules about groups and a topic's record can each be unreadable (malformed, or written by a newer version); then what is
-in force is not known here, and asking for it raises RecordError.
+A command reads the mode log once (:class:`ModeLog`), so that all its output and decisions are of one moment. The group
+rules and a topic's record can each be unreadable (malformed, or written by a newer version). Then the rules or modes in
+force are not known here, and reading them raises RecordError.
 
-What looks at topics raises RequestRefused for one that was named and does not exist, RecordError as above, and
-ClusterError or ModeSourceError where brokers did not answer, or refused.
+Functions that take snapshots of topics raise RequestRefused for a named topic that does not exist, RecordError as
+above, and ClusterError or ModeSourceError if brokers do not answer, or refuse.
 """
 
 from __future__ import annotations
@@ -41,27 +41,27 @@ class ModeLog:
 
     @property
     def claim(self) -> ClaimRecord | None:
-        """The claim of the latest controller, running or not."""
+        """Return the claim of the latest controller, running or not."""
         return self.replay.claim
 
     @property
     def rules(self) -> tuple[GroupRule, ...]:
-        """The operator's rules about groups, expired ones too."""
+        """Return the operator's rules about groups, expired ones too."""
         return group_rules_of(self.replay, self.topic)
 
     @cached_property
     def replaced(self) -> tuple[TopicRecord, ...]:
-        """The records of old topics, also of those whose replacement was undone."""
+        """Return the records of old topics, also of those whose replacement was undone."""
         return tuple(record for record, _ in replaced(self.replay.records.values()))
 
     @cached_property
     def replaces(self) -> dict[str | None, str]:
-        """New topic's id -> the name of its old topic."""
+        """Return the new topic's id -> the name of its old topic."""
         return {record.replacing.successor_id: record.topic for record in self.replaced}
 
     @cached_property
     def kept_names(self) -> dict[str, KeptNameReport]:
-        """The changes that keep a name, by that name and by the name of the interim topic."""
+        """Return the changes that keep a name, under that name and under the name of the interim topic."""
         return kept_names(self.replaced)
 
     def record(self, topic: str, topic_id: str) -> TopicRecord | None:
@@ -71,7 +71,7 @@ class ModeLog:
         return self.replay.records.get(topic_id)
 
     def unusable(self, topic: str, topic_id: str) -> RecordError | None:
-        """Return the error where the topic's latest record cannot be read."""
+        """Return the error if the topic's latest record cannot be read."""
         if not self.replay.is_unreadable(topic_id) and topic not in self.replay.unreadable:
             return None
         return RecordError(
@@ -93,7 +93,7 @@ class ModeLog:
     def leads_to(self, topic: str, topic_id: str | None = None) -> str | None:
         """Return the new topic to which the name of a deleted topic points; ``topic_id`` as of :meth:`gone_ids`.
 
-        None also after a rename back, where the live topic is a new topic with an earlier name of its chain.
+        None also after a rename back, if the live topic is a new topic with an earlier name of its chain.
         """
         if topic_id is not None and topic_id in self.replaces:
             return None
@@ -182,7 +182,7 @@ def no_such_topic(topic: str, known: Iterable[str], log: ModeLog | None = None) 
     successor = log.leads_to(topic) if log is not None else None
     why = f"topic {topic!r} does not exist"
     if successor is not None:
-        why += f" any more: its name leads to {successor!r}, which has replaced it"
+        why += f" any more: its name points to {successor!r}, which has replaced it"
     else:
         why = with_nearest(why, topic, known)
     return RequestRefused(why, code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic=topic)

@@ -1,4 +1,4 @@
-"""The output of ``modeaware status``: every change under way, its reason to wait, and the command to run next. Pure."""
+"""The output of ``modeaware status``: every change in progress, its reason to wait, and the next command. Pure."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class StatusReport:
 
 
 def status_report(topics: Iterable[TopicReport], typed: Typed, controller_runs: bool | None = True) -> StatusReport:
-    """Return the changes under way of these topics."""
+    """Return the changes in progress of these topics."""
     return StatusReport(
         controller_runs,
         tuple(
@@ -127,7 +127,7 @@ def _waiting(topic: TopicReport, typed: Typed) -> Iterator[Waiting]:
 
 
 def next_command(topic: TopicReport, reason: str | None) -> tuple[str, ...] | None:
-    """Return the command that looks into a reason or resolves it, in words, without the options of the connection.
+    """Return the command that examines or resolves a reason, as words, without the options of the connection.
 
     None: the reason passes by itself, or waits as requested.
     """
@@ -143,7 +143,7 @@ def next_command(topic: TopicReport, reason: str | None) -> tuple[str, ...] | No
         delay = "" if shrink.delay_ms is None else f"--delay={duration_text(shrink.delay_ms)}"
         policy = "--immediate-delete" if shrink.immediate_delete else delay
         filled |= {"count": str(shrink.delete_partitions), "policy": policy}
-    words = (word.format_map(filled) for word in template.split())  # a name is one word, also with blanks in it
+    words = (word.format_map(filled) for word in template.split())  # a name is one word, even with blanks
     return tuple(word for word in words if word)
 
 

@@ -97,8 +97,8 @@ class PartitionReplicas:
     """One partition.
 
     Attributes:
-        leader: None where no live broker leads.
-        elr, last_known_elr: KIP-966's eligible leader replicas; None where the broker does not return them.
+        leader: None: no live broker leads.
+        elr, last_known_elr: KIP-966's eligible leader replicas; None: the broker does not return them.
         adding, removing: the replicas of a reassignment in progress; None without a reassignment.
     """
 
@@ -113,7 +113,7 @@ class PartitionReplicas:
 
     @property
     def replication_factor(self) -> int:
-        """The number of replicas, without those that a reassignment adds."""
+        """Return the number of replicas, without those that a reassignment adds."""
         if set(self.replicas) & {*(self.adding or ()), *(self.removing or ())}:
             return len(self.replicas) - len(self.adding or ())
         return len(self.replicas)
@@ -124,7 +124,7 @@ class TopicState:
     """One topic.
 
     Attributes:
-        configs: the configs that are not Kafka's defaults; None where the user lacks DESCRIBE_CONFIGS.
+        configs: the configs that are not Kafka's defaults; None if the user lacks DESCRIBE_CONFIGS.
         overrides: the configs that were set for this topic; None likewise.
         min_isr: the topic's ``min.insync.replicas``; None likewise.
     """
@@ -187,7 +187,7 @@ def _partitions(brokers: Brokers, names: Sequence[str], live: frozenset[int], li
 
 def _described(brokers: Brokers, names: Sequence[str], limit: int) -> Iterator[Any]:
     """Yield the topics of DescribeTopicPartitions; a topic that spans responses comes in pieces."""
-    left, cursor = sorted(names), None  # the order in which brokers go through them
+    left, cursor = sorted(names), None  # brokers return them in this order
     while True:
         request = DescribeTopicPartitionsRequest(
             topics=[DescribeTopicPartitionsRequest.TopicRequest(name=name) for name in left],
@@ -219,7 +219,7 @@ def _add(partitions_by_topic: _Found, topic: Any, live: frozenset[int], *, has_e
 
 
 def _reassignments(brokers: Brokers) -> dict[PartitionKey, PartitionReassignment]:
-    """Return the reassignments in progress; empty where the user has no right, or the broker no such request."""
+    """Return the reassignments in progress; empty if the user has no right, or the broker lacks the request."""
     try:
         return list_reassignments(brokers, timeout_s=REQUEST_TIMEOUT_S)
     except ModeAwareError as error:

@@ -1,1 +1,1 @@
-"""Where clients get their views of partition modes from: sources, the cache over them, and who shares them."""
+"""Views of partition modes: the sources of clients' views, the cache over them, and the sharing of both."""

@@ -1,13 +1,13 @@
-"""Where the views of one cluster come from: the mode log, or KIP-694's Metadata over the wire.
+"""The choice of the source of one cluster's views: the mode log, or KIP-694's Metadata over the wire.
 
-``modeaware.mode.source`` names one, or ``auto``. With ``auto`` one thread follows the log and, beside it, probes the
-bootstrap servers for the feature ``partition.mode``. Once such a server has returned the modes, the wire is the source.
-When the server stops responding, the thread follows the log again and starts the search over. Both sources publish to
-one store, so clients do not notice which it is, and views outlive both (invariant I6).
+``modeaware.mode.source`` names one, or ``auto``. With ``auto`` one thread follows the log and, at the same time, probes
+the bootstrap servers for the feature ``partition.mode``. Once such a server has returned the modes, the wire is the
+source. When the server stops responding, the thread follows the log again and restarts the search. Both sources publish
+to one store, so a change of the source is invisible to clients, and views outlive both sources (invariant I6).
 
-"Absent" is never final: the log and the feature may appear while clients run. And a failed probe is an error, never
-"absent": an absent log means that every partition is ReadWrite only when some server has responded and no server has
-the feature.
+"Absent" is never final: the log and the feature may appear while clients run. A failed probe is an error, never
+"absent". An absent log means that every partition is ReadWrite, but only when a server has responded and none has the
+feature.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ MIN_INTERVAL_MS = 100
 """The shortest time between requests over the wire, whatever ``topic.metadata.refresh.interval.ms`` is."""
 FIRST_BACKOFF_S, LAST_BACKOFF_S = 1.0, 10.0
 REPORTED_AFTER = 2
-"""Rounds. A single failed round is not reported: one of several brokers may be down, or the only broker may be
+"""Failed rounds before a report. One failed round is not reported: one of several brokers may be down, or the only one
 starting."""
 ASK_TIMEOUT_S = 5.0
 TRY_TIMEOUT_S = 2.5
-"""The same while the log is the source: during the request the thread does not follow the log."""
+"""The same while the log is the source: the thread does not follow the log during the request."""
 SLICE_S, PROBE_SLICE_S = 0.2, 0.02
 PROBE_WAIT_S = 0.003
-"""How long the tail waits for the servers, a few times, where the first view needs their responses only."""
+"""How long the tail waits for the servers, a few times, if the first view needs only their responses."""
 LOG_PATIENCE_S = 0.5
-"""How long to wait for the log's first view when the wire could return one, too: loading the wire's client takes
+"""How long to wait for the log's first view if the wire could return one, too: to load the wire's client takes
 longer."""
 IDLE_S = 30.0
 """A connection that is idle for this long is closed: an endpoint has thousands of clients."""
@@ -67,8 +67,8 @@ class FeatureProbe:
     """Probes all bootstrap servers for the feature, round by round. For one thread, which calls :meth:`step` often.
 
     A round without any response is an error; the next rounds follow with growing pauses. A round with responses and
-    without the feature means "not now": the next round follows after ``interval_s``, or when :meth:`hurry` brings it
-    forward; where some server was silent, after pauses that grow to ``interval_s``.
+    without the feature means "not now". The next round then follows after ``interval_s``, or earlier after
+    :meth:`hurry`; if some server was silent, after pauses that grow to ``interval_s``.
 
     Args:
         conf: the client's librdkafka settings.
@@ -171,7 +171,7 @@ class FeatureProbe:
 
 
 class ModeSource:
-    """What handles share: one store of views, the sources that fill the store, and the thread that chooses a source.
+    """The part that handles share: a store of views, the sources that fill it, and the thread that chooses a source.
 
     Args:
         conf: librdkafka settings of the client.
@@ -203,7 +203,7 @@ class ModeSource:
         self._interval_s = max(config.refresh_interval_ms, MIN_INTERVAL_MS) / 1000
         name = f"the mode log {config.mode_log_topic!r}" if self._source == "log" else "the source of partition modes"
         if self._source == "wire":
-            # Not in the thread: the child of a process that forks meanwhile would wait for that import for ever.
+            # Not in the thread: if the process forks meanwhile, the child would wait for that import for ever.
             with suppress(ImportError):  # the thread reports the error
                 import modeaware.wire.transport  # noqa: F401 # only imported, so that the thread need not
         self.store = ViewStore(self._fetch, max(config.refresh_interval_ms, MIN_TTL_MS), clock, name)
@@ -226,11 +226,11 @@ class ModeSource:
         self._thread.start()
 
     def stop(self, timeout_s: float) -> bool:
-        """Stop the thread and wait for its end; the last views stay. After a call in that thread, the thread ends after
-        its current step.
+        """Stop the thread and wait for its end; the last views stay. Called in that thread, return at once; it ends
+        after its step.
 
         Returns:
-            Whether the thread has ended within ``timeout_s``. One that waits for a dead broker ends a second later.
+            Whether the thread has ended within ``timeout_s``. One that waits for a dead broker ends later.
         """
         self._stopping.set()
         self._wake.set()
@@ -278,7 +278,7 @@ class ModeSource:
     def _take_id(self, topic: str, live_id: str) -> bool:
         """Put the view of ``live_id``, the cluster's id of the topic, in force.
 
-        Return whether this took a view of another id out of force.
+        Return whether a view of another id went out of force.
         """
         with self.store.turn:
             if live_id in self.store.past_ids or self.log.removed([live_id]):
@@ -324,7 +324,7 @@ class ModeSource:
                 if self._on_wire:
                     self._follow_wire()
                 elif self._source == "wire":
-                    self._look_for_wire()
+                    self._probe_for_wire()
                 else:
                     self.log.tail.read_anew()
                     self.log.tail.run()
@@ -355,7 +355,7 @@ class ModeSource:
         if state != self._log_state:  # the log became unreachable or reachable, and so may the servers
             self._log_state = state
             self._probe.hurry(even_if_failing=state[1])
-        went_over = self._went_over()
+        went_over = self._switched_to_wire()
         if self._probe.absent:
             self._wire_error = None
             if not self.store.ready:
@@ -366,21 +366,23 @@ class ModeSource:
         """Return whether an absent log means that every partition is ReadWrite: no server may have modes."""
         return self._source == "log" or self.store.ready or self._probe.absent
 
-    def _went_over(self) -> bool:
+    def _switched_to_wire(self) -> bool:
         """Probe for the wire for a moment, beside the log; return whether the wire is the source from now on."""
         try:
             self._probe.step(PROBE_WAIT_S if self.log.has_answered and not self.store.ready else 0.0)
             patient = not self.log.has_answered and self._clock.monotonic_s() < self._began_s + LOG_PATIENCE_S
-            return self._probe.modes_server is not None and not patient and self._go_over(self._probe.modes_server)
+            return (
+                self._probe.modes_server is not None and not patient and self._switch_to_wire(self._probe.modes_server)
+            )
         except Exception as error:  # no error may end the tail: the log can be read
             logger.exception("probing for partition modes over the wire failed; following the mode log meanwhile")
             self._probe.broke(error)
             return False
 
-    def _look_for_wire(self) -> None:
+    def _probe_for_wire(self) -> None:
         self._probe.step(PROBE_SLICE_S)
         if self._probe.modes_server is not None:
-            self._go_over(self._probe.modes_server)
+            self._switch_to_wire(self._probe.modes_server)
         elif self._probe.error is not None:
             self.store.failed(self._probe.error)
         elif self._probe.absent:
@@ -391,7 +393,7 @@ class ModeSource:
             self._wake.wait(PROBE_SLICE_S if self._probe.error is None else SLICE_S)
             self._wake.clear()
 
-    def _go_over(self, server: ModesServer) -> bool:
+    def _switch_to_wire(self, server: ModesServer) -> bool:
         """Request modes from a server with the feature; once it has returned them, the wire is the source."""
         missing: TopicsMissing | None = None
         try:

@@ -1,9 +1,9 @@
 """The mode log as a source of views.
 
-The tail reads the log from its beginning into a fresh replay, which replaces the old replay at the log's end. From then
-on each record changes views as it comes. After anything that could hide a change of the log itself, the tail reads from
-the beginning again, and views that are newer than the log's records stay (invariant I4). A refresh reads on from the
-tail's position to the end, in the caller's thread; records that the tail reads later once more count once.
+The tail reads the log from its beginning into a fresh replay, which replaces the old replay at the log's end. Then each
+record changes views as it comes. After anything that could hide a change of the log itself, the tail reads from the
+beginning again, and views that are newer than the log's records stay (invariant I4). A refresh continues from the
+tail's position to the end, in the caller's thread. Records that the tail then reads again count once.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class LogSource:
 
     @property
     def has_answered(self) -> bool:
-        """Whether the cluster has responded about the log, even if the log is absent or cannot be read."""
+        """Return whether the cluster has responded about the log, even if the log is absent or cannot be read."""
         return self._store.ready or self._absent or self._store.error() is not None
 
     # For handles: see ``Views``
@@ -176,7 +176,7 @@ class LogSource:
         self._publish({topic: self._record(topic) for topic in (*staged.topics, *gone)})
 
     def _apply(self, records: Sequence[LogRecord]) -> None:
-        """Publish the next records, with one call of the listeners where views only go forward.
+        """Publish the next records, with one call of the listeners if views only go forward.
 
         A consumer group assigns partitions by the views that its members have seen. A member must see from its own view
         whether another member may have seen more (``assignment.possible_hidden``). So a state of a topic that would
@@ -215,7 +215,7 @@ class LogSource:
         return changed
 
     def _record(self, topic: str) -> TopicRecord | None:
-        """Return the record that counts: the one written last, without those of ids that the cluster has shown not to
+        """Return the record that counts: the last one written, without records of ids that the cluster has shown not to
         be live."""
         records = reversed(self._replay.records_of(topic))
         return next((record for record in records if not self._store.is_aside(record.topic_id)), None)
@@ -240,7 +240,7 @@ class LogSource:
                 )
         self._store.publish(views, [topic for topic, record in records.items() if record is None])
 
-    # A refresh: a second reader, in the caller's thread, from where the tail is
+    # A refresh: a second reader, in the caller's thread, from the tail's position
 
     def fetch(self, timeout_s: float) -> None:
         """Read on to the end of the log.
@@ -253,7 +253,7 @@ class LogSource:
             while not self._read_on(deadline):
                 logger.debug("the mode log %r is being read from its beginning; waiting for that", self._topic)
         except ModeSourceError:
-            self._check_now.set()  # the tail finds out whether the log can be read at all
+            self._check_now.set()  # the tail then checks whether the log can be read
             raise
 
     def _read_on(self, deadline: Deadline) -> bool:

@@ -1,9 +1,9 @@
-"""Which clients share which views: one source, with one thread, per process and cluster, for any number of clients.
+"""The sharing of views: one source, with one thread, per process and cluster, for any number of clients.
 
 A source refers to its handles weakly, so that a client that is dropped without ``close()`` does not keep the source
 alive; the source's thread ends with the last handle. In a forked child the parent's thread and connections do not
-exist: handles make their own source at their next use. The child does not touch the parent's sources, because
-librdkafka's handles must not be destroyed in a child, nor a TLS connection be ended that the parent still uses.
+exist, so handles make their own source at their next use. The child does not touch the parent's sources: librdkafka's
+handles must not be destroyed in a child, and TLS connections that the parent uses must not be ended.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class _Registry:
             if shared is None:
                 shared = _Shared(key, conf, config)
                 shared.users.add(handle)
-                self._start(shared.source)  # first: where no thread can be started, the next client tries again
+                self._start(shared.source)  # first: if no thread can be started, the next client tries again
                 self.shared[key] = shared
             for other in self.shared.values():
                 if other is not shared:

@@ -35,16 +35,16 @@ class Views(Protocol):
 
     @property
     def ready(self) -> bool:
-        """Whether the first views exist."""
+        """Return whether the first views exist."""
         ...
 
     @property
     def ended(self) -> bool:
-        """Whether no more views can come: the handle was closed, or the interpreter is exiting."""
+        """Return whether no more views can come: the handle was closed, or the interpreter is exiting."""
         ...
 
     def view(self, topic: str) -> TopicView:
-        """Return the view in force; ``TopicView.unlisted(topic)`` where no record exists. Never does IO."""
+        """Return the view in force; ``TopicView.unlisted(topic)`` if no record exists. Never does IO."""
         ...
 
     def views(self) -> Mapping[str, TopicView]:
@@ -52,7 +52,7 @@ class Views(Protocol):
         ...
 
     def recorded(self, topics: Iterable[str]) -> set[str]:
-        """Return those of the topics that have a record, even of an earlier topic of that name (invariant I8)."""
+        """Return the topics among these that have a record, even of an earlier topic of that name (invariant I8)."""
         ...
 
     def claim(self) -> ClaimRecord | None:
@@ -60,7 +60,7 @@ class Views(Protocol):
         ...
 
     def removed(self, topic_ids: Iterable[str]) -> tuple[str, ...]:
-        """Return those of the topic ids whose record the mode log has removed. Over the wire: none."""
+        """Return the topic ids among these whose record the mode log has removed. Over the wire: none."""
         ...
 
     def refresh(self, timeout_s: float) -> None:
@@ -82,9 +82,9 @@ class Views(Protocol):
         """Compare the topic ids of views with the cluster's current ids (invariant I8).
 
         A topic that was deleted and created again has another id, and no view of the earlier id applies to the topic.
-        When this method returns, the earlier view is out of force, and listeners have been called. In force is the view
-        of the live id where a record of that id is known, else :meth:`TopicView.unlisted`. From the first call on, the
-        source repeats the comparison for these topics, at least every ``topic.metadata.refresh.interval.ms``.
+        When this method returns, the earlier view is out of force, and listeners have been called. Then the view of the
+        live id is in force if a record of that id is known, else :meth:`TopicView.unlisted`. From the first call on,
+        the source repeats the comparison for these topics, at least every ``topic.metadata.refresh.interval.ms``.
 
         Free for topics without a record. Blocks for one Metadata request, which concurrent callers share. Without an
         answer (no broker, not authorized, unknown topic, brokers without topic ids) the last view stays in force, and

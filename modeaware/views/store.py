@@ -1,6 +1,6 @@
 """The views of one cluster that are in force, and the one place that puts them in force.
 
-A source (the mode log, Metadata over the wire) publishes the views that it reads. Sources may take turns, since both
+A source (the mode log, Metadata over the wire) publishes the views that it reads. The source may change, because both
 give the same versions. The store decides which views are in force:
 
 * A view belongs to a topic id. A name resolves to the view of one id, the view in force; :meth:`ViewStore.choose`
@@ -11,7 +11,7 @@ give the same versions. The store decides which views are in force:
   (invariant I4). A response that does not mention a topic changes nothing.
 * The last views of a failing source stay in force (invariant I6); :meth:`ViewStore.stats` returns their age.
 
-Reading a view takes no lock. All that changes views or calls listeners holds ``turn``; a request to a source does not.
+Reading a view takes no lock. Code that changes views or calls listeners holds ``turn``; a request to a source does not.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ class ViewStore:
         return error
 
     def subscribe(self, listener: ViewListener, had: Iterable[str] = ()) -> None:
-        """As :meth:`Views.subscribe`. ``had``: the listener's topics in another store; those without a view here are
+        """As :meth:`Views.subscribe`. ``had``: the listener's topics in another store; topics without a view here are
         unlisted."""
         with self.turn:
             self._listeners.append(listener)
@@ -221,8 +221,8 @@ class ViewStore:
     # For sources
 
     def publish(self, views: Iterable[TopicView], gone: Iterable[str] = ()) -> None:
-        """Put ``views`` in force, except those that are older than the views in force (invariant I4) and those of an id
-        that is set aside; remove the topics ``gone``."""
+        """Put ``views`` in force, except views older than the views in force (invariant I4) and views of an id that is
+        set aside; remove the topics ``gone``."""
         with self.turn:
             changed: dict[str, TopicView] = {}
             for view in views:
@@ -294,7 +294,7 @@ class ViewStore:
             self._aside.pop(topic_id, None)
 
     def recorded(self, topics: Iterable[str]) -> set[str]:
-        """Return those of the topics for which a view with a topic id is known, in force or set aside."""
+        """Return the topics among these for which a view with a topic id is known, in force or set aside."""
         with self.turn:
             return {t for t in topics if t in self._aside.ids or self.view(t).topic_id is not None}
 

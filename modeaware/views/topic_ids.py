@@ -1,11 +1,11 @@
-"""Which topic id a name has on the cluster now, and which views may therefore apply (invariant I8).
+"""The topic id that a name has on the cluster now, and so the views that may apply (invariant I8).
 
-A view is made for one topic id. A Kafka topic can be deleted and created again under its name, and the record of the
-deleted topic may stay on the mode log: for good, where no controller runs. So before a client acts on a view, the id
-of the view is compared with the id that the cluster returns for the name, by DescribeTopics (Metadata v10 and later,
-KIP-516; the request never creates a topic).
+A view is made for one topic id. A Kafka topic can be deleted and created again under its name. Without a running
+controller, the record of the deleted topic stays on the mode log. So before a client acts on a view, the id of the view
+is compared with the id that the cluster returns for the name, by DescribeTopics (Metadata v10 and later, KIP-516; the
+request never creates a topic).
 
-* A response with another id takes the view out of force, and puts a record of that id in force where one is known.
+* A response with another id takes the view out of force. If a record of that id is known, its view is in force then.
 * One broker may lag behind and return a past id. An id is ignored if its record was removed, or if a record of another
   id came later on the log. Any other response counts until the next one: nothing is final, and the comparison is
   repeated in the background while the topic is in use.
@@ -172,8 +172,8 @@ class TopicIds:
         """Return whether the last request about one of these topics timed out: a new client helps then.
 
         librdkafka sends the request to the broker that was the controller by its last metadata. It waits for that
-        broker for minutes, at two thirds of a processor core where the broker refuses connections. A new client learns
-        of another controller.
+        broker for minutes, at two thirds of a processor core if the broker refuses connections. A new client gets the
+        new controller.
         """
         answers = (self._asked[topic][1] for topic in topics if topic in self._asked)
         errors = (answer.exception() for answer in answers if answer.done())
@@ -205,7 +205,7 @@ class IdChecks:
 
     Args:
         ids: requests them from the cluster.
-        recorded: returns those of the given topics for which a view with a topic id is known.
+        recorded: returns the topics among the given ones for which a view with a topic id is known.
         take_id: called with a topic and the cluster's id for it; returns whether a view went out of force.
         interval_s: the longest time between comparisons.
         stopping: set when the source stops; ends every wait.
@@ -294,12 +294,12 @@ class IdChecks:
             self._pending = self._ids.request(due, RETRY_S)
 
     def stats(self) -> dict[str, Any]:
-        """``unverified_topics``: those in use whose views could not be compared with the cluster's topic ids."""
+        """``unverified_topics``: topics in use whose views could not be compared with the cluster's topic ids."""
         with self._lock:
             return {"unverified_topics": sorted(self._failing)}
 
     def _settle(self, topic: str, answer: Future[Any], timeout_s: float) -> TopicIdUnknown | None:
-        """Process the response about a topic; return the error where there was no id."""
+        """Process the response about a topic; return the error if it has no id."""
         try:
             topic_id = id_from(answer, timeout_s)
         except TopicIdUnknown as error:

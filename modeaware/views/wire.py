@@ -51,9 +51,9 @@ class WireSource:
         conf: the client's librdkafka settings.
         store: takes the views.
         wanted: returns whether a response is still needed.
-        take_id: called with a topic and the brokers' id of the topic, where the server's record has another id
-            (invariant I8); the store's turn is held.
-        groups: returns the groups of the clients' consumers: the server returns which of them may read new topics.
+        take_id: called with a topic and the brokers' id of the topic, if that is not the record's (invariant I8); the
+        store's turn is held.
+        groups: returns the groups of the clients' consumers: the server returns for which of them gates are open.
 
     Attributes:
         server: the current or last server.
@@ -114,7 +114,7 @@ class WireSource:
 
     @property
     def confirm_due_s(self) -> float | None:
-        """When to request unknown topics again."""
+        """Return when to request unknown topics again."""
         return min(self._doubted.values(), default=None)
 
     def close(self) -> None:
@@ -209,7 +209,7 @@ class WireSource:
 
     def _compare(self, topic: Any) -> None:
         """Take the id of the live topic: a topic with an id and without epochs has a record of another id (invariant
-        I8). A broker may lag behind, so the next response counts again."""
+        I8). A broker may lag behind, so each response counts."""
         if not _has_record(topic):
             self._replaced.add(topic.name)
         elif topic.name in self._replaced:
@@ -259,7 +259,7 @@ class WireSource:
         return now_s >= self._doubted.setdefault(name, now_s + CONFIRM_S)
 
     def _view(self, topic: Any) -> TopicView | None:
-        """Return the view of a topic in a response; None where the topic has no record."""
+        """Return the view of a topic in a response; None if the topic has no record."""
         if not _has_record(topic):
             return None if self._ours else self._counted(topic.name, _modes(topic))
         return TopicView(
@@ -305,7 +305,8 @@ class WireSource:
         self._store.publish(fit)
 
     def _leave_behind(self, view: TopicView) -> None:
-        """Let only newer views of this topic id count: a server that lags behind may return this one (invariant I4)."""
+        """Ignore versions of this topic id up to this view's: a server that lags behind may return it (invariant
+        I4)."""
         if view.topic_id is not None:
             self._store.past_ids[view.topic_id] = view.version
 

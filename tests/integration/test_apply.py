@@ -130,7 +130,7 @@ def test_a_topic_that_is_replaced_is_left_alone(site: Site, filled: str, write: 
     assert site.run("replace", filled, "--yes").status == 0
     eventually(lambda: site.describe(filled)["replacement"]["switched_ms"] is not None)
     after = told_json(site, file, "--yes", status=1)[filled]
-    assert f"its name leads to '{name}'" in after["error"]
+    assert f"its name points to '{name}'" in after["error"]
     assert "retention.ms" not in own_configs(site, filled)
 
 

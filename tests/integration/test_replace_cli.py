@@ -50,13 +50,13 @@ def test_running_controller_replaces_a_topic_whose_group_has_read_it_and_is_move
         refused = site.run("replace", filled, *other, "--yes")
         assert (refused.status, "is already being replaced, with another" in refused.err) == (1, True), refused.err
     repeated = site.run("replace", filled, *options, "--yes")
-    assert (repeated.status, "already under way: nothing changed" in repeated.err) == (0, True), repeated.err
+    assert (repeated.status, "already under way; nothing changed" in repeated.err) == (0, True), repeated.err
     going_on = site.run("replace", filled, "--config", "retention.ms=5000", "--yes")
     assert going_on.status == 0, going_on.err
     assert f"{filled}: being replaced by {name} (4 partitions)." in told.out
     eventually(lambda: site.describe(filled)["replacement"]["not_moved"] == [group])
     early = site.run("certificate", filled)
-    assert (early.status, json.loads(early.out)["replacement"]["let_go_ms"], "not let go" in early.err) == (
+    assert (early.status, json.loads(early.out)["replacement"]["let_go_ms"], "not released" in early.err) == (
         3,
         None,
         True,
@@ -65,10 +65,10 @@ def test_running_controller_replaces_a_topic_whose_group_has_read_it_and_is_move
     assert (shown["successor"], shown["num_partitions"], shown["fence"]) == (name, 4, "config")
     assert shown["successor_id"] == site.describe(name)["topic_id"]
     assert site.describe(name)["replaces"] == filled
-    assert f"Successor of {filled}" in site.run("topics", "--describe", "--topic", name).out
+    assert f"Replaces {filled}" in site.run("topics", "--describe", "--topic", name).out
     text = site.run("topics", "--describe", "--topic", filled).out
     assert f"Replaced by {name} (id {shown['successor_id']}, 4 partitions)" in text
-    assert f"Not on the successor yet: {group}" in text
+    assert f"Not on the new topic yet: {group}" in text
     (listed,) = json.loads(site.run("groups", "list", filled, "--json").out)["topics"]
     (shown_group,) = [each for each in listed["groups"] if each["group"] == group]
     assert (shown_group["moved"], "groups prepare" in shown_group["to_do"]) == (False, True)
@@ -105,7 +105,7 @@ def test_running_controller_replaces_a_topic_whose_group_has_read_it_and_is_move
     eventually(lambda: not exists(site, filled))
     for command in (("topics", "--describe"), ("certificate", filled), ("replace", filled, "--yes")):
         gone = site.run(*command, *(("--topic", filled) if command[0] == "topics" else ()))
-        assert (gone.status, f"its name leads to '{name}'" in gone.err) == (1, True), gone.err
+        assert (gone.status, f"its name points to '{name}'" in gone.err) == (1, True), gone.err
     assert own_configs(site, name) == {"retention.ms": "5000"}
 
 

@@ -13,7 +13,7 @@ from modeaware.config import ClientConfig
 from modeaware.errors import ErrorCode, RequestRefused
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.admission import forget_alias
-from modeaware.lifecycle.alias import FORGOTTEN_MS, advance_gone, ended_by, facts_for_alias, led_on
+from modeaware.lifecycle.alias import FORGOTTEN_MS, advance_gone, ended_by, facts_for_alias, relink
 from modeaware.lifecycle.commands import (
     CreatePartitionsCommand,
     ReplaceTopicCommand,
@@ -80,18 +80,18 @@ def test_topic_may_be_replaced_under_the_name_of_an_alias_that_leads_to_it_and_u
     refuse_alias(back(9), TopicFacts("", ID), [ALIAS], now_ms)
     with pytest.raises(RequestRefused) as refused:
         refuse_alias(back(9), TopicFacts("", ID), [ALIAS], now_ms - 1)
-    assert (refused.value.code, "the 2 partitions that it had" in str(refused.value)) == (
+    assert (refused.value.code, "its earlier count of 2 partitions" in str(refused.value)) == (
         ErrorCode.REASSIGNMENT_IN_PROGRESS,
         True,
     )
     refuse_alias(back(), TopicFacts("", ID), [ALIAS], now_ms - 1)
     used = TopicFacts(TOPIC, None, groups={"stock": replace(group({}), subscribed=True)})
-    with pytest.raises(RequestRefused, match="groups are subscribed to it, by clients without modes: stock") as refused:
+    with pytest.raises(RequestRefused, match="groups with stock clients are subscribed to it: stock") as refused:
         refuse_alias(back(), TopicFacts(NAME, ID, successor=used), [ALIAS], now_ms)
     assert refused.value.code is ErrorCode.POLICY_VIOLATION
     living = replace(ALIAS, replacement=replace(LED, gone_ms=None))
     for records, topic_id in (([ALIAS], "another"), ([living], ID)):
-        with pytest.raises(RequestRefused, match="leads to 'orders-v2'"):
+        with pytest.raises(RequestRefused, match="points to 'orders-v2'"):
             refuse_alias(back(), TopicFacts("", topic_id), records, now_ms)
 
 
@@ -148,7 +148,7 @@ def test_second_predecessor_of_a_successor_waits_until_the_first_is_gone() -> No
 def test_another_topic_under_an_alias_within_a_chain_is_not_changed() -> None:
     onward = Replacement("orders-v3", 2, 0, successor_id="id-3", announced_ms=1, switched_ms=2, let_go_ms=3, gone_ms=4)
     second = TopicRecord(NAME, ID, 3, EPOCH, (RO,) * 2, replacement=onward)
-    assert "leads to 'orders-v3'" in refusal(CreatePartitionsCommand(NAME, 9), "other", ALIAS, second)
+    assert "points to 'orders-v3'" in refusal(CreatePartitionsCommand(NAME, 9), "other", ALIAS, second)
 
 
 def test_alias_ends_when_the_topic_it_leads_to_is_gone_and_its_name_has_a_topic_again() -> None:
@@ -168,7 +168,7 @@ def test_alias_whose_topic_was_deleted_raises_one_alarm() -> None:
     assert found.record is not None
     assert reason_of(found) == reasons.LEADS_NOWHERE
     (alarm,) = found.alarms
-    assert "the topic that the name leads to was deleted" in alarm
+    assert "the topic that the name points to was deleted" in alarm
     taken = replace(deleted, topic_id="another", gone=True)
     for unchanged in (
         deleted,
@@ -277,10 +277,10 @@ def test_alias_does_not_end_the_alias_that_it_leads_to() -> None:
 
 
 def test_alias_leads_on_when_the_one_that_it_leads_to_is_forgotten() -> None:
-    after = led_on([ID], [], [ALIAS, SECOND])
+    after = relink([ID], [], [ALIAS, SECOND])
     assert led(after) == [(TOPIC, "orders-v3", "id-3", 7)]
     assert (after[0].topic_id, after[0].view().topic) == (ALIAS.topic_id, TOPIC)
-    assert led_on([ALIAS.topic_id], [], [ALIAS, SECOND]) == []
+    assert relink([ALIAS.topic_id], [], [ALIAS, SECOND]) == []
 
 
 def test_alias_stays_as_it_is_when_the_topic_that_it_leads_to_is_deleted() -> None:
@@ -288,7 +288,7 @@ def test_alias_stays_as_it_is_when_the_topic_that_it_leads_to_is_deleted() -> No
     assert SECOND.replacement is not None
     began = replace(SECOND.replacement, switched_ms=None, let_go_ms=None, gone_ms=None)
     for record in (replace(SECOND, replacement=None), replace(SECOND, replacement=began)):
-        assert led_on([ID], [], [ALIAS, record]) == []
+        assert relink([ID], [], [ALIAS, record]) == []
 
 
 def test_alias_leads_to_the_new_topic_when_the_name_that_it_leads_to_is_used_again() -> None:
@@ -296,7 +296,7 @@ def test_alias_leads_to_the_new_topic_when_the_name_that_it_leads_to_is_used_aga
     third = TopicRecord("orders-v3", "id-3", 3, EPOCH, (RO,) * 7, replacement=returned)
     records = [ALIAS, SECOND, third]
     assert ended_by(third, records) == [ID]
-    after = led_on([ID], [third], records)
+    after = relink([ID], [third], records)
     assert led(after) == [(TOPIC, NAME, "id-4", 5)]
     fourth = replace(returned, successor="orders-v5", successor_id="id-5", gone_ms=None)
     views = {

@@ -272,8 +272,8 @@ def test_topic_that_has_come_back_to_its_name_is_not_taken_for_the_one_that_was_
     session: Any = SimpleNamespace(cluster=SimpleNamespace(brokers=None))
     found = apply.look_at(session, log, ["a", "b"])
     refusals = {name: apply.diff_of(DesiredTopic(name, 1), found, log).refusal or "" for name in "ab"}
-    assert ("its name leads to 'b'" in refusals["a"]) is leads_on
-    assert "its name leads to 'a'" in refusals["b"]
+    assert ("its name points to 'b'" in refusals["a"]) is leads_on
+    assert "its name points to 'a'" in refusals["b"]
 
 
 def test_growth_of_a_successor_whose_predecessor_is_not_let_go_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -397,7 +397,7 @@ def test_a_topic_with_the_number_or_none_at_all_is_not_replaced() -> None:
 
 
 def test_a_replacement_that_cannot_be_is_refused() -> None:
-    assert "it is currently under changes" in refusal(shrunk(12, 4), replaced(3))
+    assert "another change is in progress" in refusal(shrunk(12, 4), replaced(3))
     assert "omit --evacuate (in a file: evacuate)" in refusal(ModelTopic(12), replaced(4, evacuate=True))
     compacted = ModelTopic(12, {"cleanup.policy": "compact"})
     assert why_evacuate("compact") in refusal(compacted, replaced(4))
@@ -447,7 +447,7 @@ def test_a_replacement_in_progress_is_waited_for() -> None:
         ),
         (NOW, 4, "orders-v3", "it is already being replaced, by 'orders-v2'"),
         (replace(NOW, undone_ms=5), 4, "orders-v2", "its replacement by 'orders-v2' is being undone"),
-        (DONE, 4, "orders-v3", "its name leads to 'orders-v2'"),
+        (DONE, 4, "orders-v3", "its name points to 'orders-v2'"),
     ],
 )
 def test_another_replacement_than_the_declared_one_is_refused(

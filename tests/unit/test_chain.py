@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from modeaware.chain import logical_topic, predecessors, read_topics, segments, topics_before
-from modeaware.lifecycle.alias import chain_of, is_way_back, predecessor_of
+from modeaware.lifecycle.alias import chain_of, is_rename_back, predecessor_of
 from modeaware.lifecycle.commands import ReplaceTopicCommand
 from modeaware.modelog.records import Replacement, TopicRecord
 from modeaware.modes import PartitionMode
@@ -51,5 +51,5 @@ def test_the_way_back_is_found_through_the_chain() -> None:
     third = replaced("orders-v3", "id-3", "last", "id-4")
     second = replaced("interim", "id-2", "orders-v3", "id-3")
     command = ReplaceTopicCommand("last", "orders", 1)
-    assert is_way_back(command, "id-4", FIRST, [FIRST, second, third])
-    assert not is_way_back(command, "id-5", FIRST, [FIRST, second, third])
+    assert is_rename_back(command, "id-4", FIRST, [FIRST, second, third])
+    assert not is_rename_back(command, "id-5", FIRST, [FIRST, second, third])

@@ -263,7 +263,7 @@ def test_an_operator_learns_whether_a_controller_answers(
     found = dict(Settings(Configured(), Scope(Role.OPERATOR, topics=["t"]), asked, {}, readable=True).found())
     assert found["the controller"].state is state
     assert detail in found["the controller"].detail
-    assert found["the topic t"] == Verdict(State.FAIL, "there is no such topic")
+    assert found["the topic t"] == Verdict(State.FAIL, "it does not exist")
 
 
 def test_a_controller_is_told_what_weakens_it() -> None:
@@ -274,7 +274,7 @@ def test_a_controller_is_told_what_weakens_it() -> None:
     assert found["the controller's endpoint"].state is State.UNKNOWN
     refused = replace(asked, topics={LOG: MISSING}, not_creatable="POLICY_VIOLATION")
     found = dict(Settings(Configured(), scope, refused, conf, True).found())
-    assert found[f"the mode log {LOG}"] == Verdict(State.FAIL, "it cannot be made: POLICY_VIOLATION")
+    assert found[f"the mode log {LOG}"] == Verdict(State.FAIL, "it cannot be created: POLICY_VIOLATION")
 
 
 NOBODY = "127.0.0.1:1"

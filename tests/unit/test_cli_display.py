@@ -137,7 +137,7 @@ def test_what_else_is_said_of_a_change() -> None:
         "(There may be more: not every group was visible when the change was admitted.)",
         "Of special kinds: app (classic, keeps state per partition)",
         "Loss of state accepted: app",
-        "Which groups use it is not certain: a broker is silent",
+        "The list of its groups is uncertain: a broker is silent",
         "Straggler in partition 4: offset 9, 2023-11-14 22:13:20 UTC, from producer id 17 epoch 1",
         "Straggler in partition 5: offset 8, from an unknown producer; the last of 2 times",
     ]
@@ -233,7 +233,7 @@ def test_groups_with_a_closed_gate_are_named_with_what_they_wait_for() -> None:
     report = report_topic(record, found, required_of(tuple("abcde"), found, (), (), 0), (0, 1), Moved())
     assert report.looks_within_ms == 10_000
     topic = TopicDescription(**vars(report))
-    waits = "it has 3 records of partitions 0 to read; it has committed all of partitions 1, and no member says"
+    waits = "it has 3 records of partitions 0 to read; all records of partitions 1 are committed, without a note"
     lines = [line.strip() for line in describe_text([topic], expand=False).splitlines()]
     assert [line[:7] for line in lines if f": gate closed: {waits}" in line] == [f"Group {name}" for name in "abcde"]
     assert "The active controller checks these groups again within 10s" in lines
@@ -509,7 +509,7 @@ NOT_PROVED = "the fence is not proved on partitions 0: lifted, or no answer of t
         (of_replaced(replace(REPLACED, fence="none"), fence=None), None, None, ()),
         (
             of_replaced(replace(REPLACED, let_go_ms=None, reason="group-not-moved:billing"), moved={}),
-            f"not let go: {reasons.text('group-not-moved:billing')}",
+            f"not released: {reasons.text('group-not-moved:billing')}",
             (0,),
             ("billing",),
         ),
@@ -559,7 +559,7 @@ BETWEEN = replace(DELETED, topic="orders-v2", topic_id="id-2", replacement=BACK)
     [
         pytest.param([DELETED, BETWEEN], "back", "id", id="the topic between the two is not gone"),
         pytest.param([BETWEEN], "back", "id-2", id="renamed back, and all others are gone"),
-        pytest.param([DELETED], "other", "id", id="another topic has come up under the name"),
+        pytest.param([DELETED], "other", "id", id="another topic exists under the name"),
     ],
 )
 def test_certificate_of_a_name_that_is_taken_again_is_of_the_deleted_topic(

@@ -52,7 +52,7 @@ def test_command_that_the_controller_drops_or_fails_on_is_an_error_and_the_conne
     with Peer(server.advertised) as peer:
         for number, (end, told) in enumerate(
             [
-                (lambda future: future.cancel(), b"has dropped it"),
+                (lambda future: future.cancel(), b"dropped the request"),
                 (lambda future: future.set_exception(ValueError("oops")), b"the controller failed: ValueError: oops"),
             ]
         ):
@@ -433,4 +433,4 @@ def test_who_holds_most_goes_when_all_hold_too_much(
         other.socket.sendall(bytes(600_000))
         assert len(other.receive()) == 1_000_004
         assert modest.ask(b"y") == b"re: y"
-    assert "holds most" in caplog.text
+    assert "are held, most by it" in caplog.text

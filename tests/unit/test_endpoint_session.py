@@ -101,7 +101,7 @@ def test_requests_beyond_the_pipeline_close() -> None:
     talk.broker_answers()
     assert talk.session.wants_more
     talk.ask(request(10, 1, 4), request(10, 1, 5))
-    assert talk.closed == "more requests at once than are taken"
+    assert talk.closed == "too many requests at once"
 
 
 @pytest.mark.parametrize(
@@ -441,7 +441,7 @@ def test_replacement_without_one_of_the_rights_on_the_topic_is_refused(missing: 
     ("code", "told", "words"),
     [
         (29, ErrorCode.TOPIC_AUTHORIZATION_FAILED, "CREATE on the topic orders-v2 or on the cluster"),
-        (38, ErrorCode.INVALID_REPLICATION_FACTOR, "would not create its successor orders-v2: error 38"),
+        (38, ErrorCode.INVALID_REPLICATION_FACTOR, "would not create the new topic orders-v2: error 38"),
         (40, ErrorCode.INVALID_CONFIG, "error 40"),
         (77, ErrorCode.INVALID_REQUEST, "error 77"),
     ],

@@ -110,7 +110,7 @@ class TestGrow:
         world.run(INTERVAL_MS)
         assert world.modes == (RW,) * 12
         assert topic_phase(world.record) == "done"
-        assert "its growth to 14 is given up: no" in caplog.text
+        assert "growth to 14 given up: no" in caplog.text
         world.cluster.refuses = None
         assert world.grow(13) is ErrorCode.NONE
         assert len(world.cluster.partitions) == 13

@@ -302,7 +302,7 @@ class TestDoubtAboutOneGroup:
         brokers.before = lambda node, request: (
             setattr(brokers.groups["g"], "state", "Dead") if _describes(request) else None
         )
-        assert "group 'g' was gone" in doubt(brokers).detail
+        assert "group 'g' disappeared" in doubt(brokers).detail
         assert find(brokers) == GroupsFound(), "it is listed as Dead by now"
 
 
@@ -320,7 +320,7 @@ def test_a_group_s_partition_is_java_s(group: str, hash_code: int) -> None:
     [
         (lambda b: b.list_error.update({1: 15}), "broker 1 did not list its groups: COORDINATOR"),
         # Just elected, a leader answers by a high watermark that may lie before acknowledged commits.
-        (lambda b: b.behind.add(2), "the leader of __consumer_offsets-2 does not have all that was committed yet"),
+        (lambda b: b.behind.add(2), "the leader of __consumer_offsets-2 does not have all commits yet"),
         (lambda b: b.loading.add(1), "has not loaded all its groups: COORDINATOR_LOAD_IN_PROGRESS"),
         (lambda b: b.views.update({2: {**b.leaders, 0: (2, 8)}}), "disagree on the leaders"),
         (lambda b: b.alive.update({2: (1, 2, 3)}), "broker 3 is alive"),

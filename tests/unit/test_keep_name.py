@@ -121,7 +121,7 @@ def test_what_cannot_keep_its_name_is_refused(
 )
 def test_interim_topic_is_reserved(record: TopicRecord, command: TopicCommand) -> None:
     own = record if record is LEADS_BACK else None
-    with pytest.raises(RequestRefused, match="it is the interim topic of 'orders'") as refused:
+    with pytest.raises(RequestRefused, match="interim topic of a change that keeps the name 'orders'") as refused:
         ask(command, of_interim(), record, record=own)
     assert refused.value.code is ErrorCode.REASSIGNMENT_IN_PROGRESS
 

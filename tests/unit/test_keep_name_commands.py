@@ -107,7 +107,7 @@ def test_description_of_the_topic_has_both_switches() -> None:
     kept = KeptNameReport.of("orders", [first(GONE), second(replace(BACK, reason="rename-refused"))])
     text = describe_text([replace(described(None, "done"), kept_name=kept)], expand=False)
     assert f"Keeps the name orders, over {INTERIM}: half 2 of 2, phase announce; first switch 1970" in text
-    assert "Waits: the topic that gets the name back is refused" in text
+    assert "Waits: the brokers or a rule refuse the new topic" in text
     waits = replace(GONE, reason="known-by-count")
     text = describe_text([part("orders", waits, "done", first(waits))], expand=False)
     assert text.count("Waits:") == 1, "the alias itself shows it"
@@ -133,7 +133,7 @@ def part(topic: str, now: Replacement | None, phase: str, *records: TopicRecord)
         (part("orders", GONE, "done", first(GONE)), 2, "gap", None, None),
         (
             part("orders", None, "done", first(replace(GONE, reason="name-taken"))),
-            *(2, "gap", "another topic has come up under the name", "modeaware topics --describe --topic orders"),
+            *(2, "gap", "another topic exists under the name", "modeaware topics --describe --topic orders"),
         ),
         (
             part(INTERIM, replace(BACK, reason="fence-unknown"), "announce", first(GONE), second(BACK)),
@@ -487,7 +487,7 @@ def test_repetition_in_the_second_half_waits_for_it_and_sends_nothing(records: l
         ([first(SWITCHED)], OLD, ["--undo"], "--stay ends the change there"),
         ([first(GONE)], ABSENT, ["--undo"], "--stay ends the change there"),
         ([first(GONE), second(LED_BACK)], NEW, ["--undo"], "producers already write to the second new topic"),
-        ([first(GONE), second(LED_BACK)], NEW, ["--stay"], "its producers already write to 'orders': to go back"),
+        ([first(GONE), second(LED_BACK)], NEW, ["--stay"], "already write to 'orders': to get another topic"),
         ([first(GONE)], ABSENT, ["--keep-name", "--partitions", "5"], "its change to 4 partitions is in progress"),
         ([], OLD, ["--keep-name", "--partitions", "12"], "12 partitions already"),
     ],

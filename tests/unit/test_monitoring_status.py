@@ -67,7 +67,7 @@ def test_a_replacement_that_waits_for_a_group() -> None:
     assert shown["replacement"]["successor"] == "orders-v2"
     assert status.blocked_ages_s(seen, NOW_MS) == {"group-not-moved": 40.0}
     assert status.gate_age_s(seen, NOW_MS) == 60.0
-    assert status.describe_waiting(waits).startswith("drain (group 'billing' has no offset on the successor")
+    assert status.describe_waiting(waits).startswith("drain (group 'billing' has no offset on the new topic")
     assert status.gate_age_s(replace(seen, record=replaced(let_go_ms=NOW_MS)), NOW_MS) is None
 
 
@@ -209,7 +209,7 @@ def test_a_waived_group_does_not_hold_a_replacement_up() -> None:
     seen = TopicSeen(replaced(reason=reasons.of_group(reasons.GROUP_NOT_MOVED, "billing")), facts, NOW_MS)
     waiver = GroupRule("waive", "late", "orders", "", 0)
     told = status_json.topic_status(seen, replace(busy_snapshot(NOW_MS), rules=(waiver,)))
-    assert told["blocked"][0]["text"].startswith("group 'billing' (and 1 more) has no offset on the successor")
+    assert told["blocked"][0]["text"].startswith("group 'billing' (and 1 more) has no offset on the new topic")
     assert {one["group"]: one["waived"] for one in told["groups"]} == {"audit": False, "billing": False, "late": True}
 
 
@@ -248,7 +248,7 @@ NOT_CLAIMED = "the leader of the election's group has not claimed the mode log, 
         ({}, None, None),
         ({"role": Role.STANDBY}, None, None),
         ({"role": Role.STARTING, "loop_age_s": None, "contact_age_s": None}, None, "starting"),
-        ({"loop_age_s": 121.0}, "its thread has not gone round for 121 s", "its thread has not gone round for 121 s"),
+        ({"loop_age_s": 121.0}, "no completed round for 121 s", "no completed round for 121 s"),
         ({"contact_age_s": 46.0}, None, "no contact with the cluster for 46 s"),
         ({"contact_age_s": None}, None, "no contact with the cluster yet"),
         ({"role": Role.STANDBY, "leaderless_s": 9.0}, None, None),

@@ -151,7 +151,7 @@ STORIES = {
     "a commit of a stock client proves nothing before the longest poll interval is over": Story(
         [step.commits(10, 10, note=READ_NOTE), step.notes(0, Note.NONE), step.look(), step.lets()],
         [step.look(UNNOTED_MS - 1), step.lets(), step.waits(due_in_ms=1, unnoted=[0])],
-        [step.look(1), step.lets("g"), step.warns("no member says that the application has handled the last records")],
+        [step.look(1), step.lets("g"), step.warns("without a note that all records are handled")],
     ),
     "that time begins anew with another commit": Story(
         [step.commits(10, 10), step.look(), step.look(UNNOTED_MS - 1), step.lets()],
@@ -163,7 +163,7 @@ STORIES = {
         [
             step.look(1),
             step.lets("g"),
-            step.warns("given all of partitions 1; its application has not committed the last 3"),
+            step.warns("records of partitions 1 are delivered; the application has not committed 3 of them"),
         ],
     ),
     "a batch committer that commits meanwhile has more time": Story(
@@ -208,7 +208,7 @@ STORIES = {
     "a partition that no member owns": Story(
         [step.commits(10, 4, note=READ_NOTE, owned=frozenset({0})), step.look(), step.lets()],
         [step.look(UNNOTED_MS - 1), step.lets(), step.waits(due_in_ms=1, unread=[1])],
-        [step.look(1), step.lets("g"), step.warns("no member owns partitions 1, which have 6 records")],
+        [step.look(1), step.lets("g"), step.warns("no member owns partitions 1, which have 6 unread records")],
     ),
     "a rebalance shows neither, an owner ends it": Story(
         [step.commits(10, 4, note=READ_NOTE, owned=frozenset({0})), step.look()],
@@ -229,7 +229,7 @@ STORIES = {
     ),
     "a waiver": Story(
         [step.commits(3), step.look(), step.lets(), step.waived(), step.look(), step.lets("g")],
-        [step.warns("it is waived on partitions 0-1, which have 17 records")],
+        [step.warns("it is waived on partitions 0-1, which have 17 unread records")],
     ),
     "our metadata on the new topic prove that the gate was open before": Story(
         [step.commits(), step.commits_on_new(0, note=OPENED_NOTE), step.look(), step.lets()],
@@ -348,7 +348,7 @@ class TestNamesBeyondTheRoomOfTheRecord:
         topic.commits(10, 10, note=READ_NOTE, of=self.LATE[-1])
         topic.look()
         topic.lets(every=True)
-        topic.warns("every group is let through from 'orders' to 'orders-v2', those that come later too")
+        topic.warns("gate opened for every group from 'orders' to 'orders-v2', and for later groups")
         assert topic.decision.verdicts == {}
 
 
@@ -363,13 +363,12 @@ def test_reports_say_what_a_group_waits_for() -> None:
     found = facts(2, None, topic.groups, partitions=topic.logs, successor=facts(2))
     progress = progress_of(topic.record, found, required_of((), found, (), (), 0), Moved(groups=frozenset({"f"})))
     assert {name: group.gate for name, group in progress.items()} == {
-        "a": "gate closed: it has been given all of partitions 1; its application has not committed the last 2 "
-        "records; it has committed all of partitions 0, and no member says that the last records are handled",
+        "a": "gate closed: all records of partitions 1 are delivered; the application has not committed 2 of them; "
+        "all records of partitions 0 are committed, without a note that all are handled",
         "b": "gate closed: it has 15 records of partitions 0-1 to read",
-        "c": "gate closed: it has committed all of partitions 0-1, and no member says that the last records are "
-        "handled",
-        "d": "gate closed: its application has paused partitions 0-1, or gone back in them",
-        "e": "gate closed: it has read all, and is about to be let through",
+        "c": "gate closed: all records of partitions 0-1 are committed, without a note that all are handled",
+        "d": "gate closed: the application has paused partitions 0-1, or has sought back in them",
+        "e": "gate closed: it has read all; the gate is about to open",
         "f": None,
     }
     assert [name for name, group in progress.items() if group.let_through] == ["f"]

@@ -362,15 +362,13 @@ def described(
 def test_description_shows_phase_times_and_groups_that_have_not_moved() -> None:
     told = describe_text([described(replace(SWITCHED, fence="none"), "drain")], expand=False)
     assert "Replaced by orders-v2 (id v2, 4 partitions): requested 1970-01-01 00:00:01 UTC, announced" in told
-    assert "Waits: group 'billing' has no offset on the successor" in told
-    assert "Not on the successor yet: billing" in told
+    assert "Waits: group 'billing' has no offset on the new topic" in told
+    assert "Not on the new topic yet: billing" in told
     assert "Fence none" in told
     told = describe_text([described(SWITCHED, "drain", not_moved=("billing", "late"))], expand=False)
-    assert "Waits: group 'billing' (and 1 more) has no offset on the successor" in told
-    assert "Not on the successor yet: billing, late\n" in told
-    assert "Successor of payments" in describe_text(
-        [replace(described(None, "done"), replaces="payments")], expand=False
-    )
+    assert "Waits: group 'billing' (and 1 more) has no offset on the new topic" in told
+    assert "Not on the new topic yet: billing, late\n" in told
+    assert "Replaces payments" in describe_text([replace(described(None, "done"), replaces="payments")], expand=False)
 
 
 def test_wait_ends_where_it_pauses_is_done_or_is_given_up_and_knows_the_pause_of_readers() -> None:
@@ -435,12 +433,12 @@ def test_name_of_a_topic_that_is_gone_leads_to_its_successor() -> None:
     )
     replay.apply("id-2", returning.to_json())
     assert ModeLog("modes", replay).leads_to("orders", "new") is None, "it has come back to the name"
-    assert "its name leads to 'orders-v2', which has replaced it" in str(no_such_topic("orders", ["order"], log))
+    assert "its name points to 'orders-v2', which has replaced it" in str(no_such_topic("orders", ["order"], log))
     for log_of in (log, None):
         assert str(no_such_topic("payments", ["orders"], log_of)).endswith("does not exist")
     again = replace(described(None, ""), gone_ids=("older",), leads_to="orders-v2")
     told = describe_text([again], expand=False)
-    assert "The name leads to orders-v2" in told
+    assert "The name points to orders-v2" in told
     assert "topic id older: that topic was deleted" in told
 
 

@@ -181,14 +181,14 @@ STORIES = {
         record=shrunk(SHRUNK),
     ),
     "a topic that comes up under the name raises one alarm": Story(
-        (do.look(GONE, changed=True), do.look(ANOTHER, alarm="another topic has come up under the name")),
+        (do.look(GONE, changed=True), do.look(ANOTHER, alarm="another topic exists under the name")),
         (do.look(ANOTHER, nothing=True), do.look(replace(ANOTHER, topic_id=None), appended=True, alarms=0)),
         do.has(reason=None),
         record=SWITCHED,
     ),
     "a successor that was deleted after the switch is created anew": Story(
         do.look(seen(ABSENT), SWITCH_MS, reason=reasons.UNAVAILABLE, alarms=0),
-        do.look(LOST, SWITCH_MS, reason=reasons.SUCCESSOR_GONE, alarm="created anew"),
+        do.look(LOST, SWITCH_MS, reason=reasons.SUCCESSOR_GONE, alarm="creating it again"),
         do.look(LOST, SWITCH_MS, appended=False, alarms=0, effects=(CreateTopic(TOPIC, TOPIC_ID, NAME, 2, -1),)),
         do.glance(seen(OTHER), SWITCH_MS, effects=()),
         # Groups may have offsets on its name.
@@ -362,7 +362,7 @@ STORIES = {
         record=admitted(replace(COMMAND, fence="none"), seen=seen()),
     ),
     "a switch that was made is not paused, undone or changed": Story(
-        do.refuses(PAUSED, READY, None, "cannot pause before the switch any more"),
+        do.refuses(PAUSED, READY, None, "too late to pause before the switch"),
         do.refuses(replace(COMMAND, undo=True), READY, ErrorCode.REASSIGNMENT_IN_PROGRESS),
         [do.refuses(other, READY, None, "change that topic") for other in (shrink(2), grow(6))],
         record=SWITCHED,
@@ -402,8 +402,8 @@ class ReplacedLife(Life):
     ("record", "says"),
     [
         (admitted(shrink(2), seen=seen()), "topic 'orders'"),
-        (shrunk({2: RetiredPartition()}), "under changes"),
-        (TopicRecord(TOPIC, TOPIC_ID, 4, EPOCH, (RW, RW, RO), opening={2: OpeningPartition()}), "under changes"),
+        (shrunk({2: RetiredPartition()}), "another change"),
+        (TopicRecord(TOPIC, TOPIC_ID, 4, EPOCH, (RW, RW, RO), opening={2: OpeningPartition()}), "another change"),
     ],
     ids=["begun", "retired", "new"],
 )
@@ -510,7 +510,7 @@ def test_a_record_older_than_the_switch_leads_on_where_the_topic_is_gone(
         assert (view.topic, view.switched, view.let_go) == (NAME, True, True)
         assert after.record.modes == (RO,) * 3
         (alarm,) = after.alarms
-        assert f"its name leads on to '{NAME}'" in alarm
+        assert f"its name points to '{NAME}'" in alarm
     undone = replace(announced, replacement=replace(replacement(announced), undone_ms=NOW_MS))
     assert step(undone, replace(seen(found), topic_id=None, gone=True), NOW_MS).tombstone
 
@@ -527,7 +527,7 @@ def test_a_group_whose_members_are_on_the_successor_is_given_a_while(
     assert found.record is not None
     reason = reasons.of_group(reasons.GROUP_NOT_MOVED, "billing") if held_up else None
     assert (replacement(found.record).reason, replacement(found.record).let_go_ms) == (reason, None)
-    assert len([alarm for alarm in found.alarms if "has no offset on the successor" in alarm]) == held_up
+    assert len([alarm for alarm in found.alarms if "has no offset on the new topic" in alarm]) == held_up
     if not held_up:
         assert found.due_ms == now_ms + SEARCH_AGAIN_MS
 
@@ -597,7 +597,7 @@ def test_a_topic_of_another_id_under_the_successors_name_leads_nowhere() -> None
 def test_a_topic_under_a_name_that_leads_elsewhere_is_not_changed() -> None:
     records = [SWITCHED]
     for command in (shrink(2), COMMAND, ReplaceTopicCommand("other", TOPIC, 2)):
-        with pytest.raises(RequestRefused, match="leads to 'orders-v2'") as caught:
+        with pytest.raises(RequestRefused, match="points to 'orders-v2'") as caught:
             refuse_alias(command, TopicFacts("", "another-id"), records, NOW_MS)
         assert caught.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
     refuse_alias(COMMAND, TopicFacts("", records[0].topic_id), records, NOW_MS)
@@ -630,12 +630,12 @@ def test_a_successor_is_not_shrunk_before_its_predecessor_is_gone() -> None:
     third = replace(gone, topic=NAME, topic_id=ID)
     third = replace(third, replacement=replace(replacement(gone), successor="third", successor_id="id-3"))
     command = replace(command, topic="third")
-    with pytest.raises(RequestRefused, match=r"has led to this topic from 'orders'.*: wait until 'orders' is deleted"):
+    with pytest.raises(RequestRefused, match=r"groups of 'orders', an earlier .*: wait until 'orders' is deleted"):
         refuse_alias(command, TopicFacts("", "id-3"), [done, third], NOW_MS)
     refuse_alias(command, TopicFacts("", "id-3"), [gone, third], NOW_MS)
     other = replace(gone, topic="other", replacement=third.replacement, topic_id="id-of-other")
     for records in ([done, other, third], [third, done, other]):
-        with pytest.raises(RequestRefused, match="from 'orders'"):
+        with pytest.raises(RequestRefused, match="groups of 'orders'"):
             refuse_alias(command, TopicFacts("", "id-3"), records, NOW_MS)
 
 

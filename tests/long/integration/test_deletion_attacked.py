@@ -162,9 +162,9 @@ class Held:
     """Stops a controller of this process right before it deletes a topic, once everything is proved."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._there, self._go, self._check = threading.Event(), threading.Event(), cluster_module.check_at_rest
+        self._there, self._go, self._check = threading.Event(), threading.Event(), cluster_module.check_sealed
         self._refused = False
-        monkeypatch.setattr(cluster_module, "check_at_rest", self._hold)
+        monkeypatch.setattr(cluster_module, "check_sealed", self._hold)
 
     def _hold(self, *args: Any) -> None:
         self._check(*args)
