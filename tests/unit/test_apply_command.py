@@ -72,7 +72,7 @@ def test_what_is_shown() -> None:
         "d (f, line 15)",
         "  ~ partitions: 4 -> 14",
         "      ReadWrite again: 4-11",
-        "      new: 12-13, closed to writes until every group knows them",
+        "      new: 12-13, closed to writes until every group has a commit on them",
         "  = in progress: drain of partitions 4-11",
         "e (f, line 18)",
         "  ! refused: no",
