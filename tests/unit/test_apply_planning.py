@@ -190,7 +190,7 @@ def test_a_successor_replaces_one_topic_and_is_none_of_its_own(tmp_path: Path) -
     assert str(raised.value).splitlines() == [
         f"{file}, line 3: replace: 'c' is in {file}, line 5 as a topic of its own",
         f"{file}, line 4: replace: 'c' is in {file}, line 5 as a topic of its own",
-        f"{file}, line 4: replace: 'c' replaces 'a' already",
+        f"{file}, line 4: replace: 'c' already replaces 'a'",
     ]
     file.write_text(f"version: 1\ntopics:\n{a}")
     (topic,) = read_files([file])
@@ -276,7 +276,7 @@ def test_the_target_of_a_shrink_in_progress_is_in_progress() -> None:
     assert (plan.status, plan.progress, plan.warnings) == ("in_progress", "seal of partitions 4-11", ())
     assert topic.plan(wanted(4)).warnings == (), "a file that says nothing of shrinks minds none"
     (warning,) = topic.plan(wanted(4, shrink=ShrinkRules())).warnings
-    assert "continues as it began, with another policy ('drained'), another delay ('0s'): what the file" in warning
+    assert "continues as it began, with another policy ('drained'), another delay ('0s'); the file's rules" in warning
     topic.settle()
     assert topic.plan(wanted(4, shrink=ShrinkRules())).status == "unchanged"
 

@@ -130,8 +130,8 @@ def test_the_command_writes_page_and_file(
     [
         (None, None),
         (7, "broker 7 creates topics automatically (auto.create.topics.enable)"),
-        (DENIED, "whether the cluster admits that is not known: the user lacks DESCRIBE_CONFIGS"),
-        (SILENT, "whether the cluster admits that is not known: broker 2 does not answer"),
+        (DENIED, "it is unknown whether the cluster admits that: the user lacks DESCRIBE_CONFIGS"),
+        (SILENT, "it is unknown whether the cluster admits that: broker 2 does not answer"),
     ],
 )
 def test_written_topics_keep_their_names_where_the_cluster_is_known_to_admit_that(
