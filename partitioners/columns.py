@@ -363,8 +363,7 @@ def _crc32(block: Block) -> Words:
 
 @cache
 def _crc_tables() -> tuple[Words, Words, Words]:
-    """Return the effect of one byte on the remainder, and the halves of a word's effect ("slicing by 4", by two
-    bytes)."""
+    """Return one byte's effect on the remainder, and the halves of a word's ("slicing by 4", two bytes a table)."""
     byte = np.arange(256, dtype=np.uint32)
     for _ in range(8):
         byte = np.where(byte & np.uint32(1), byte >> np.uint32(1) ^ np.uint32(_CRC_POLYNOMIAL), byte >> np.uint32(1))

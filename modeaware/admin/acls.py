@@ -1,8 +1,7 @@
 """ACLs that match only the old or only the new topic's name: they grant or remove access at the switch.
 
 An ACL of one name is *covered* if the other name has one with the same permission, for the same principal or ``User:*``
-and the same host or ``*``. The operation must be the same, or All, or, if the ACL allows, one that implies the
-operation.
+and the same host or ``*``. The operation must be the same, All, or, if the ACL allows, one that implies it.
 
 - An ACL of the old topic that is not covered on the new topic changes access at the switch: one that allows removes
   access, and one that denies grants it. So does an ACL of the new topic that denies and is not covered. Both kinds

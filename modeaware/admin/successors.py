@@ -118,8 +118,7 @@ def replace_command(
     undo: bool = False,
     validate_only: bool = False,
 ) -> ReplaceTopicCommand:
-    """Return the command to replace ``topic``; ``predecessor`` None: the replacement is under way, and copies
-    nothing."""
+    """Return the command to replace ``topic``; ``predecessor`` None: it is under way, nothing is copied."""
     factor = wanted.replication_factor
     if factor is None:
         factor = -1 if predecessor is None else predecessor.replication_factor

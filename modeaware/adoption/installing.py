@@ -78,8 +78,7 @@ def check_variable(name: str, check: Callable[[], object]) -> None:
 
 
 def dotted(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``settings`` with Python names (``modeaware_mode_log_topic``) in Kafka's form; other names are
-    unchanged."""
+    """Return ``settings`` with Python names (``modeaware_mode_log_topic``) in Kafka's form; others are unchanged."""
     known = {variable_of(name).lower(): name for name in CLIENT_SETTING_NAMES}
     return {known.get(name, name): value for name, value in settings.items()}
 

@@ -46,7 +46,7 @@ CHANGES_PENDING, SOME_FAILED = 3, 4
 
 
 class Apply(Command):
-    """Diffs, validates, asks, carries out; with --dry-run or --check only the first two."""
+    """Diffs, validates, confirms, carries out; with --dry-run or --check only the first two."""
 
     epilog = f"""\
 Shows the changes as a diff, has brokers and controller validate every step, asks, and carries them out. Fewer

@@ -182,8 +182,7 @@ def connection(args: argparse.Namespace, log_level: int | None = 0) -> Connectio
 
 @contextmanager
 def open_session(args: argparse.Namespace, what: str) -> Iterator[Session]:
-    """Open a session on the cluster that the options name; ``what``: the command's action there, for errors of
-    Kafka."""
+    """Open a session on the cluster that the options name; ``what``: the command's action there, for errors."""
     with kafka_errors(what), connect(connection(args)) as session:
         yield session
 
@@ -206,8 +205,7 @@ def connect(connection: Connection) -> Session:
 
 
 def _refusal(conf: Mapping[str, Any]) -> str | None:
-    """Return librdkafka's error of TLS or SASL: kafka-python loses a refusal that arrives with the end of the
-    connection."""
+    """Return librdkafka's error of TLS or SASL: kafka-python loses a refusal sent with the end of the connection."""
     errors: list[KafkaError] = []
     settings: dict[str, Any] = {**conf, "error_cb": errors.append, "log_level": 0}
     client = AdminClient(settings)

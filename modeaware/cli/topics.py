@@ -264,8 +264,7 @@ def undo_command(situation: Situation) -> ResizeCommand | None:
 
 
 def _create(args: argparse.Namespace, session: Session) -> int:
-    """Create a topic, with the output of ``kafka-topics``; with a minimum of live replicas, also the missing
-    replicas."""
+    """Create a topic, with the output of ``kafka-topics``; with a minimum of live replicas, also missing ones."""
     if {".", "_"} & set(args.topic):
         print(COLLISION_WARNING)
     wanted: dict[str, Any] = {"config": dict(args.config or [])}

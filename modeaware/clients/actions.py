@@ -128,7 +128,7 @@ class Asked(Enum):
     """What is requested of brokers."""
 
     STARTS = "where partitions start (a Start each)"
-    PLACES = "where partitions go on that were hidden (a Place each)"
+    PLACES = "the positions of partitions that were hidden (a Place each)"
     COMMITTED = "what the group has committed (a Committed each; None: nothing)"
     OTHER_STARTS = "where partitions start that this member is not assigned (a Start each)"
     OWNED = "whether topics, each with a partition 0, have an owner in the group (a bool each)"

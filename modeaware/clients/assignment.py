@@ -12,8 +12,7 @@ No member knows which view of the modes the others used. Two members never hold 
   newer view.
 * In one generation every partition has one owner. A partition that is readable in J belongs to the member to which
   range assigns it over the readable partitions. A partition that is hidden in J belongs to the member that the
-  coordinator gave it to (:func:`owned`). Modes that change within the generation change which member *reads*, never
-  which one owns.
+  coordinator gave it to (:func:`owned`). Modes that change within the generation change who *reads*, never who owns.
 * If a member's view after the join is the one it noted before, that view is J. Any other member takes only the
   partitions that it owns under every view that may be J (:func:`share`), and requests another rebalance.
 """

@@ -217,10 +217,9 @@ class Member:
             self._apply(turn, None)
 
     def assigned_by_application(self, places: Mapping[Key, int | None], *, incremental: bool = False) -> None:
-        """Note that the application assigns partitions outside of its callbacks, each from its offset (None: the
-        group's).
+        """Note that the application assigns partitions outside of its callbacks, from offsets (None: the group's).
 
-            A partition of the group's assignment that was never shown is not declined by that; it is shown later.
+        A partition of the group's assignment that was never shown is not declined by that; it is shown later.
         """
         self.manual = not self._is_assigned
         unseen = {
@@ -552,8 +551,7 @@ class Member:
     # Answers
 
     def begun(self, action: Commit | CommitStored) -> None:
-        """Note that ``action`` is under way. :meth:`done` or :meth:`failed` follows later, and no other commit
-        before."""
+        """Note that ``action`` is under way. :meth:`done` or :meth:`failed` follows later, before any other commit."""
         now = {key: (partition, partition.position, partition.committed) for key, partition in self.partitions.items()}
         self._begun = _Begun(action, now)
 

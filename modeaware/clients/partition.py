@@ -59,8 +59,8 @@ class Step(Enum):
 
     START = "its start is not known"
     ASSIGN = "the library is not assigned it"
-    PLACE = "where it goes on is not known"
-    REWIND = "where the group has committed is not known"
+    PLACE = "its position is not known"
+    REWIND = "the group's commit is not known"
     SEEK = "the library does not read from there"
     DONE = "nothing"
 

@@ -88,8 +88,7 @@ def split_settings(configs: Mapping[str, Any]) -> Settings:
     """Split the keyword arguments of a ``KafkaProducer`` or ``KafkaConsumer``.
 
     Ours are the settings of :class:`~modeaware.config.ClientConfig` with underscores (``modeaware_view_timeout_ms``),
-    and ``modeaware_librdkafka``: a dict of librdkafka settings for the source of the modes, which replace translated
-    ones.
+    and ``modeaware_librdkafka``: librdkafka settings (a dict) for the source of the modes, over translated ones.
 
     Raises:
         ConfigError: an unknown setting of ours (the message gives the nearest known name), a bad value, or a setting

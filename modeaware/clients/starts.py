@@ -335,8 +335,7 @@ class Starts:
     def may_be_behind(self, key: Key, offset: int) -> bool:
         """Return whether the log of ``key``, which was not read for a while, may begin behind ``offset`` by now.
 
-        At the start of a topic that replaces another one, such a gap is no error for ``auto.offset.reset`` to
-        decide.
+        At the start of a topic that replaces another one, such a gap is no case for ``auto.offset.reset``.
         """
         waited = key[0] in self._predecessors and offset == self.start_of(key)
         return offset >= 0 and (waited or offset < self.reclaimed_to(key))

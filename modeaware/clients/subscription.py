@@ -115,8 +115,7 @@ class Reading:
     Attributes:
         topics: what to subscribe to: names and patterns of the application, and topics of their chains.
         left_out: topics that a pattern of the application matches and that are no longer read.
-        logical: new topic -> the name by which the application subscribes to its chain; without new topics that it
-            names.
+        logical: new topic -> the name by which the application subscribes to its chain; not for those it names.
         old: new topic -> the view of the topic that it replaces.
     """
 

@@ -91,8 +91,7 @@ class AdminClient(librdkafka.AdminClient):
         self._calls.set_sasl_credentials(username, password)
 
     def close(self) -> None:
-        """Wait for requests to the controller that are under way, and release the views. Idempotent; the client can be
-        used again."""
+        """Wait for requests under way to the controller, and release the views. Idempotent; may be used again."""
         with self._pool_lock:
             pool, self._pool = self._pool, None
         if pool is not None:
@@ -106,10 +105,9 @@ class AdminClient(librdkafka.AdminClient):
         return super().__exit__(*exc_info)
 
     def list_topics(self, *args: Any, **kwargs: Any) -> ClusterMetadata:
-        """As the stock method; the name of a topic that was replaced and deleted stands for the topic that it points
-        to.
+        """As the stock method; the name of a replaced and deleted topic stands for the topic that it points to.
 
-            Brokers that create topics automatically do so when a request names one.
+        Brokers that create topics automatically do so when a request names one.
         """
         return named.list_topics(super().list_topics, self._present, *args, **kwargs)
 
@@ -315,8 +313,7 @@ class AdminClient(librdkafka.AdminClient):
         validate_only: bool = False,
         request_timeout: float = REQUEST_TIMEOUT_S,
     ) -> dict[str, Future[TopicResult]]:
-        """Replace topics by new ones with other partition counts. The number of partitions changes; keys keep their
-        order.
+        """Replace topics by new ones with other partition counts. The count changes; keys keep their order.
 
         The controller creates each new topic and announces it. At the switch the old name begins to point to the new
         topic: our producers write there, and each group reads it after it has read the old topic to the end. Nothing is
@@ -482,12 +479,10 @@ class AdminClient(librdkafka.AdminClient):
             reassignments: per partition the new broker ids of its replicas, the preferred leader first; None: cancel
                 its reassignment in progress. A key is a TopicPartition, of which topic and partition count, or a pair.
             allow_replication_factor_change: False: refuse a partition whose number of replicas would change (KIP-860).
-                For a reassignment in progress, the number at its end counts. Needs Kafka 4.1; no effect on
-                cancellations.
+                During a reassignment, the number at its end counts. Needs Kafka 4.1; no effect on cancellations.
             expected_replicas: compare-and-set, for partitions that are all in ``reassignments``. A partition named here
                 is reassigned only if it has exactly these replicas, in this order, in the metadata of every live
-                broker, and is not being reassigned. ``modeaware.admin.reassignments`` explains what this cannot
-                exclude.
+                broker, and is not being reassigned. ``modeaware.admin.reassignments`` has the limits of this.
             request_timeout: how long to wait for each answer, in seconds.
 
         Returns:
@@ -561,8 +556,7 @@ class AdminClient(librdkafka.AdminClient):
         return self._future(work)
 
     def _brokers(self, timeout_s: float) -> Brokers:
-        """Return connections for one call, because one thread at a time may use them. Loads kafka-python when
-        needed."""
+        """Return connections for one call, because one thread at a time may use them. Loads kafka-python."""
         from modeaware.wire.brokers import Brokers
 
         return Brokers(self._calls.conf, timeout_s=min(timeout_s, _BROKER_TIMEOUT_S))
@@ -574,10 +568,9 @@ class AdminClient(librdkafka.AdminClient):
     def _futures(
         self, keys: Iterable[Any], work: Callable[[], Mapping[Any, Any]], *, as_stock: bool = False
     ) -> dict[Any, Future[Any]]:
-        """Return a future per key (a topic, say), filled with the results or the exception of ``work`` in another
-        thread.
+        """Return a future per key (a topic, say), with the results or the exception of ``work`` in another thread.
 
-            An exception among the results fails its own future alone; ``as_stock`` makes ours KafkaExceptions.
+        An exception among the results fails its own future alone; ``as_stock`` makes ours KafkaExceptions.
         """
         futures: dict[Any, Future[Any]] = {key: Future() for key in keys}
         for future in futures.values():

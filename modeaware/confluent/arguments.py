@@ -30,8 +30,7 @@ def refuse_duplicates(topics: Iterable[str]) -> None:
 
 
 def refused_aliases(views: Views, topics: Iterable[str]) -> dict[str, RequestRefused]:
-    """Return why no topic can be created under some of the names: they point to another topic. Other names are left
-    out."""
+    """Return why no topic can be created under some of the names: they point to another topic. Others are left out."""
     leads_to = {topic: written_topic(topic, views.view).topic for topic in topics if views.view(topic).is_replaced}
     return {
         topic: RequestRefused(

@@ -201,8 +201,7 @@ class ControllerCalls:
         return group_rules_of(self._read_log(deadline), self.config.mode_log_topic)
 
     def observed_brokers(self, deadline: Deadline) -> ObservedBrokersRecord | None:
-        """Return the brokers that the controller has seen, and its policy of under-replicated creations; None: no
-        record.
+        """Return the brokers that the controller has seen, and its policy of under-replicated creations, if recorded.
 
         Raises: as :meth:`group_rules`.
         """

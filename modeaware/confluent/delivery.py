@@ -65,8 +65,7 @@ class Deliveries(Refusals):
 
         Args:
             announced: some topic is about to be replaced.
-            switched: some topic was replaced just now; the records that were queued before will have their outcomes in
-                time.
+            switched: some topic was replaced just now; records queued before will have their outcomes in time.
         """
         with self._lock:
             self._announced = announced

@@ -73,8 +73,7 @@ class PartitionEnds:
         """Let hidden partitions in mode None without unread records run until their end is reported.
 
             A partition that is read already continues at its position, since librdkafka may have reported its end
-            before. A partition whose records were deleted runs from its end. A record that arrives there is delivered
-            at once.
+            before. A partition whose records were deleted runs from its end. A record there is delivered at once.
 
         Args:
             keys: None: all hidden partitions.
@@ -121,8 +120,7 @@ class PartitionEnds:
     def take(self, messages: Iterable[Message]) -> None:
         """Note the ends that are among ``messages``, and pause the hidden partitions that have reached them.
 
-        The position does not show whether an end was reported: behind a transaction's marker it is less than the
-        end.
+        The position does not show whether an end was reported: behind a transaction's marker it is below the end.
         """
         for message in messages:
             error, partition, end = message.error(), message.partition(), message.offset()

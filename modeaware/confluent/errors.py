@@ -31,8 +31,7 @@ class RetiredPartitionChosen(_WithKafkaError, PartitionRetired, KafkaException):
     """A record was addressed to a partition that takes no writes; it was not queued.
 
     The ``KafkaError`` has the code ``_UNKNOWN_PARTITION``, as librdkafka's ``produce`` raises for a partition that does
-    not exist. So code that handles that code by choosing again also handles this error. ``code`` is
-    ``POLICY_VIOLATION``.
+    not exist. So code that chooses again then also handles this error. ``code`` is ``POLICY_VIOLATION``.
     """
 
     kafka_code = KafkaError._UNKNOWN_PARTITION

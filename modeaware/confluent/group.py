@@ -89,8 +89,7 @@ class Subscription:
     on_lost: Callback | None = None
 
     def covers(self, topic: str) -> bool:
-        """Return whether changes of ``topic`` may concern this subscription (librdkafka matches patterns, so any
-        may)."""
+        """Return whether changes of ``topic`` may concern this subscription (any may if there are patterns)."""
         return topic in self.topics or any(name.startswith("^") for name in self.topics)
 
     def callback(self, event: Event) -> Callback | None:
@@ -416,8 +415,7 @@ class Membership:
 
     def is_ending(self, topic: str | None) -> bool:
         """Return whether records of ``topic`` may not wait for the rest of their batch: its end is known, and the group
-        has yet to read it. After a rebalance, another member would find a commit at the end and conclude that all was
-        read.
+        has yet to read it. After a rebalance, another member would find a commit at the end and take all for read.
         """
         return (
             topic is not None

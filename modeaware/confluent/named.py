@@ -26,8 +26,7 @@ def list_topics(stock: Callable[..., ClusterMetadata], leads_to: LeadsTo, *args:
 def offsets(
     stock: Callable[..., list[TopicPartition]], leads_to: LeadsTo, partitions: Any, *args: Any, **kwargs: Any
 ) -> list[TopicPartition]:
-    """As ``committed`` and ``offsets_for_times``. A partition with an error keeps the name of the topic with the
-    error."""
+    """As ``committed`` and ``offsets_for_times``. A partition with an error keeps that topic's name."""
     asked = led(leads_to, partitions, {**dict(zip(("timeout",), args, strict=False)), **kwargs})
     answer = stock(asked, *args, **kwargs)
     if asked is partitions:

@@ -2,8 +2,7 @@
 
 A message keeps its topic as a Python object, and ``topic()`` returns the object that ``set_topic`` was given. So a
 renamed message gets a ``str`` that has, beside the logical name, the name of the topic that contains the record.
-However long the application keeps the message, and whatever is replaced meanwhile, its offset is committed on the right
-topic.
+However long the application keeps the message, whatever is replaced meanwhile, its offset is committed on that topic.
 
 A ``TopicPartition`` keeps only the characters. Partition 0 of ``orders`` may then belong to ``orders`` or to its new
 topic, and nothing distinguishes the two: once a message was renamed, an offset for such a name is refused.

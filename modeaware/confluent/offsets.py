@@ -133,10 +133,9 @@ class LibrdkafkaOffsets:
         self._leader_epochs |= {key_of(p): (p.offset, p.leader_epoch) for p in partitions if p.offset >= 0}
 
     def placed(self, key: Key, offset: int) -> TopicPartition:
-        """Return where to start. A committed offset keeps its leader epoch, by which librdkafka detects a truncated
-        log.
+        """Return where to start. A committed offset keeps its leader epoch, by which librdkafka detects truncation.
 
-            A raised offset has no leader epoch: the end of the commit's epoch may lie below the offset.
+        A raised offset has no leader epoch: the end of the commit's epoch may lie below the offset.
         """
         committed, leader_epoch = self._leader_epochs.get(key, (None, None))
         if committed != offset or leader_epoch is None:
@@ -147,10 +146,9 @@ class LibrdkafkaOffsets:
         return self.listed(dict.fromkeys(keys, OFFSET_BEGINNING))
 
     def log_starts_now(self, keys: Collection[Key]) -> dict[Key, int]:
-        """The same, without partitions whose leader does not answer at once: librdkafka waits for all, and returns
-        none.
+        """The same, without partitions whose leader does not answer at once: librdkafka would wait, and return none.
 
-            ``poll`` waits meanwhile. If many leaders are away, one call requests only some partitions, one by one.
+        ``poll`` waits meanwhile. If many leaders are away, one call requests only some partitions, one by one.
         """
         asked = [TopicPartition(*key, OFFSET_BEGINNING) for key in sorted(keys)]
         log_starts = self._answered(asked, ANSWER_S) if asked else {}

@@ -262,8 +262,7 @@ class Ownership:
         # Withheld partitions stay withheld until the next assignment, which may be the same one again.
 
     def assigned(self, given: set[Key]) -> set[Key]:
-        """Return the partitions of a new assignment to assign: those that this member owns, and those in
-        :attr:`withheld`.
+        """Return which partitions of an assignment to assign: those that this member owns, and :attr:`withheld`.
 
         Blocks for a read of the mode log and, if partitions are hidden under ``range``, for a description of the group
         (seconds at most).
@@ -315,8 +314,7 @@ class Ownership:
             self.withheld = {key for key in self.withheld if key[0] not in topics or key not in own}
 
     def _resolve_doubt(self, given: set[Key]) -> set[Key] | None:
-        """Return what this member owns of the topics in doubt; None: unknown, and :meth:`due_s` is the time to
-        retry."""
+        """Return what this member owns of the topics in doubt; None: unknown, retry at :meth:`due_s`."""
         self._due_s = None
         try:
             group = self._describe(given)
@@ -384,8 +382,7 @@ class Ownership:
         return self._possible.get(topic, _NOTHING_HIDDEN) != frozenset({hidden(self._views.view(topic))})
 
     def my_turn(self, given: set[Key]) -> bool:
-        """Return whether to request the rebalance now: it is this member's turn, and no other member has requested
-        one."""
+        """Return whether to request the rebalance now: it is this member's turn, and no other has requested one."""
         if self._turn_s is None or self._now_s() < self._turn_s:
             return False
         try:

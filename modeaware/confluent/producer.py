@@ -45,8 +45,7 @@ class Producer(_Slots):
 
     While all partitions of a topic are writable, or its modes are unknown, librdkafka chooses, and no code of ours runs
     per record. While some are retired, a record without an explicit partition goes to ``writable[hash %
-    len(writable)]``. The setting ``partitioner`` determines the hash; ``sticky.partitioning.linger.ms`` applies as
-    well.
+    len(writable)]``. ``partitioner`` determines the hash; ``sticky.partitioning.linger.ms`` applies as well.
 
     ``partitioner`` may also be one that librdkafka does not have: one of :data:`partitioners.NAMES`, the
     ``"package.module:name"`` of a :class:`partitioners.Partitioner` (class or function), or such an object. It then
@@ -165,8 +164,7 @@ class Producer(_Slots):
         """Queue records: confluent_kafka's ``produce_batch``, routed like :meth:`produce`.
 
         Raises:
-            RetiredPartitionChosen: a message, or ``partition``, names a partition that takes no records; nothing was
-            queued.
+            RetiredPartitionChosen: a message, or ``partition``, names one that takes no records; nothing was queued.
             BufferError, KafkaException, TypeError, RuntimeError: as there.
         """
         router = self._modeaware

@@ -123,8 +123,7 @@ def _retry_of(base: Callable[..., Any], routes: RouteTable, doubt: Doubt) -> Cal
         timestamp: Any = 0,
         headers: Any = None,
     ) -> Any:
-        """Place a record again that librdkafka has rejected for ``where``, our choice, if the topic is another one
-        now."""
+        """Place a record again that librdkafka rejected for ``where``, our choice, if the topic is another one now."""
         if not _is_doubtful(error.args[0]):
             raise error
         doubt(topic)

@@ -41,8 +41,7 @@ class CommitNotes:
 
     def consumed(self) -> Commits:
         """Return the offsets that kafka-python commits if the application names none. Left out are partitions behind a
-        gate, whose commits would claim that the group has moved to the new topic, and those that are to be read
-        again."""
+        gate, whose commits would claim that the group has moved to the new topic, and those to be read again."""
         every: Commits = type(self._subscription).all_consumed_offsets(self._subscription)
         if not self._subscription.partitions_auto_assigned():
             return every

@@ -43,8 +43,7 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
     * A new topic is read after the old topic that it replaces (``modeaware_on_replace``).
     * Every start offset is a number from the assignment on; ``auto_offset_reset`` is resolved then, once.
     * Without a first view, ``poll`` joins no group and returns nothing. After ``modeaware_view_timeout_ms``,
-      ``modeaware_on_unknown`` decides: ``block`` continues so, ``writable`` reads every partition, and ``error``
-      raises.
+      ``modeaware_on_unknown`` decides: ``block`` continues so, ``writable`` reads every partition, ``error`` raises.
 
     The polling thread applies changes of modes at the next ``poll``, and inside a long one within about
     ``fetch_max_wait_ms``. Settings that begin with ``modeaware_`` are ours.

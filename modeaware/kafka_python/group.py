@@ -9,8 +9,7 @@ Properties of kafka-python (3.0.12):
 * It calls a rebalance listener in its own thread, while the polling thread waits, and no code there may wait for
   brokers. So a revocation is shown there, but an assignment is only noted. The polling thread takes the assignment
   before it fetches (:meth:`Membership.apply`).
-* It keeps the position and the pause flag of a partition while that is assigned; under an eager protocol, also through
-  a rebalance.
+* It keeps the position and the pause flag of a partition while that is assigned; if eager, also through a rebalance.
 * It detects a loss of the membership only before a join, and keeps the positions of partitions that are assigned again.
   But other members may have read on, and the name may belong to another topic by then. So partitions are dropped first
   in two cases: the member loses them while it joins, or it unsubscribes from their topic and subscribes again within
@@ -87,8 +86,7 @@ _CALLBACKS = {
 class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ignore]  # untyped
     """The layer between kafka-python's coordinator and the application's listener.
 
-    Only the polling thread may use it, and kafka-python's thread while the polling thread waits; :attr:`noted` is for
-    any.
+    Only the polling thread may use it, and kafka-python's thread while that one waits; :attr:`noted` is for any.
 
     Args:
         parts: of the consumer; they do not keep it alive.
@@ -327,11 +325,10 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
             self.noted |= not is_done  # the next poll tries again
 
     def _give_back_parked(self) -> None:
-        """Make kafka-python return records that it fetched from partitions before they were paused, once they are
-        resumed.
+        """Make kafka-python return records that were fetched before their partitions were paused, once these resume.
 
-            kafka-python (3.0.12) does so only while no partition is in line, and counts a partition without records as
-            in line: the resumed partition would not be read any more.
+        kafka-python (3.0.12) does so only while no partition is in line, and counts a partition without records as
+        in line: the resumed partition would not be read any more.
         """
         fetcher = self._parts.fetcher
         if fetcher._paused_partition_records and not fetcher._next_partition_records:
@@ -369,8 +366,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
         self._paused = set()
 
     def _keep_pauses(self, keys: Iterable[Partition], paused: Collection[Key]) -> None:
-        """Resume partitions whose pauses kafka-python has kept since an earlier assignment, but for the
-        application's."""
+        """Resume partitions that kafka-python keeps paused from an earlier assignment, but for the application's."""
         for key in keys:
             if self._subscription.is_paused(key):
                 if key in paused:
@@ -384,8 +380,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
             self.member.polled({key: self._given(key) for key in watched})
 
     def _given(self, key: Key) -> int | None:
-        """Return the offset up to which the application got records since the assignment or a seek; None: it got
-        none."""
+        """Return the offset up to which the application got records since the assignment or a seek; None: none."""
         at = self._position(key)
         return None if at == self.member.partitions[key].base else at
 
@@ -410,8 +405,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
             self._parts.net.run(self._commit_starts, idle, self._answer_ms)
 
     def _rejoin_if_stale(self) -> None:
-        """Request a rebalance if this member leads the group and the readable partitions have changed since it
-        assigned."""
+        """Request a rebalance if this member leads the group and readable partitions have changed since it assigned."""
         coordinator = self._parts.coordinator
         if not coordinator._is_leader or coordinator.rejoin_needed:
             return

@@ -107,8 +107,7 @@ class KafkaPythonOffsets:
         return self._by_leader(self._parts.fetcher.end_offsets, keys)
 
     def _by_leader(self, request: Callable[[list[Partition], float], Offsets], keys: Collection[Key]) -> Offsets:
-        """Request each broker's partitions apart: a broker that is away must not keep others' partitions from being
-        read."""
+        """Request each broker's partitions apart: a missing broker must not delay the partitions of others."""
         timeout_ms = MOST_LISTING_MS if self._timeout_ms is None else self._timeout_ms
         timeout_ms = min(max(timeout_ms, LEAST_LISTING_MS), MOST_LISTING_MS)
         leaders: dict[Any, list[Partition]] = defaultdict(list)

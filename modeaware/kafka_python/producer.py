@@ -217,8 +217,7 @@ def _report_refusals(sender: Any, transactions: Any, refusals: Refusals) -> None
     """Make records that brokers reject because their topic was replaced fail with our error.
 
     All records of a batch fail at once: else kafka-python would split a rejected batch until each record is sent alone.
-    They fail without further effect: else an idempotent kafka-python producer never sends again after a record that was
-    too large.
+    They fail without further effect: else an idempotent kafka-python producer never sends again.
     """
     dispatch, classify = sender._dispatch_error, transactions and transactions.classify_batch_error
 

@@ -73,8 +73,7 @@ def start_kafka(nodes: int = 1, *, configs: Mapping[str, str] | None = None) -> 
 
 
 def choose_way(nodes: int, environment: Mapping[str, str], has_engine: Callable[[], bool]) -> Way:
-    """Return the way for :func:`start_kafka`; ``has_engine`` is called only if its answer matters. Raises
-    ConfigError."""
+    """Return the way for :func:`start_kafka`; ``has_engine`` is called only if needed. Raises ConfigError."""
     wanted = environment.get(WAY_VARIABLE) or "auto"
     if wanted not in ("auto", Way.CONTAINER.value, Way.PROCESS.value):
         raise ConfigError(f"{WAY_VARIABLE} is auto, container or process, not {wanted!r}")

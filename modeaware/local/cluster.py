@@ -336,8 +336,7 @@ class LocalKafka(Kafka):
         raise AssertionError("unreachable")
 
     def stop(self, *, keep_logs: bool = False) -> None:
-        """Kill all brokers (their data is removed anyway) and remove the folder, or all but the logs with
-        ``keep_logs``."""
+        """Kill all brokers (their data goes anyway) and remove the folder, with ``keep_logs`` all but the logs."""
         if self._folder is None or os.getpid() != self._owner:
             return
         self._kill_all()

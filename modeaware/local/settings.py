@@ -27,8 +27,7 @@ class Seat(NamedTuple):
 
 
 def random_uuid() -> str:
-    """Return a Kafka Uuid: 22 characters of URL-safe base64, first a letter: tools parse a leading ``-`` as an
-    option."""
+    """Return a Kafka Uuid: 22 characters of URL-safe base64, first a letter: a leading ``-`` would be an option."""
     return base64.urlsafe_b64encode(b"\x31" + secrets.token_bytes(15)).decode().rstrip("=")
 
 

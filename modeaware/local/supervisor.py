@@ -32,8 +32,7 @@ def main(argv: list[str]) -> int:
         stdin=subprocess.DEVNULL,
         stdout=sys.stderr,
         stderr=sys.stderr,
-        # For the case that this supervisor itself is killed. The kernel watches the creating thread, the only one so
-        # far.
+        # In case this supervisor itself is killed. The kernel watches the creating thread, the only one so far.
         preexec_fn=_die_with_parent if sys.platform == "linux" else None,
     )
     threading.Thread(target=_exit_with, args=(child,), daemon=True).start()

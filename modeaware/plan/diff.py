@@ -243,9 +243,9 @@ def diff_replaced(
     except _RefusedError as refused:
         return TopicDiff(desired.name, desired.where, refusal=str(refused))
     paused = replacement.reason == reasons.PAUSED
-    goes_on = f"paused before the switch: modeaware replace {desired.name} goes on"
+    paused_note = f"paused before the switch; continue it with modeaware replace {desired.name}"
     progress = f"{topic_phase(record)} of its replacement by {replacement.successor}"
-    return TopicDiff(desired.name, desired.where, notes=(goes_on,) if paused else (), progress=progress)
+    return TopicDiff(desired.name, desired.where, notes=(paused_note,) if paused else (), progress=progress)
 
 
 def diff_kept(desired: DesiredTopic, change: KeptName) -> TopicDiff:

@@ -303,8 +303,7 @@ class Fit(NamedTuple):
 
     Attributes:
         keys: the keys of which at least a part was tried. records: those in the candidate's partition.
-        matched, of: cases in the candidate's partition, and all cases. low: cases in partitions that the candidate can
-            choose.
+        matched, of: cases in the candidate's partition, and all cases. low: cases in partitions below its count.
     """
 
     keys: int = 0
@@ -323,8 +322,7 @@ class Counted:
         evidence: the fit of each placer over the topic's count, by name.
         fits: the fit of each of the question's placements, tried on the keys that the earlier ones left.
         keys: the number of keys, without the empty one.
-        repeated: keys with two records or more. together: how often two records of such a key are in one partition,
-            summed.
+        repeated: keys with two records or more. together: how often two of its records share a partition, summed.
     """
 
     json_only: ClassVar = {"records": "records", "bytes": "bytes", "span_ms": "span_ms"}

@@ -5,8 +5,7 @@ Brokers keep no rates. But a leader returns the offset of the first record that 
 of days, counted back from now, and the hours of the two busiest days. Each figure has its traps:
 
 *The window is cut.* Retention may have removed a part of the window. Then the log starts above offset 0, and its first
-record is also the first one of the window. The timestamp of that record is the time since when the log shows all
-writes.
+record is also the first one of the window. Its timestamp is the time since when the log shows all writes.
 
 *Timestamps are the producers'.* A record from the future hides all records behind it: they count as late as that
 record. Brokers return the greatest timestamp (MAX_TIMESTAMP). If it is in the future, the records behind the last point

@@ -116,8 +116,7 @@ def _prose(paragraphs: Sequence[str]) -> list[str]:
 
 
 def _hash_section(plan: ResizePlan) -> Section:
-    """Return the verdict, and each hash over the topic's count; the present placement first if it is over another
-    count."""
+    """Return the verdict, and each hash over the topic's count; first the present placement if over another count."""
     recognition, present = plan.recognition, plan.recognition.present
     shown = sorted(recognition.evidence, key=lambda placement: -placement.share) if recognition.keys else []
     if shown and present is not None and present.over != plan.count:

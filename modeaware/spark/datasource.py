@@ -278,8 +278,7 @@ class StreamReader(_Reader, DataSourceStreamReader):  # type: ignore[misc] # rea
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 # Spark's name
         """Return where a query without a checkpoint begins: ``startingOffsets``, by default ``latest`` as in Spark.
 
-        For a replaced topic, ``latest`` skips the new topic's records once the old topic is released, as in a
-        group.
+        Of a replaced topic, ``latest`` skips the new topic's records once the old one is released, as in a group.
         """
         positions = {}
         for view in first_topics(self._views(), self._starting):

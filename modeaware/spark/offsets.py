@@ -1,8 +1,7 @@
 """How far a stream has read, and how far it may read next: pure.
 
 A topic name stands for a chain of topics (:mod:`modeaware.chain`), nearly always of one. A query reads every partition
-of a topic to its end before it reads the topic that has replaced it. So it reads the records of each key in their
-order.
+of a topic to its end before it reads the topic that has replaced it. So it reads each key's records in order.
 
 A query's offsets, in checkpoints and in progress, contain every partition of the topics that the query has reached, and
 their topic ids (invariant I8): ``{"modeaware:offsets": 1, "modeaware:topic_ids": {"<topic>": "<id>"}, "<topic>":

@@ -174,8 +174,7 @@ def _summed(records: DataFrame, question: Question) -> DataFrame:
 class Sums(NamedTuple):
     """A sum for one subject, to be added over all tasks; a row of :data:`SCHEMA`.
 
-    ``what`` is HELD, of a partition; FITS, of a candidate; KEYS, of all keys; or a count, of a partition by that
-    count.
+    ``what`` is HELD, of a partition; FITS, of a candidate; KEYS, of all keys; or a count, of one of its partitions.
     """
 
     what: str
@@ -206,8 +205,7 @@ class Tally:
 
     def __init__(self, question: Question) -> None:
         self._question = question
-        # Evidence of each placer over the topic's count, then the placements, each tried on the rest of the earlier
-        # ones.
+        # Evidence of each placer over the topic's count, then the placements, each tried on what earlier ones left.
         self._candidates = [*(Candidate(name, question.count) for name in _PLACERS), *question.placements]
         lengths = {HELD: question.count, FITS: len(self._candidates), KEYS: 1}
         lengths |= {str(count): count for count in question.counts}
@@ -330,8 +328,7 @@ class _Places:
 
 
 class Counting:
-    """The function that ``mapInArrow`` calls on executors: batches sorted by key become one batch of sums.
-    Picklable."""
+    """The function of ``mapInArrow``, on executors: batches sorted by key become one batch of sums. Picklable."""
 
     def __init__(self, question: Question) -> None:
         self._question = question

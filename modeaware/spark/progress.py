@@ -2,8 +2,7 @@
 
 Spark keeps a query's offsets in its checkpoint and commits none, so a drain cannot see the query. A listener on the
 session commits the offsets of each finished batch for a consumer group without members, and registers a rule that
-requires that group (``modeaware groups require``). The rule comes first: no drain may miss the group once its offsets
-are visible.
+requires that group (``modeaware groups require``). The rule comes first: no drain may miss a group with such offsets.
 
 Spark delivers its events late: those of a query's last batch after ``awaitTermination()`` has returned, and none to a
 listener that is too far behind. The query's own ``lastProgress`` is as new as its last batch, also after its end. So

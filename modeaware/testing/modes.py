@@ -311,8 +311,7 @@ class ScriptedModes:
             return self.set(topic, (PartitionMode.READ_WRITE,) * len(before.modes))
 
     def set(self, topic: str, modes: Iterable[PartitionMode]) -> TopicView:
-        """Put partitions 0, 1, 2, ... in any modes, including changes that a controller would never make in one
-        step."""
+        """Put partitions 0, 1, 2, ... in any modes, also if a controller would never do so in one step."""
         with self._lock:
             before = self.view(topic)
             return self._follow(before, modes=tuple(modes), previous_count=None)
@@ -347,8 +346,7 @@ class ScriptedModes:
     # Facts for a test
 
     def view(self, topic: str) -> TopicView:
-        """Return the scripted modes in force; ``TopicView.unlisted(topic)`` if the script does not mention the
-        topic."""
+        """Return the scripted modes in force; ``TopicView.unlisted(topic)`` if it does not mention the topic."""
         with self._lock:
             return self._views.get(topic) or TopicView.unlisted(topic)
 

@@ -69,8 +69,7 @@ def modeaware_controller_configs() -> Mapping[str, Any]:
 def modeaware_controller(
     modeaware_kafka: Kafka, modeaware_controller_configs: Mapping[str, Any]
 ) -> Iterator[Controller]:
-    """Return the controller of ``modeaware_kafka``, with quick settings. It runs until the end of the run: do not stop
-    it.
+    """Return the controller of ``modeaware_kafka``, with quick settings. It ends with the run: do not stop it.
 
     Raises:
         pytest.UsageError: the extra ``testing`` is not installed.

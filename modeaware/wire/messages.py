@@ -267,8 +267,7 @@ def failed_response(request: Any, error: ModeAwareError) -> Any:
 
 
 def results_of(response: Any) -> dict[str, TopicResult | RequestRefused]:
-    """Return each topic's result; a refusal as the error to raise. The key of AlterGroupRules, without topic, is
-    ``""``."""
+    """Return each topic's result; a refusal as the error to raise. The key for AlterGroupRules is ``""``."""
     if isinstance(response, codec.CreatePartitionsResponse):
         return {result.name: _whole_result(result) for result in response.results}
     if response.error_code:

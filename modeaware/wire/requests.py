@@ -1,8 +1,7 @@
 """The requests to brokers (:mod:`modeaware.wire.brokers`): kafka-python's, and those without a schema there.
 
 Message objects have the schema's fields as snake_case attributes. A response class registers itself by api key for the
-whole process. Ours have api keys that kafka-python does not use, so none of its classes is replaced (a test checks
-that).
+whole process. Ours have api keys that kafka-python does not use, so no class is replaced (a test checks that).
 """
 
 from __future__ import annotations

@@ -176,8 +176,7 @@ class Retrying:
         """Attempt something for many keys, and again for those that may be retried. Returns the last answers.
 
         Args:
-            keys: topics, say. A key without an answer keeps its last one; a key that never had one is not attempted
-                again.
+            keys: topics, say. A key without an answer keeps its last one; without any, it is not attempted again.
             settle: decides on a key of unknown outcome that did not succeed later, given its last error.
         """
         answers: dict[K, V | ModeAwareError] = {}

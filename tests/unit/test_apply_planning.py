@@ -427,7 +427,7 @@ def test_a_replacement_in_progress_is_waited_for() -> None:
     under_way = plan_of(NOW)
     assert (under_way.status, under_way.progress) == ("in_progress", "announce of its replacement by orders-v2")
     assert plan_of(replace(NOW, switched_ms=3)).progress == "drain of its replacement by orders-v2"
-    assert "modeaware replace orders goes on" in plan_of(replace(NOW, reason=reasons.PAUSED)).notes[0]
+    assert "continue it with modeaware replace orders" in plan_of(replace(NOW, reason=reasons.PAUSED)).notes[0]
     there = CurrentTopic(4, frozenset({1}), topic_id="v2-id")
     soon = replace(DONE, delay_ms=0, fence="config")
     assert plan_of(soon, there).progress == "reclaim of its replacement by orders-v2", "with --wait until it is deleted"
