@@ -132,12 +132,7 @@ class TopicReplacement:
 
 
 def check_replacement(topic: str, wanted: TopicReplacement) -> None:
-    """Check the types and numbers of a replacement.
-
-    Raises:
-        TypeError: an argument has the wrong type.
-        RequestRefused: a number is out of range.
-    """
+    """Raise TypeError for an argument of the wrong type, and RequestRefused for a number out of range."""
     if not isinstance(wanted, TopicReplacement):
         raise TypeError(f"topic {topic!r}: expected TopicReplacement, not {wanted!r}")
     for what, value, kind in (

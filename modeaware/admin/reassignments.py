@@ -387,8 +387,8 @@ def replicas_before(
 def uncertain_before(current: Seen, in_progress: Mapping[PartitionKey, PartitionReassignment]) -> list[PartitionKey]:
     """Return, sorted, the partitions for which :func:`replicas_before` may be wrong.
 
-    A reassignment that is redirected while in progress counts all replicas of that moment as the replicas before. The
-    sign is their number, which a wanted change of the replication factor also changes.
+    A reassignment may be redirected while in progress. It then counts all replicas of that moment as the replicas
+    before. Their number shows this, but a wanted change of the replication factor changes the number as well.
     """
     moving = {key: in_progress[key] for key in current if key in in_progress}
     return sorted(key for key, move in moving.items() if len(move.original) != len(move.target))

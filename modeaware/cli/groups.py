@@ -132,7 +132,7 @@ def _list(args: argparse.Namespace, session: Session) -> int:
 
 def _prepare(args: argparse.Namespace, session: Session) -> int:
     """Commit the log start of each partition of a new topic where a stopped group has no commit, or one below the log
-    start: there ``auto.offset.reset`` would decide, which is ``latest`` by default."""
+    start. There ``auto.offset.reset`` would decide; its default is ``latest``."""
     group, name, log = args.group, args.topic, session.read_log()
     pairs = sorted(replaced(log.replaced), key=lambda pair: pair.record.is_alias)  # an alias comes last
     old, replacement = next((pair for pair in pairs if pair.replacement.successor == name), (None, None))

@@ -8,10 +8,10 @@ so has a retired partition of a topic that was shrunk.
   its own commit would overwrite a note. Of a retired partition that delivered nothing, the member commits the start,
   which the drain waits for. Once the application commits with transactions, the member makes no plain commit, as that
   would override pending offsets. The exception is a start where the group has none.
-* *A revocation is shown* once for each topic to an application that decides itself what is committed, that got all
-  records of the topic, and that has not committed all. The application sees its partitions revoked, commits, and gets
-  them again from the committed offsets, as in a rebalance. Otherwise an application that commits every N records would
-  hold up its group for ever; on a topic that was shrunk, it would hold up the drain.
+* *A revocation is shown*, once for each topic, if the application decides itself what is committed, got all records of
+  the topic, and has not committed all. The application sees its partitions revoked, commits, and gets them again from
+  the committed offsets, as in a rebalance. Otherwise an application that commits every N records would hold up its
+  group for ever; on a topic that was shrunk, it would hold up the drain.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A member of a consumer group: one state machine over a client library, without IO, clock or threads.
 
-A consumer has more to do than its library: it hides partitions in mode None, it holds a new topic behind its gate, and
-it reports how far the group has read an old topic. This module makes all of these decisions. :mod:`.partition` has the
+A consumer has more to do than its library. It hides partitions in mode None, holds a new topic behind its gate, and
+reports how far the group has read an old topic. This module makes all of these decisions. :mod:`.partition` has the
 states of one partition, :mod:`.subscription` the subscription and the gates, and :mod:`modeaware.notes` the reports.
 
 **Inputs** are events: an assignment (:meth:`Member.assigned`, :meth:`~Member.revoked`), new views
@@ -556,8 +556,8 @@ class Member:
         self._begun = _Begun(action, now)
 
     def _same(self, action: Action) -> dict[Key, Partition]:
-        """Take the answer of a commit. Return those of its partitions that are in the same assignment still, and of
-        which the application got nothing and committed nothing since, as far as is known."""
+        """Take the answer of a commit. Return its partitions of the same assignment of which, as far as is known, the
+        application got nothing and committed nothing since."""
         begun, self._begun = self._begun, None
         if begun is None or begun.action is not action:
             return dict(self.partitions)

@@ -4,10 +4,9 @@
 assigned a second time before it delivered anything would skip the records between. :func:`start_offset` is the rule:
 
 1. the group's committed offset; else
-2. where ``latest`` would skip records, the *resume offset*. For a partition that returned or is new, that is the offset
-   in the mode log: its seal, or the offset at which it was opened. For a topic that was created again while this
-   consumer lived, and for one that replaces a topic that the group uses, that is 0: the whole topic is new to the
-   group; else
+2. where ``latest`` would skip records, the *resume offset*. For a partition that returned or is new, the mode log has
+   that offset: its seal, or the offset at which it was opened. For a topic that is new to the group, that is 0: one
+   that was created again while this consumer lived, or that replaces a topic of the group; else
 3. the log start or the log end, as ``auto.offset.reset`` names it;
 
 but never an offset below the log start that the brokers return: ``auto.offset.reset`` would replace such an offset.

@@ -18,8 +18,8 @@ pattern, or by a subscription to the new topic itself (invariant I9). A gate is 
 
 A release opens no gate. A consumer without a group decides by its own progress.
 
-A topic to which no name points any more (its replacement was undone before the switch) has no gate and is not shown
-either: it stays assigned to the member for a while, until brokers delete it.
+A topic to which no name points any more has no gate and is not shown either: its replacement was undone before the
+switch. The topic stays assigned to the member for a while, until brokers delete it.
 """
 
 from __future__ import annotations

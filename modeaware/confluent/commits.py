@@ -1,7 +1,7 @@
 """Notes in an application's own commits (:mod:`modeaware.clients.notes`), while it reads a topic to its end.
 
-If the end of a partition is known, this package adds the note to each commit of it without metadata: by ``commit`` and
-``store_offsets`` of the consumer, and by ``send_offsets_to_transaction`` of a producer of this package. A ``commit()``
+If the end of a partition is known, each commit of it without metadata gets the note. That covers ``commit`` and
+``store_offsets`` of the consumer, and ``send_offsets_to_transaction`` of a producer of this package. A ``commit()``
 without arguments is sent unchanged, and the member adds its note by a commit of its own.
 """
 

@@ -28,7 +28,7 @@ from modeaware.modelog.records import OBSERVED_BROKERS_KEY, ClaimRecord, Observe
 from modeaware.modelog.replay import Replay
 from modeaware.views import registry
 from modeaware.views.source import Views
-from modeaware.wire.retries import Deadline, Outcome, Retrying, RetryPolicy, in_doubt, outcome_of
+from modeaware.wire.retries import Deadline, Outcome, Retrying, RetryPolicy, outcome_of, outcome_unknown
 from modeaware.wire.security import bootstrap_servers
 
 if TYPE_CHECKING:
@@ -170,13 +170,13 @@ class ControllerCalls:
             try:
                 views.refresh(deadline.left_s())
             except ModeSourceError:
-                return in_doubt(topic, last)
+                return outcome_unknown(topic, last)
             view = views.view(topic)
             unchanged = (view.topic_id, view.epoch) == (before[topic].topic_id, before[topic].epoch)
             if unchanged and outcome_of(last) is Outcome.FINAL:
                 return last
             if unchanged or len(view.writable) != shrinks[topic].total_count:
-                return in_doubt(topic, last)
+                return outcome_unknown(topic, last)
             retired = {p: mode for p, mode in enumerate(view.modes) if not mode.writable}
             return messages.TopicResult(topic, retired, "an earlier attempt has done it")
 
@@ -250,7 +250,7 @@ class ControllerCalls:
         deadline: Deadline,
         *,
         repeatable: bool,
-        settle: Callable[[str, ModeAwareError], TopicResult | ModeAwareError] = in_doubt,
+        settle: Callable[[str, ModeAwareError], TopicResult | ModeAwareError] = outcome_unknown,
     ) -> Answers:
         """Send to the controller that the log names, or to the next one if that is gone
         (:mod:`modeaware.wire.retries`)."""

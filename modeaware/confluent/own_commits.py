@@ -1,9 +1,9 @@
 """Commits that this package makes through an application's consumer, none of which blocks the polling thread.
 
 A synchronous commit of librdkafka blocks until a coordinator has answered, possibly for ever. So these commits are
-asynchronous. librdkafka queues their results for the next poll, where confluent_kafka passes them to ``on_commit`` of
-the settings, together with the results of automatic commits and of the application's asynchronous ones. A result does
-not identify its commit. So ``on_commit`` is a callback of this module, which takes the results of its own commits and
+asynchronous. librdkafka queues their results for the next poll. There confluent_kafka passes them to ``on_commit`` of
+the settings, like the results of automatic commits and of the application's asynchronous ones. A result does not
+identify its commit. So ``on_commit`` is a callback of this module, which takes the results of its own commits and
 passes all others to the application's callback:
 
 * the result of a commit of offsets has these partitions, offsets and metadata;

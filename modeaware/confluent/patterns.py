@@ -3,9 +3,9 @@
 A pattern cannot exclude a topic: librdkafka matches it (a part of the name), or a broker under KIP-848 (the whole
 name), and neither syntax has a negation. So once a topic is released, the consumer subscribes by name to the topics
 that the pattern matches, and lists topics as often as librdkafka would. This continues after the topic is gone:
-librdkafka (2.16) keeps looking up a topic whose partitions it once had, and would report every second that the topic,
-which the pattern matches, does not exist. A consumer that starts after the topic is gone subscribes to the pattern,
-unless the pattern matches no topic, which librdkafka reports as an error.
+librdkafka (2.16) keeps looking up a topic whose partitions it once had. With the pattern, it would report the missing
+topic every second. A consumer that starts after the topic is gone subscribes to the pattern. The exception is a pattern
+without any topic, which librdkafka reports as an error.
 
 Only the polling thread may use this module, except :func:`matches`.
 """

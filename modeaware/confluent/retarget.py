@@ -3,8 +3,8 @@
 ``produce``, ``poll`` and ``consume`` are librdkafka's C methods as long as no code of ours has to run. When a consumer
 has work to do, :class:`PollHook` points ``poll`` and ``consume`` at a function that first does the work. That happens
 in the polling thread, the only one that may touch the assignment. A thread inside an endless ``poll()`` is reached
-through its ``stats_cb``. While there is nothing to do, that callback is a C function: confluent_kafka loses an
-exception of a signal handler in a Python callback (its ``consume()`` then ends in a SystemError), and Ctrl-C must stay
+through its ``stats_cb``. While there is nothing to do, that callback is a C function. confluent_kafka loses an
+exception of a signal handler in a Python callback (its ``consume()`` then ends in a SystemError), but Ctrl-C must stay
 a KeyboardInterrupt.
 
 While work is pending, a call is made in slices, and the work is done between them. Like librdkafka's own, ``consume``
@@ -16,7 +16,7 @@ its records are all of partitions that the application still holds. So here the 
 last. If the call raises, its records are returned to librdkafka; confluent_kafka drops them.
 
 A dropped client ends at once, as confluent_kafka's do, not when the garbage collector runs. So no object that a client
-holds refers back to the client: targets take the client as their first argument, as functions of a class do, and other
+holds refers back to the client. Targets take the client as their first argument, as functions of a class do; other
 parts have a :class:`Stock` or a :func:`weakly` bound method.
 """
 

@@ -36,9 +36,9 @@ from modeaware.wire.capabilities import CLIENT_ID, UNDERLYING_NAME
 
 
 def named_client(configs: dict[str, Any]) -> dict[str, Any]:
-    """Return ``configs`` with the client id of mode-aware clients, which brokers show, and with connections that send
-    their software name (KIP-511): an endpoint that rejects old clients accepts that name. A ``client_id`` and a
-    ``kafka_client`` of the application stay unchanged."""
+    """Return ``configs`` with the client id of mode-aware clients, which brokers show. Its connections send the
+    software name (KIP-511) that an endpoint accepts when it rejects old clients. A ``client_id`` and a ``kafka_client``
+    of the application stay unchanged."""
     client = partial(KafkaNetClient, client_software_name=UNDERLYING_NAME)
     return {"kafka_client": client, "client_id": CLIENT_ID, **configs}
 

@@ -1,9 +1,9 @@
 """kafka-python's group assignors, assigning the readable partitions first.
 
 The leader of a group assigns for all of its members. These assignors assign twice, by kafka-python's own algorithm:
-first the readable partitions, as if there were no others, then those in mode None, so that each has an owner when it
-returns. Protocol names and bytes on the wire are kafka-python's, so a group may have plain members as well: a plain
-leader makes the usual assignment, from which aware members leave out the partitions in mode None.
+first the readable partitions, as if there were no others, then those in mode None. So each has an owner when it
+returns. Protocol names and bytes on the wire are kafka-python's, so a group may have plain members as well. A plain
+leader makes the usual assignment; aware members then leave out the partitions in mode None.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Joins of a kafka-python consumer that end between two polls.
 
 kafka-python (3.0.12) joins its group in a task, for which a poll waits up to its timeout. A later poll that finds the
-task ended forgets its result, and joins again. Brokers answer the requests of one connection in order. So a call
-between two polls that sends the coordinator a request, about commits say, returns when the join has ended: an
-application that makes such calls between short polls would never get an assignment.
+task ended forgets its result, and joins again. Brokers answer the requests of one connection in order. So a request to
+the coordinator between two polls, about commits say, returns when the join has ended. An application with such requests
+between short polls would never get an assignment.
 """
 
 from __future__ import annotations

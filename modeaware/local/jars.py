@@ -249,8 +249,8 @@ def _ivy(artifacts: Artifacts) -> str:
 # Quick starts
 
 META_PROPERTIES = "meta.properties"
-"""The output of Kafka's StorageTool beside the feature levels, which are the same for every node and cluster: they are
-in ``bootstrap.checkpoint``, and from Kafka 4.4 on in a snapshot in the folder of the metadata log."""
+"""The file of Kafka's StorageTool that is a node's own. The others have the feature levels, the same for every node:
+``bootstrap.checkpoint`` and, from Kafka 4.4 on, a snapshot in the folder of the metadata log."""
 
 
 class Installation(NamedTuple):

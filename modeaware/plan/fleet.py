@@ -1,9 +1,9 @@
 """Which topics of a cluster have too many partitions, how many they need, and what that frees. Pure.
 
-A topic needs as many partitions as twice the load of its busiest hour fills, by bytes and by records; as many as the
-members of one group that hold a partition of it; and at least two. A topic is left alone if that is more than three
-quarters of its present partitions, because a change has its cost. It is also left alone if something unknown may
-require more partitions.
+A topic needs the greatest of three numbers of partitions: those that twice the load of its busiest hour fills, by bytes
+and by records; the members of one group that hold a partition of it; and two. A topic is left alone if it needs more
+than three quarters of its present partitions, because a change has its cost. It is also left alone if something unknown
+may require more partitions.
 
 Only a replacement frees replicas. A shrink frees the work of consumers and groups for partitions. It is advised where
 the brokers have no fence for a replacement (:mod:`modeaware.cluster.fence`). Its count divides the present one, so that

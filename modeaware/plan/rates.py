@@ -1,8 +1,8 @@
 """The rates at which a topic is written, from the offsets of its logs at points in time. Pure.
 
-Brokers keep no rates. But a leader returns the offset of the first record that is as late as a given time
-(ListOffsets), so the difference of two such offsets is the number of records between the times. The times are the ends
-of days, counted back from now, and the hours of the two busiest days. Each figure has its traps:
+Brokers keep no rates. But ListOffsets returns the offset of the first record at or after a given time. The difference
+of two such offsets is the number of records between the times. The times are the ends of days, counted back from now,
+and the hours of the two busiest days. Each figure has its traps:
 
 *The window is cut.* Retention may have removed a part of the window. Then the log starts above offset 0, and its first
 record is also the first one of the window. Its timestamp is the time since when the log shows all writes.

@@ -272,11 +272,7 @@ def ranges_between(
 
 
 def refuse_gone(topic: str, start: Mapping[int, int], end: Mapping[int, int], *, strict: bool) -> None:
-    """Refuse a micro-batch with unread records of a deleted topic.
-
-    Raises:
-        RecordsLost: ``strict``, and there are such records.
-    """
+    """Raise RecordsLost if ``strict`` and a micro-batch has unread records of a deleted topic."""
     if strict and (left := ranges_between(topic, start, end, strict=False)):
         raise RecordsLost(
             f"{topic} was replaced and deleted before the query had read all of it: {', '.join(map(str, left))} are "

@@ -69,7 +69,7 @@ def progress_group(query: str) -> str:
 class ProgressListener(StreamingQueryListener):
     """Publishes the progress of a session's streaming queries: ``spark.streams.addListener(ProgressListener(conf))``.
 
-    After each batch, the offsets at which the query continues are committed for a group of the query, which is a
+    After each batch, the offsets at which the query continues are committed for a group of the query. The group is a
     required reader of the topic: no drain ends before the query has read a retired partition. Sources are Spark's own
     for Kafka and ``format("modeaware")``; if a query reads a topic twice, the slower source counts. For a query of
     ``format("modeaware")`` on a replaced topic, both topics are published: the old topic is not released before the

@@ -37,7 +37,7 @@ def forget_archive_finders() -> None:
     """Make the start of this worker's next task cheap. Thread-safe, and cheap itself.
 
     Spark puts itself and every jar of ``spark.jars.packages`` on the path of its Python workers, and calls
-    ``importlib.invalidate_caches()`` before each task, which reads the directory of each archive again (CPython
+    ``importlib.invalidate_caches()`` before each task. That reads the directory of each archive again (CPython
     gh-103200): 0.2 s with the Kafka connector and its dependencies. A dropped finder is made again from cached facts
     about its archive, at the next import of a new module. Archives of the application keep their finders: they may
     change between tasks.

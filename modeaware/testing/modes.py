@@ -224,7 +224,7 @@ class ScriptedModes:
     clients made before or after, to other processes, or to Spark.
 
     A change is in force for every client when the method returns. Thread-safe, but the callback
-    (``modeaware.resize_cb``) of a change must not use a client while another thread waits to make a change.
+    (``modeaware.resize_cb``) of a change must not use a client if another thread waits for that change.
     """
 
     def __init__(self) -> None:

@@ -5,7 +5,7 @@ Kafka's own clients retry a retriable error until the deadline of the call. Ours
 1. *Nothing was done*: a retriable refusal, or a request that was never sent. It is retried with backoff until the
    deadline. A controller takes over within a session of the election (10 s), and a new topic's leaders are elected
    within milliseconds; both are shorter than the deadline.
-2. *Outcome unknown*: the request was sent, and got no answer. It is retried only if the call is repeatable: carried out
+2. *Outcome unknown*: the request may have been carried out. It is retried only if the call is repeatable: carried out
    twice, it has the effect of once. A shrink to a count is repeatable; an ``immediate_delete`` is not retried. If no
    later attempt succeeds, ``settle`` decides by the state of its key, and otherwise the outcome stays unknown.
 3. *Unknown topic*: retriable in Kafka, because a broker may lag behind a creation. But a mistyped name gets the same
@@ -52,7 +52,7 @@ class Outcome(Enum):
 
     FINAL = "final"
     NOT_DONE = "nothing was done"
-    IN_DOUBT = "in doubt"
+    UNKNOWN = "outcome unknown"
 
 
 def outcome_of(error: ModeAwareError) -> Outcome:
@@ -60,7 +60,7 @@ def outcome_of(error: ModeAwareError) -> Outcome:
     if isinstance(error, ModeSourceError) and error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return Outcome.FINAL  # nothing was sent, and the reader of the mode log has already retried
     if isinstance(error, ControllerFenced) or error.code is ErrorCode.REQUEST_TIMED_OUT:
-        return Outcome.IN_DOUBT
+        return Outcome.UNKNOWN
     return Outcome.NOT_DONE if error.code in _NOT_DONE else Outcome.FINAL
 
 
@@ -120,17 +120,17 @@ class RetryPolicy:
         outcome = outcome_of(error)
         if outcome is Outcome.FINAL or wait_s >= left_s:
             return False
-        if outcome is Outcome.IN_DOUBT:
+        if outcome is Outcome.UNKNOWN:
             return repeatable
         return error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or unknown_s < self.unknown_topic_s
 
 
-def in_doubt(_: object, last: ModeAwareError) -> ModeAwareError:
+def outcome_unknown(_: object, last: ModeAwareError) -> ModeAwareError:
     """Return the error of a call of which an attempt may have been carried out, given the last attempt's error."""
-    if isinstance(last, ClusterError) and outcome_of(last) is Outcome.IN_DOUBT:
+    if isinstance(last, ClusterError) and outcome_of(last) is Outcome.UNKNOWN:
         return last
     text: str = last.message  # of a controller whose outcome is unknown: it contains the remedy
-    if outcome_of(last) is not Outcome.IN_DOUBT:
+    if outcome_of(last) is not Outcome.UNKNOWN:
         text = (
             f"an earlier attempt got no answer; {text}; it may have been carried out: look at the topic ('modeaware "
             "topics --describe') before trying again"
@@ -171,7 +171,7 @@ class Retrying:
         attempt: Callable[[Sequence[K]], Mapping[K, V | ModeAwareError]],
         *,
         repeatable: bool,
-        settle: Callable[[K, ModeAwareError], V | ModeAwareError] = in_doubt,
+        settle: Callable[[K, ModeAwareError], V | ModeAwareError] = outcome_unknown,
     ) -> dict[K, V | ModeAwareError]:
         """Attempt something for many keys, and again for those that may be retried. Returns the last answers.
 
@@ -193,7 +193,7 @@ class Retrying:
                 error = answers.get(key)
                 if not isinstance(error, ModeAwareError):
                     continue
-                if outcome_of(error) is Outcome.IN_DOUBT:
+                if outcome_of(error) is Outcome.UNKNOWN:
                     doubtful.add(key)
                 since_s = unknown_since.pop(key, now_s)
                 if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:

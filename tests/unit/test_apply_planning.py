@@ -311,7 +311,8 @@ def test_what_is_refused() -> None:
     current = CurrentTopic(2, frozenset({2, 3}))
     factor = diff_topic(wanted(2, replication_factor=3), current).refusal
     assert factor == (
-        "its replication factor is 2 and 3, not 3; change it with modeaware reassign-partitions, or declare the present one"
+        "its replication factor is 2 and 3, not 3; "
+        "change it with modeaware reassign-partitions, or declare the present one"
     )
     assert diff_topic(wanted(2), current).status == "unchanged"
     assert "internal" in str(diff_topic(wanted(3), replace(current, internal=True)).refusal)

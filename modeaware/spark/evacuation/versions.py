@@ -4,7 +4,7 @@ Kafka orders records within a partition, but not across partitions or topics. An
 
 1. In one partition the record with the highest offset is the newest.
 2. Groups read the old topic to its seals before the new one. So a record that a producer wrote to the new topic is
-   newer than all records of the old one, whatever the timestamps are, and whether copies are being made or not.
+   newer than all records of the old one. Timestamps do not matter, nor whether copies are being made.
 3. A copy (:data:`HEADER`) stands for its source, a record of the old topic. If the source's partition has a newer
    record of the key (a straggler), the copy does not count. Applications pass on headers with values of their own, to
    other topics too. Such a record is no copy: the header contains the evacuated topic, and a digest of the copy's key
