@@ -80,7 +80,7 @@ class Aliases(Command):
                 action.add_argument("topic", metavar="TOPIC", help="the name")
                 add_confirmation_options(action)
             add_connection_options(action)
-            note = " (for the controller in this process where none runs; those that the running one has)"
+            note = " (for a controller in this process; repeat those of the running one)"
             add_controller_config_option(action, "--controller-config", note)
 
     def run(self, args: argparse.Namespace) -> int:

@@ -46,7 +46,7 @@ Exit status: 0 if nothing fails; {FAILED} if something does; 1 for an error, for
         parser.add_argument("topics", metavar="TOPIC", nargs="*", help=what)
         add_connection_options(parser)
         roles = [role.value for role in Role]
-        parser.add_argument("--role", required=True, choices=roles, help="whose rights are checked")
+        parser.add_argument("--role", required=True, choices=roles, help="the role whose rights are checked")
         for name, text in (
             ("group", "a consumer group that uses the topics; the client's own"),
             ("transactional-id", "a client's own"),

@@ -54,7 +54,7 @@ from modeaware.spelling import NEARLY_SAME, nearest, with_hint, with_nearest
 _GLOB = "* ? [...], case counts"
 _ACTIONS = {
     "list": "list the groups that are required for a topic now and why, and the rules",
-    REQUIRE: "do not delete before a group has consumed, listed or not",
+    REQUIRE: "delete no record before a group has consumed it",
     WAIVE: "do not wait for a group",
     CLOSED: "accept that some groups may be hidden from the controller",
     "forget": "remove a rule",
@@ -90,7 +90,7 @@ class Groups(Command):
             if name != "list":
                 add_confirmation_options(action)
             add_connection_options(action)
-            note = " (for the controller in this process where none runs; those that the running one has)"
+            note = " (for a controller in this process; repeat those of the running one)"
             add_controller_config_option(action, "--controller-config", note)
 
     def run(self, args: argparse.Namespace) -> int:
@@ -110,7 +110,7 @@ class Groups(Command):
 def _add_rule_options(parser: argparse.ArgumentParser, kind: str) -> None:
     if kind != CLOSED:
         parser.add_argument("group", metavar="GROUP", help="the group, by its exact name (or see --glob)")
-        effect = "it requires the groups that are listed" if kind == REQUIRE else "registered groups are not waived"
+        effect = "listed groups are required" if kind == REQUIRE else "registered groups are not waived"
         parser.add_argument("--glob", action="store_true", help=f"GROUP is a pattern: {_GLOB}; {effect}")
     what = f"the topics of the rule: a name or a glob: {_GLOB}"
     parser.add_argument("--topic", required=True, metavar="GLOB", help=what)

@@ -110,7 +110,7 @@ def add_confirmation_options(parser: argparse.ArgumentParser) -> None:
 def add_change_options(parser: argparse.ArgumentParser) -> None:
     """Add ``--yes``, ``--dry-run``, ``--wait`` and ``--timeout``, and the configs of the controller of ``--wait``."""
     add_confirmation_options(parser)
-    wait = "show the progress until all is done (Ctrl-C ends it without harm); does the controller's work where none "
+    wait = "show the progress until all is done (Ctrl-C ends it without harm); does the controller's work if none "
     add_flags(parser, wait=f"{wait}runs")
     parser.add_argument(
         "--timeout",
@@ -121,7 +121,7 @@ def add_change_options(parser: argparse.ArgumentParser) -> None:
         help="how long to retry while no controller or leader is available, and nothing was done (default: "
         f"{REQUEST_TIMEOUT_S:g}s); an unknown topic is retried for {RetryPolicy.unknown_topic_s:g} s at most",
     )
-    add_controller_config_option(parser, "--controller-config", " (for --wait where no controller runs)")
+    add_controller_config_option(parser, "--controller-config", " (for --wait if no controller runs)")
 
 
 def add_delay_option(parser: argparse.ArgumentParser, text: str) -> None:

@@ -5,7 +5,7 @@ strategy but ``range``, which assigns contiguous runs: after 12 -> 4 the first m
 members of a ``range`` group assign again over the readable partitions only, by range's own rule and in its own order of
 members.
 
-No member knows which view of the modes the others used. Two members never hold one partition, because:
+A member cannot see which views of the modes the others used. Two members never hold one partition, because:
 
 * Before it joins, a member notes the view in force. Let J be the newest view that any member of a generation noted. A
   rebalance completes after every join. So a member that reads the mode log *after* it got its assignment has J or a

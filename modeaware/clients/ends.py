@@ -79,9 +79,9 @@ class Ends:
             if not topic.ends or partition.state is not State.SHOWN or partition.step is not Step.DONE:
                 continue
             if (end := topic.ends.get(key[1])) is not None:
-                is_due = may_show and (topic.awaits_word or topic.view.successor is None)
+                is_due = may_show and (topic.awaits_report or topic.view.successor is None)
                 is_final = not is_due or _subject(topic.view, key, end) in self._shown
-                ended.append(Ended(key, partition, end, topic.awaits_word, key in self._paused, is_final))
+                ended.append(Ended(key, partition, end, topic.awaits_report, key in self._paused, is_final))
         return ended
 
     def is_watched(self, reading: Reading, key: Key, how: Committing) -> bool:
@@ -94,12 +94,12 @@ class Ends:
             return True
         if not reading.reader.group:
             return False
-        if not topic.awaits_word and not (self.sees_revocations and how.may_be_short and not how.transactional):
+        if not topic.awaits_report and not (self.sees_revocations and how.may_be_short and not how.transactional):
             return False
         at = partition.committed
-        is_said = at is not None and at.offset >= end
-        return not is_said or (
-            topic.awaits_word and kind_of(at.metadata if at else "") not in (Note.READ, Note.FOREIGN)
+        is_reported = at is not None and at.offset >= end
+        return not is_reported or (
+            topic.awaits_report and kind_of(at.metadata if at else "") not in (Note.READ, Note.FOREIGN)
         )
 
     def unknown(self, ended: Iterable[Ended], how: Committing) -> list[Key]:
@@ -114,7 +114,7 @@ class Ends:
             and entry.partition.may_be_at(entry.end)
         ]
 
-    def to_say(self, ended: Iterable[Ended], how: Committing) -> Commit | CommitStored | None:
+    def to_report(self, ended: Iterable[Ended], how: Committing) -> Commit | CommitStored | None:
         """Return the next commit that reports progress; a commit of what is stored comes first."""
         notes: dict[Key, Committed] = {}
         for entry in ended:
@@ -122,7 +122,7 @@ class Ends:
             if may_flush and entry.partition.needs_flush(entry.end, how, paused=entry.paused):
                 return CommitStored()
             if entry.is_old:
-                note = entry.partition.note(entry.end, how, paused=entry.paused, says_given=entry.is_final)
+                note = entry.partition.note(entry.end, how, paused=entry.paused, is_final=entry.is_final)
             else:
                 note = entry.partition.idle_start(entry.end)
             if note is not None:

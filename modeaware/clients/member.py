@@ -22,9 +22,9 @@ Rules, and their reasons:
   the pause flag of a partition over assignments (:attr:`Traits.keeps_pauses`); kafka-python does not.
 * *A partition is shown only when its position is known*: retention may have deleted records, or another topic may have
   the name. A partition without an answer is shown later, and delays no other partition.
-* *Every start is a number before a partition is read*, so that ``auto.offset.reset`` never decides in mid-life. Where a
+* *Every start is a number before a partition is read*, so that ``auto.offset.reset`` never decides later. Where a
   start is not found within librdkafka's callback, the library decides (:attr:`Traits.waits_for_starts`).
-* *The callbacks show what the application holds.* Under an eager protocol, a change in mid-life is shown as a
+* *The callbacks show what the application holds.* Under an eager protocol, a change between rebalances is shown as a
   rebalance: all partitions are revoked, then all that are held afterwards are assigned. Else only the partitions that
   change are shown. A revocation of hidden partitions alone is not shown. A partition that the application leaves out of
   ``assign()`` is declined until the next assignment.
@@ -306,7 +306,7 @@ class Member:
         """
         partition, topic = self.partitions.get(key), self.reading.topic(key[0])
         end = topic.ends.get(key[1])
-        if partition is None or end is None or not self._is_assigned or not topic.awaits_word:
+        if partition is None or end is None or not self._is_assigned or not topic.awaits_report:
             return ""
         paused = key in self.paused
         return partition.rides(offset, position, end, self.committing, paused=paused, in_transaction=in_transaction)
@@ -354,7 +354,7 @@ class Member:
         self.due_s, self._asked_s, self._is_carrying = None, now_s, carrying
         found = self._first(self._to_show, self._to_assign, self._to_pause)
         if found is None and not rebalancing:
-            found = self._first(self._to_change, self._to_place, self._to_say, self._to_start, self._to_follow)
+            found = self._first(self._to_change, self._to_place, self._to_report, self._to_start, self._to_follow)
         is_held = carrying and not isinstance(found, Request | Commit | CommitStored | None)
         if is_held or (rebalancing and found is None):
             self.due_s = now_s
@@ -483,7 +483,7 @@ class Member:
 
     # Reports
 
-    def _to_say(self, now_s: float) -> Action | None:
+    def _to_report(self, now_s: float) -> Action | None:
         """Report how far the group has read topics that take no writes any more, and show revocations."""
         if not self._is_assigned or not self.reading.reader.group:
             return None
@@ -494,8 +494,8 @@ class Member:
             self._wait(self._commit_s)
         elif unknown := self._due(self._ends.unknown(ended, self.committing), now_s):
             return Request(Asked.COMMITTED, unknown)
-        elif (said := self._ends.to_say(ended, self.committing)) is not None:
-            return said
+        elif (report := self._ends.to_report(ended, self.committing)) is not None:
+            return report
         if self._may_be_joining(now_s):
             return None
         revoked, later_s = self._ends.to_revoke(self.reading, ended, now_s)

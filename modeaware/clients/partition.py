@@ -194,7 +194,7 @@ class Partition:
         is_back = at is not None and at < end
         return how.automatic and not self.flushed and is_given and (self.polled or paused or is_back)
 
-    def note(self, end: int, how: Committing, *, paused: bool, says_given: bool) -> Committed | None:
+    def note(self, end: int, how: Committing, *, paused: bool, is_final: bool) -> Committed | None:
         """Return the commit whose metadata reports how far this member is; None: nothing to report.
 
         The commit never replaces metadata of the application, and is never below the committed offset. It is never
@@ -203,7 +203,7 @@ class Partition:
         Args:
             end: the offset behind the partition's last record.
             paused: by the application.
-            says_given: the application will be shown no (further) revocation.
+            is_final: the application will be shown no (further) revocation.
         """
         at, commit = self.given_up_to, self.committed
         if at is None or not self.knows_commit or self.needs_flush(end, how, paused=paused):
@@ -215,17 +215,17 @@ class Partition:
                 return None
             if self.start >= end:
                 return Committed(self.start, READ)
-            return Committed(self.start, GIVEN) if how.may_be_short and says_given else None
+            return Committed(self.start, GIVEN) if how.may_be_short and is_final else None
         kind = kind_of(commit.metadata)
         if kind is Note.FOREIGN or how.transactional:
             return None
         if commit.offset >= end:
-            said = READ if is_handled else BUSY if paused or at < end else commit.metadata
+            noted = READ if is_handled else BUSY if paused or at < end else commit.metadata
         elif is_handled:
-            said = GIVEN if how.may_be_short and says_given else commit.metadata
-        else:  # resumed, or sought back: records will follow that an earlier note does not cover
-            said = "" if kind is Note.GIVEN else commit.metadata
-        return None if said == commit.metadata.rstrip("\0") else Committed(commit.offset, said.rstrip("\0"))
+            noted = GIVEN if how.may_be_short and is_final else commit.metadata
+        else:  # assigned anew, or sought back: records will follow that an earlier note does not cover
+            noted = "" if kind is Note.GIVEN else commit.metadata
+        return None if noted == commit.metadata.rstrip("\0") else Committed(commit.offset, noted.rstrip("\0"))
 
     def idle_start(self, end: int) -> Committed | None:
         """Return the commit for a partition that was assigned at its end and has no commit: a client library commits

@@ -1,6 +1,6 @@
 """Where a consumer starts to read: every start offset a number, decided once, when the partition is assigned.
 
-``auto.offset.reset`` is resolved then, and never decides in mid-life. Otherwise, with ``latest``, a partition that is
+``auto.offset.reset`` is resolved then, and never decides later. Otherwise, with ``latest``, a partition that is
 assigned a second time before it delivered anything would skip the records between. :func:`start_offset` is the rule:
 
 1. the group's committed offset; else

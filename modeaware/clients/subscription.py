@@ -99,13 +99,13 @@ class TopicReading(NamedTuple):
         gate: what hides the topic.
         ends: partition -> the offset behind its last record, for partitions that take no more writes: of an old topic
             once they are sealed, and of a topic that was shrunk.
-        awaits_word: the group has to report on this old topic, because the gate behind it is not open for the group.
+        awaits_report: the group has to report on this old topic, because the gate behind it is not open for the group.
     """
 
     view: TopicView
     gate: Gate
     ends: Mapping[int, int]
-    awaits_word: bool
+    awaits_report: bool
 
 
 @dataclass(frozen=True)

@@ -281,7 +281,7 @@ class Membership:
     # Calls of the application, in its callbacks or outside
 
     def assign(self, partitions: list[TopicPartition], *, incremental: bool = False) -> None:
-        """Carry out ``assign`` or ``incremental_assign``; in mid-life, only offered partitions may be chosen."""
+        """Carry out ``assign`` or ``incremental_assign``; between rebalances, only offered partitions may be chosen."""
         show, self._showing = self._showing, None
         if show is not None and show.event is not Event.ASSIGNED:
             self._showing = show
@@ -316,14 +316,14 @@ class Membership:
 
     def unassign(self) -> None:
         if self._showing is not None and not self._rebalancing:
-            return  # partitions that leave in mid-life are hidden afterwards
+            return  # between rebalances, the member hides them afterwards
         self._stock.unassign()
         if self._showing is None:
             self._forget(None)
 
     def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
         if self._showing is not None and not self._rebalancing:
-            return  # partitions that leave in mid-life are hidden afterwards
+            return  # between rebalances, the member hides them afterwards
         hidden = (self._revoking & self.member.partitions.keys()) - self._held() - set(map(key_of, partitions))
         self._stock.incremental_unassign([*partitions, *parts_of(hidden)])
         if self._showing is None:
@@ -419,7 +419,7 @@ class Membership:
         """
         return (
             topic is not None
-            and self.member.reading.topic(topic).awaits_word
+            and self.member.reading.topic(topic).awaits_report
             and bool(self.member.reading.topic(topic).ends)
         )
 

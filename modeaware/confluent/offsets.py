@@ -29,7 +29,7 @@ log = get_logger(__name__)
 
 TIMEOUT_S = 10.0
 ANSWER_S = 1.0
-"""How long the polling thread waits for an answer in mid-life. The request is repeated later."""
+"""How long the polling thread waits for an answer outside a rebalance. The request is repeated later."""
 SINGLE_ANSWER_S = 0.25
 RETRY_S = 0.1
 # While a leader or coordinator moves, and when a connection breaks.

@@ -535,7 +535,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
                 return dict.fromkeys(keys, True)  # a topic that brokers lack is no error for kafka-python
 
     def _offsets(self) -> KafkaPythonOffsets:
-        """Return what requests offsets in mid-life."""
+        """Return what requests offsets outside a rebalance."""
         return KafkaPythonOffsets(self._parts, self._answer_ms)
 
     @property
