@@ -1,14 +1,14 @@
 """Key hashing and the choice of a partition.
 
 Independent of Kafka clients, their configuration and partition modes: the caller gives the number of candidates, and a
-partitioner picks one of them by index. librdkafka's names and rules are its own (``rdkafka_msg.c``);
-``murmur2_random`` is also what Kafka's Java producer does with keys.
+partitioner picks one of them by index. Names and rules of librdkafka's partitioners are librdkafka's
+(``rdkafka_msg.c``); ``murmur2_random`` also places keys as Kafka's Java producer does.
 
     >>> from partitioners import named
     >>> named("murmur2_random").for_topic("orders").partition(b"N14228", 4)
     0
 
-To add a partitioner, write a module like this one and add the class to ``_OURS`` in ``table.py``; everything else asks
+To add a partitioner, write a module like this one and add the class to ``_OURS`` in ``table.py``; all other code uses
 the seam (``seam.py``)::
 
     class Half(TopicHashPartitioner):

@@ -35,8 +35,8 @@ class ClusterForm:
     def __call__(self, key: bytes | None, all_partitions: Collection[int], available: Collection[int]) -> int:
         """Return the partition for a record; ``available`` are the partitions that have a leader, in any order.
 
-        The call form of older releases of kafka-python. It is not given the topic, so a sticky pick holds for all
-        topics of the producer.
+        This is the call form of older releases of kafka-python. It has no topic, so a sticky pick applies to all topics
+        of the producer.
         """
         candidates = _candidates(self._anonymous, key, all_partitions, available)
         count = len(candidates)
@@ -60,7 +60,7 @@ class ClusterForm:
         return self._pick(topic, serialized_key, len(serialized_key or b"") + len(serialized_value or b""), cluster)
 
     def on_new_batch(self, topic: str, cluster: Cluster, prev_partition: int) -> None:
-        """A record without a key would begin a new batch for ``prev_partition``; the caller picks for it again."""
+        """Note that a record without a key would begin a batch for ``prev_partition``; the caller then picks again."""
         own, batch_aware, _ = self._for_topic(topic)
         if batch_aware is None:
             # Without this a round robin would skip a partition with each new batch (KAFKA-9965).
@@ -95,9 +95,9 @@ class ClusterForm:
 def for_kafka_python(partitioner: Partitioner) -> Any:
     """Return ``partitioner`` for plain kafka-python: an instance of its ``kafka.partitioner.Partitioner``.
 
-    It has the six-argument ``partition`` of kafka-python 3 and its ``on_new_batch``, the three-argument one, and the
+    It has the six-argument ``partition`` of kafka-python 3 and its ``on_new_batch``, the three-argument form, and the
     call form of older releases. Records without a key go to available partitions, if there are any; hashed ones count
-    all of them. The load is not known here, so a partitioner that follows it draws uniformly. Use one for each
+    all partitions. The load is unknown here, so a partitioner that follows it draws uniformly. Use one for each
     producer. Safe to use from several threads. Needs kafka-python.
     """
     from kafka.partitioner import Partitioner as KafkaPartitioner

@@ -5,7 +5,7 @@ too; slices as they are), a NumPy array of objects or of ``S``, or a sequence of
 are read in place (views, fixed-size and dictionary ones are copied first). A str is its UTF-8, as clients send it.
 NumPy drops trailing zero bytes of ``S`` values: keys that may end in one belong in another kind of column.
 
-The functions hold no state: any number of threads may call them, and NumPy runs them side by side.
+The functions hold no state: any number of threads may call them, and NumPy runs them in parallel.
 
 Needs NumPy (``modeaware[columns]``), and pyarrow for its arrays.
 """
@@ -64,10 +64,10 @@ def partition_column(
         column: the keys.
         count: the number of candidates, from 1 to 2**31 - 1.
         name: one of :data:`partitioners.NAMES`.
-        null_partitions: the indices for the rows that ``name`` does not hash (null keys; for ``consistent_random``
-            empty ones as well, for ``random`` and the like all): one for all, or one for each row of the column. By
-            default these rows take turns, from a random candidate on, so their load is even. There are no batches and
-            no time here for a pick to stick to.
+        null_partitions: the indices for the rows that ``name`` does not hash: null keys; for ``consistent_random`` also
+            empty keys; for ``random`` and similar ones all keys. One index for all, or one for each row of the column.
+            By default these rows take turns, from a random candidate on, so their load is even. Sticky picks need
+            batches or time, which do not exist here.
         randomness: numbers ``0 <= x < 1``.
 
     Raises:
@@ -106,7 +106,7 @@ def _unhashed(chunks: list[Keys], rule: Rule) -> NDArray[np.bool_]:
         if rule.hash is None:
             part = np.ones(len(chunk), np.bool_)
         elif not rule.empty_hashed:
-            part = chunk.lengths == 0  # a null key is an empty one there
+            part = chunk.lengths == 0  # a null key is an empty one here
         elif rule.null_hashed or chunk.nulls is None:
             part = np.zeros(len(chunk), np.bool_)
         else:
@@ -278,7 +278,7 @@ class Block:
 
 
 def _pairs(data: NDArray[np.uint8]) -> NDArray[np.uint64]:
-    """At ``i``, the two words from byte ``4 * i`` on: shifted by up to 24 bits they give the word at any byte."""
+    """Return at ``i`` the two words from byte ``4 * i`` on: shifted by up to 24 bits they give the word at any byte."""
     words = np.zeros(len(data) // 4 + 3, "<u4")
     words.view(np.uint8)[: len(data)] = data
     pairs = words[1:].astype(np.uint64)
@@ -363,7 +363,7 @@ def _crc32(block: Block) -> Words:
 
 @cache
 def _crc_tables() -> tuple[Words, Words, Words]:
-    """What one byte does to the remainder, and the halves of what a word does ("slicing by 4", two bytes a table)."""
+    """Return one byte's effect on the remainder, and the halves of a word's ("slicing by 4", two bytes a table)."""
     byte = np.arange(256, dtype=np.uint32)
     for _ in range(8):
         byte = np.where(byte & np.uint32(1), byte >> np.uint32(1) ^ np.uint32(_CRC_POLYNOMIAL), byte >> np.uint32(1))

@@ -1,4 +1,4 @@
-"""The hash functions of Kafka's clients, in Python. Callers that have them in C pass those: 20 times as fast.
+"""The hash functions of Kafka's clients, in Python. Callers with C implementations pass those: 20 times as fast.
 
 Each maps a key and a number of candidates to an index below that number. A null key hashes as an empty one.
 """

@@ -1,4 +1,4 @@
-"""librdkafka's partitioners: what its names mean for null, empty and other keys (``rdkafka_msg.c``)."""
+"""librdkafka's partitioners: the meaning of their names for null, empty and other keys (``rdkafka_msg.c``)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RULES: Mapping[str, Rule] = MappingProxyType(
 )
 DEFAULT_NAME = "consistent_random"
 LIBRDKAFKA_NAMES = frozenset(RULES)
-"""What librdkafka takes as ``partitioner``."""
+"""The values of librdkafka's ``partitioner``."""
 
 
 class StickyRandom:
@@ -47,13 +47,13 @@ class StickyRandom:
         self._linger_s = linger_s
         self._clock = clock
         self._randomness = randomness
-        self._pick: tuple[int, int, float] = (0, 0, 0.0)  # index, count it was picked from, until when
+        self._pick: tuple[int, int, float] = (0, 0, 0.0)  # index, number of candidates, end of the linger
 
     def sticky(self, count: int) -> int:
         """Return the index in force, or a new one after the linger or when ``count`` has changed."""
         if self._linger_s <= 0:
             return self.fresh(count)
-        index, picked_from, until = self._pick  # one reference, so the three belong together
+        index, picked_from, until = self._pick  # one reference, so the three values are consistent
         now_s = self._clock()
         if picked_from != count or now_s > until:
             index = self.fresh(count)
@@ -77,7 +77,7 @@ class TopicLibrdkafkaPartitioner(TopicHashPartitioner):
 
 
 class LibrdkafkaPartitioner(HashPartitioner):
-    """What librdkafka does by one of its :data:`~partitioners.RULES`. Made by :func:`~partitioners.named`."""
+    """librdkafka's behaviour by one of its :data:`~partitioners.RULES`. Made by :func:`~partitioners.named`."""
 
     RULE = RULES[DEFAULT_NAME]
     _TOPIC = TopicLibrdkafkaPartitioner

@@ -1,4 +1,4 @@
-"""Keys that move no more than they must when the number of partitions changes, for any old and new number.
+"""A partitioner that moves as few keys as possible when the number of partitions changes, for any old and new number.
 
 Jump consistent hashing (Lamping and Veach, "A Fast, Minimal Memory, Consistent Hash Algorithm", 2014) over murmur2.
 """
@@ -23,7 +23,7 @@ _BLOCK = 16_384
 def jump(state: int, count: int) -> int:
     """Return the paper's ``JumpConsistentHash(state, count)`` for ``0 <= state < 2**64`` and ``count`` > 0.
 
-    From ``n + 1`` to ``n`` candidates only the keys of the last one move, and they spread evenly.
+    From ``n + 1`` to ``n`` candidates only the keys of the last candidate move, and they spread evenly.
     """
     index, following = 0, 0
     while following < count:
@@ -76,11 +76,11 @@ class _Jumps(Placer):
 
 
 class MinimalMovement(HashPartitioner):
-    """Keys go where jump hashing puts them; records without a key stick as with ``murmur2_random``.
+    """Jump hashing places keys; records without a key stick as with ``murmur2_random``.
 
-    A shrink from any ``old`` to any ``new`` moves the keys of the retired (highest) partitions only, ``1 - new/old`` of
-    all, and spreads them evenly over the others; a growth moves ``1 - old/new``, all of them to new partitions. No
-    other Kafka client places keys this way: every producer of the topic has to use it.
+    A shrink from any ``old`` to any ``new`` moves only the keys of the retired (highest) partitions, ``1 - new/old`` of
+    all, and spreads them evenly over the others. A growth moves ``1 - old/new``, all of them to new partitions. No
+    other Kafka client places keys this way: every producer of the topic must use this partitioner.
     """
 
     RULE = Rule(

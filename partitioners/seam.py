@@ -1,10 +1,10 @@
-"""What a partitioner is, and the facts that it carries.
+"""The interface of partitioners, and their facts.
 
 A :class:`Partitioner` makes a :class:`TopicPartitioner` for each topic, which picks one of ``count`` candidates by
-index (after franz-go). The caller decides on the candidates: all partitions that take writes for a record whose key has
-to stay together, and those of them that have a leader for any other record.
+index (after franz-go). The caller chooses the candidates. For a record whose key must stay in one partition, these are
+all partitions that take writes; for any other record, those of them that have a leader.
 
-No caller tests for a partitioner by name or class. What it needs to know is a fact:
+No caller tests for a partitioner by name or class. Callers need only these facts:
 
 ====================================  ==================================================================
 fact                                  where it is
@@ -46,16 +46,16 @@ class TopicPartitioner(Protocol):
     def partition(self, key: bytes | None, count: int) -> int:
         """Return the index of the pick, ``0 <= index < count``; ValueError if ``count`` is not positive.
 
-        ``key`` is the serialized one; None for a record without a key.
+        ``key`` is the serialized key; None for a record without a key.
         """
         ...
 
 
 def checked_index(given: object, count: int, which: str) -> int:
-    """Return what the partitioner ``which`` (for the message) has picked; ValueError if that is no index below
-    ``count``. An application's own may return anything."""
+    """Return the pick of the partitioner ``which`` (for the message); ValueError if it is not an index below ``count``.
+    An application's own partitioner may return anything."""
     try:
-        index = operator.index(given)  # type: ignore[arg-type] # that is what is asked
+        index = operator.index(given)  # type: ignore[arg-type] # the call checks the type
     except TypeError:
         index = -1
     if 0 <= index < count:
@@ -70,7 +70,7 @@ class BatchAware(Protocol):
     def on_new_batch(self, index: int) -> None:
         """Stick to another candidate: the next record for candidate ``index`` would begin a new batch.
 
-        Without effect if the pick has already moved on from ``index``, so several threads may report the same batch.
+        Without effect if the pick is no longer ``index``, so several threads may report the same batch.
         """
         ...
 
@@ -84,7 +84,7 @@ class LoadAware(Protocol):
 
         Args:
             size: the record's size in bytes.
-            load: what is queued for each candidate, in bytes, batches or records (>= 0); empty if unknown.
+            load: the queue of each candidate, in bytes, batches or records (>= 0); empty if unknown.
         """
         ...
 
@@ -110,7 +110,7 @@ def wants_batches(partitioner: Partitioner) -> bool:
 def _makes(partitioner: Partitioner, capability: type) -> bool:
     try:
         return isinstance(partitioner.for_topic(""), capability)
-    except Exception:  # noqa: BLE001 - an application's own one may serve its topics alone, and "" is none
+    except Exception:  # noqa: BLE001 - an application's own may accept only its topics, and "" is none
         return False
 
 
@@ -123,19 +123,19 @@ def share_moved(old: int, new: int) -> float:
 
 
 def least_share_moved(old: int, new: int) -> float:
-    """Return the share of keys that any rule has to move for an even load."""
+    """Return the share of keys that any rule must move for an even load."""
     return 1 - min(positive(old), positive(new)) / max(old, new)
 
 
 @dataclass(frozen=True)
 class Placer:
-    """How a key gets its index: its hash, a number, modulo the count. A subclass may place numbers otherwise.
+    """The way from a key to its index: its hash, a number, modulo the count. A subclass may place numbers otherwise.
 
     Attributes:
         name: the hash's, or the partitioner's if the hash alone does not determine the index.
         hash: the hash of the key.
-        clients: which clients place keys by this function.
-        hashes_empty: an empty key is hashed like any other by most of them.
+        clients: the clients that place keys by this function.
+        hashes_empty: most of them hash an empty key like any other.
     """
 
     name: str
@@ -184,7 +184,7 @@ class Rule:
         hash: the hash of keys; None if keys are not hashed.
         null_hashed: a record without a key is hashed as if its key were empty.
         empty_hashed: an empty key is hashed like any other.
-        placer: how the hash becomes an index; by default its remainder by the count. None if keys are not hashed.
+        placer: the way from the hash to an index; by default its remainder by the count. None if keys are not hashed.
         spreads: records that are not hashed are spread; False if the application must choose their partitions.
     """
 
@@ -210,7 +210,7 @@ class Rule:
     def is_sticky(self, key: bytes | None) -> bool:
         """Return whether the record follows the sticky pick of records without a key.
 
-        In librdkafka an empty key that is not hashed does, unless keys are never hashed.
+        In librdkafka an empty key that is not hashed does so, unless keys are never hashed.
         """
         return not self.is_hashed(key) and (key is None or self.hash is not None)
 
@@ -236,7 +236,7 @@ class HashPartitioner:
         hash_function: an implementation of the rule's hash, such as one in C; by default that in Python.
         rule: in place of the class's.
         linger_s: how long records without a key stick to one pick, in seconds; 0: a new pick for each record.
-        batch_size: how many bytes stick to one pick (Java: ``batch.size``); ValueError if not positive.
+        batch_size: the number of bytes that stick to one pick (Java: ``batch.size``); ValueError if not positive.
         clock: monotonic seconds.
         randomness: numbers ``0 <= x < 1``.
 

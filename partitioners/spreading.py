@@ -1,4 +1,4 @@
-"""Partitioners that differ in how they spread the records that are not hashed: in turn, by batches, by load, or not."""
+"""Partitioners that differ in how they spread records that are not hashed: in turn, by batches, by load, or not."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class _TopicSticky(TopicHashPartitioner):
         super().__init__(made_by, topic)
         self._lock = threading.Lock()
         self._batches_reported = False
-        self._pick: tuple[int, int, float] = (-1, 0, 0.0)  # index, count it was picked from, until when
+        self._pick: tuple[int, int, float] = (-1, 0, 0.0)  # index, number of candidates, end of the linger
 
     def _spread(self, key: bytes | None, count: int) -> int:
         index, picked_from, until = self._pick
@@ -74,7 +74,7 @@ class Sticky(HashPartitioner):
 
     Keys, the empty one included, are hashed with murmur2, as Java's ``DefaultPartitioner`` did from Kafka 2.4 to 3.2
     and kafka-python's ``StickyPartitioner`` does. Its topic partitioners are :class:`~partitioners.seam.BatchAware`;
-    until the first batch is reported, a batch is taken to last ``linger_s``.
+    until the first batch is reported, a batch is assumed to last ``linger_s``.
     """
 
     RULE = Rule("sticky", Hash.MURMUR2, null_hashed=False, empty_hashed=True)
@@ -86,7 +86,7 @@ class _TopicUniformSticky(TopicHashPartitioner):
         super().__init__(made_by, topic)
         self._lock = threading.Lock()
         self._index = 0
-        self._count = 0  # of the candidates that the index was drawn from
+        self._count = 0  # the number of candidates for the last draw
         self._left = 0  # bytes that still stick
 
     def partition_by_load(self, key: bytes | None, count: int, size: int, load: Sequence[int] = ()) -> int:
@@ -102,7 +102,7 @@ class _TopicUniformSticky(TopicHashPartitioner):
             raise ValueError(f"load has {len(load)} entries for {count} candidates")
         with self._lock:
             if self._left <= 0 or self._count != count:
-                # Drawn when it is needed, not when the last record filled the batch as in Java: the load is newer.
+                # Drawn when needed, and not like Java's when the last record filled the batch: the load is newer.
                 self._index = draw(positive(count), load, self._made_by.randomness())
                 self._count, self._left = count, self._made_by.batch_size
             self._left -= size
@@ -121,10 +121,10 @@ def draw(count: int, load: Sequence[int], chance: float) -> int:
 class UniformSticky(HashPartitioner):
     """Records without a key stick to one candidate for ``batch_size`` bytes; the next one is drawn by the load.
 
-    This is KIP-794, what Java's producer does since Kafka 3.3. A candidate has the weight ``longest queue + 1 - own
+    This is KIP-794, the rule of Java's producer since Kafka 3.3. A candidate has the weight ``longest queue + 1 - own
     queue``, so that a slow broker, whose queue grows, is drawn less often; all weights are equal while the load is
-    unknown. Switching by bytes makes the shares uniform: KIP-480 switches when a batch ends, which sends most records
-    to the slowest broker. The caller leaves out candidates that should get nothing (Java:
+    unknown. A switch after so many bytes makes the shares uniform. KIP-480 switches when a batch ends, which sends most
+    records to the slowest broker. The caller leaves out candidates that should get no records (Java:
     ``partitioner.availability.timeout.ms``).
 
     Keys, the empty one included, are hashed with murmur2, unless ``ignore_keys`` (Java: ``partitioner.ignore.keys``)

@@ -22,7 +22,7 @@ _OURS: Mapping[str, type[HashPartitioner]] = {
 _RULES: Mapping[str, Rule] = {**RULES, **{name: kind.RULE for name, kind in _OURS.items()}}
 
 NAMES = tuple(_RULES)
-"""All names that :func:`named` takes."""
+"""All names that :func:`named` accepts."""
 
 PLACERS: Mapping[str, Placer] = MappingProxyType(
     {
@@ -35,7 +35,7 @@ PLACERS: Mapping[str, Placer] = MappingProxyType(
 
 
 def rule_named(name: str) -> Rule:
-    """Return the rule of the partitioner called ``name``; ValueError, which lists the names, if there is none."""
+    """Return the rule of the partitioner called ``name``; ValueError with all names if there is none."""
     rule = _RULES.get(name)
     if rule is None:
         raise ValueError(f"unknown partitioner {name!r}; known: {', '.join(NAMES)}")
@@ -75,7 +75,7 @@ def is_plug_in(name: str) -> bool:
 
 
 def load(name: str) -> Partitioner:
-    """Return the partitioner that ``name`` (``package.module:name``, where the last part may have dots) points to.
+    """Return the partitioner at ``name`` (``package.module:name``, where the last part may have dots).
 
     Raises:
         ValueError: the module, or the name in it, does not exist.
@@ -116,8 +116,8 @@ def as_partitioner(given: Any, name: str) -> Partitioner:
 class FunctionPartitioner:
     """A function as a partitioner, for all topics. Safe to use from several threads if the function is.
 
-    It is called for each record, also for one without a key (None). Equal keys get the same candidates. ``name`` is for
-    messages.
+    It is called for each record, also for a record without a key (None). Equal keys get the same candidates. ``name``
+    is for messages.
     """
 
     def __init__(self, function: KeyFunction, name: str) -> None:
@@ -133,5 +133,5 @@ class FunctionPartitioner:
         return True
 
     def partition(self, key: bytes | None, count: int) -> int:
-        """Return what the function returns; ValueError if that is no index below ``count``."""
+        """Return the function's result; ValueError if that is not an index below ``count``."""
         return checked_index(self._function(key, positive(count)), count, repr(self._name))

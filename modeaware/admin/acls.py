@@ -1,11 +1,12 @@
-"""ACLs that match either the old or the new topic's name: they give or take access at the switch.
+"""ACLs that match only the old or only the new topic's name: they grant or remove access at the switch.
 
-An ACL of one name is *covered* where the other name has one with the same permission, for the same principal or
-``User:*``, the same host or ``*``, and the same operation, All, or, of those that allow, one that implies it.
+An ACL of one name is *covered* if the other name has one with the same permission, for the same principal or ``User:*``
+and the same host or ``*``. The operation must be the same, All, or, if the ACL allows, one that implies it.
 
-- An ACL of the old topic that is not covered on the new topic changes access at the switch: one that allows takes it,
-  one that denies gives it. So does an ACL of the new topic that denies, and is not covered. Both refuse a replacement.
-- An ACL of the new topic that allows, and is not covered on the old topic, is only shown: it may be meant.
+- An ACL of the old topic that is not covered on the new topic changes access at the switch: one that allows removes
+  access, and one that denies grants it. So does an ACL of the new topic that denies and is not covered. Both kinds
+  refuse a replacement.
+- An ACL of the new topic that allows, and is not covered on the old topic, is only shown: it may be intended.
 """
 
 from __future__ import annotations
@@ -22,16 +23,16 @@ from modeaware.wire.brokers import Brokers
 from modeaware.wire.requests import DescribeAclsRequest
 
 ADMIN_CONFIG = "admin.properties"
-"""Stands in commands of Kafka's tools for the file with an administrator's settings."""
+"""Placeholder in commands of Kafka's tools for the file with an administrator's settings."""
 ANY, ALL_OPERATIONS, DENY, PREFIXED = 1, 2, 2, 4
-"""Kafka's numbers in DescribeAcls: of any filter, operations, permissions, kinds of names."""
+"""Kafka's numbers in DescribeAcls: for any filter, operations, permissions, kinds of names."""
 OPERATIONS = (
     *("Unknown", "Any", "All", "Read", "Write", "Create", "Delete", "Alter", "Describe", "ClusterAction"),
     *("DescribeConfigs", "AlterConfigs", "IdempotentWrite", "CreateTokens", "DescribeTokens", "TwoPhaseCommit"),
 )
-"""As kafka-acls.sh names them, by their numbers."""
+"""The names of kafka-acls.sh, by number."""
 _IMPLIED_BY = {"Describe": ("Read", "Write", "Delete", "Alter"), "DescribeConfigs": ("AlterConfigs",)}
-"""As brokers have it, of ACLs that allow."""
+"""The implied operations, as in brokers, for ACLs that allow."""
 SECURITY_DISABLED, CLUSTER_AUTHORIZATION_FAILED = 54, 31
 
 
@@ -46,7 +47,7 @@ class Acl(NamedTuple):
     is_prefix: bool
 
     def matches(self, topic: str) -> bool:
-        """Return whether the ACL is one of ``topic``."""
+        """Return whether the ACL applies to ``topic``."""
         return topic.startswith(self.name) if self.is_prefix else self.name in (topic, "*")
 
     def covers(self, other: Acl) -> bool:
@@ -68,7 +69,7 @@ class Acl(NamedTuple):
 
 @dataclass(frozen=True)
 class ClusterAcls:
-    """The ACLs on the topics of a cluster; ``unknown``: why they are not known."""
+    """The ACLs on the topics of a cluster; ``unknown``: the reason why they are unknown."""
 
     bindings: Sequence[Acl] = ()
     unknown: str | None = None
@@ -79,10 +80,10 @@ class TopicAcls:
     """The ACLs that an old and a new topic do not share.
 
     Attributes:
-        commands: of kafka-acls.sh, which add the ACLs of the old topic that the new topic lacks; those that deny first.
-        denied: ACLs of the new topic's name alone that deny.
-        allowed: ACLs of the new topic's name alone that allow.
-        unknown: why they are not known; null: they are.
+        commands: commands of kafka-acls.sh that add the missing ACLs to the new topic; those that deny come first.
+        denied: ACLs that deny, of the new topic's name alone.
+        allowed: ACLs that allow, of the new topic's name alone.
+        unknown: the reason why they are unknown; null: they are known.
     """
 
     commands: tuple[str, ...] = ()
@@ -92,10 +93,10 @@ class TopicAcls:
 
 
 def read_acls(brokers: Brokers) -> ClusterAcls | None:
-    """Return the ACLs on topics, which takes DESCRIBE on the cluster; None: the cluster has no authorizer.
+    """Return the ACLs on topics, which needs DESCRIBE on the cluster; None: the cluster has no authorizer.
 
     Raises:
-        ClusterError: no answer, or one that says nothing of the right to list them.
+        ClusterError: no answer, or an error other than a missing right to list them.
     """
     request = DescribeAclsRequest(
         resource_type_filter=TOPIC_RESOURCE,
@@ -143,7 +144,7 @@ def _uncovered(acls: Iterable[Acl], others: Sequence[Acl]) -> list[Acl]:
 
 
 def check_access(command: ReplaceTopicCommand, acls: TopicAcls | None) -> None:
-    """Refuse a replacement where ACLs that the names do not share would change who has access.
+    """Refuse a replacement if ACLs that the names do not share would change access.
 
     Raises:
         RequestRefused: with the code POLICY_VIOLATION.

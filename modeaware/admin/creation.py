@@ -1,8 +1,8 @@
 """Creating topics and partitions: typed answers (KIP-195), and a minimum of live replicas (KIP-409).
 
-A creation with a minimum is placed here and sent with its assignment: the brokers' own placement (KRaft's) takes no
-notice of which brokers are alive. Errors are returned where one topic's concern no other: RequestRefused says that
-nothing was created, ClusterError that the outcome is not known.
+A creation with a minimum is placed here and sent with its assignment: the brokers' own placement (KRaft's) ignores
+which brokers are alive. An error that concerns one topic alone is returned: RequestRefused means that nothing was
+created, ClusterError that the outcome is unknown.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from modeaware.wire.retries import Deadline
 _T = TypeVar("_T")
 Outcomes = dict[str, CreationResult | ModeAwareError]
 LOOK_DELAY_S = 0.1
-"""Between requests of brokers' metadata, which follows the controller's in its own time."""
+"""Between requests of brokers' metadata, which lags behind the controller's."""
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,8 @@ class Placement:
 
     Attributes:
         first, count: the new partitions are those from ``first`` on, below ``count``.
-        assignments: where their replicas go; None: the brokers decide.
-        live: the brokers that were alive when it was made; None where that was not asked.
+        assignments: the brokers of their replicas; None: the brokers decide.
+        live: the brokers that were alive at the time; None: not requested.
     """
 
     topic: str
@@ -48,17 +48,17 @@ class Placement:
 
 
 Send = Callable[[Sequence[Placement]], Mapping[str, object]]
-"""Has partitions created; returns for each topic an error, or anything else. What it raises is the error of each."""
+"""Creates partitions; returns for each topic an error, or any other value. An exception is the error of each topic."""
 
 
 class Creation:
-    """One call's creations. One thread; what it needs of the cluster is read once, when first needed.
+    """The creations of one call. One thread; facts about the cluster are read once, when first needed.
 
     Args:
         brokers: the connection; the caller closes it.
-        observed: reads the observed brokers and the policy; None where the mode log has no such record. Called only
-            where a minimum was asked for.
-        deadline: by which all of it has to be done.
+        observed: reads the observed brokers and the policy; None if the mode log has no such record. Called only if a
+            minimum is requested.
+        deadline: the end of the time for all of it.
     """
 
     def __init__(
@@ -69,16 +69,16 @@ class Creation:
         self._deadline = deadline
 
     def create_topics(self, topics: Iterable[NewTopic], validate_only: bool = False) -> Outcomes:
-        """Create topics that have a minimum, each by its own request: a refusal concerns no other topic."""
+        """Create topics with a minimum, each by its own request, so that a refusal affects no other topic."""
         return {new.topic: _outcome(partial(self._create_topic, new, validate_only)) for new in topics}
 
     def create_partitions(
         self, growths: Mapping[str, NewPartitions], validate_only: bool = False, send: Send | None = None
     ) -> Outcomes:
-        """Grow topics by one request. One that the answer to it does not mention is missing from the outcomes.
+        """Grow topics by one request. A topic that the answer leaves out is missing from the outcomes.
 
         Args:
-            send: has the placed partitions created; None: by the brokers.
+            send: creates the placed partitions; None: the brokers do.
         """
         try:
             placements = self._place_growths(growths)
@@ -101,9 +101,9 @@ class Creation:
         return outcomes
 
     def _place_growths(self, growths: Mapping[str, NewPartitions]) -> dict[str, Placement | ModeAwareError]:
-        """Which partitions are to be made and, where there is a minimum, on which brokers.
+        """Return which partitions to create and, if there is a minimum, on which brokers.
 
-        A topic that does not exist gets a placement all the same: the brokers refuse it.
+        A topic that does not exist also gets a placement: the brokers refuse it.
         """
         shapes = created_partitions(self._brokers, growths)
         moving = self._moving({t: s for t, new in growths.items() if new.new_total_count > len(s := shapes.get(t, {}))})
@@ -115,19 +115,19 @@ class Creation:
         }
 
     def _moving(self, shapes: Mapping[str, Iterable[int]]) -> set[str]:
-        """Topics with a reassignment in progress, as far as this user may know (DESCRIBE on the cluster)."""
+        """Return topics with a reassignment in progress, as far as this user may see (DESCRIBE on the cluster)."""
         partitions = ((topic, p) for topic, shape in shapes.items() for p in shape)
         try:
             return {topic for topic, _ in list_reassignments(self._brokers, partitions, self._deadline.left_s())}
         except (RequestRefused, ClusterError) as error:
-            # Before Kafka 2.4; or no broker is the controller right now, which refuses the growth itself then.
+            # Before Kafka 2.4; or no broker is the controller right now, and then the growth itself is refused.
             unknown = (ErrorCode.UNSUPPORTED_VERSION, ErrorCode.NOT_CONTROLLER)
             if isinstance(error, ClusterError) and error.code not in unknown:
                 raise
             return set()
 
     def _result(self, placement: Placement, validate_only: bool) -> CreationResult:
-        """The cluster's description of the new partitions, once it shows them.
+        """Return the cluster's description of the new partitions, once it shows them.
 
         Raises:
             ClusterError: (REQUEST_TIMED_OUT) they were created, and no broker shows them in time.
@@ -175,9 +175,9 @@ class Creation:
         return self._placed(placement, len(replicas[min(replicas)]), minimum)
 
     def _awaited(self, topic: str, count: int) -> Mapping[int, Sequence[int]]:
-        """The partitions of a topic that the one broker that was asked did not show: of a new one, perhaps.
+        """Return the partitions of a topic that one broker did not show: the topic may be new.
 
-        So no growth with a minimum is sent without assignments, and the result names the partitions that are new.
+            So no growth with a minimum is sent without assignments, and the result has the new partitions.
 
         Raises:
             RequestRefused: no such topic, or another refusal of the growth.
@@ -196,7 +196,7 @@ class Creation:
                     code=ErrorCode.REQUEST_TIMED_OUT,
                     topic=topic,
                 )
-            time.sleep(LOOK_DELAY_S)  # no request waits for a broker's metadata to follow the controller's
+            time.sleep(LOOK_DELAY_S)  # no request can wait until a broker's metadata has caught up
 
     def _placed(self, placement: Placement, factor: int, minimum: int | None) -> Placement:
         policy, brokers = self._known
@@ -220,10 +220,10 @@ class Creation:
 
     @cached_property
     def _known(self) -> tuple[str, list[RegisteredBroker]]:
-        """The policy of under-replicated creations, and all brokers, those that are down included."""
+        """Return the policy of under-replicated creations, and all brokers, including those that are down."""
         record, registered = self._observed() or ObservedBrokersRecord(), registered_brokers(self._brokers)
         known = dict(registered.brokers)
-        if not registered.complete:  # else one that is missing was unregistered since (KIP-409: removed by hand)
+        if not registered.complete:  # else a missing broker was unregistered since (KIP-409: removed by hand)
             for node_id, rack in record.brokers.items():
                 known.setdefault(node_id, RegisteredBroker(node_id, rack, live=False))
         return record.policy, [known[node_id] for node_id in sorted(known)]
@@ -241,9 +241,9 @@ def _outcome(step: Callable[[], _T]) -> _T | ModeAwareError:
 
 
 def _moving_refusal(topic: str) -> RequestRefused:
-    # KIP-195 has the controller refuse it; KRaft counts old and new replicas as replication factor.
+    # KIP-195 makes the controller refuse; KRaft would count old and new replicas as the replication factor.
     return RequestRefused(
-        f"topic {topic!r}: a reassignment is in progress, and new partitions would get the replicas of before and "
+        f"topic {topic!r}: a reassignment is in progress, and new partitions would get the replicas from before and "
         "after it: wait until it is done (modeaware reassign-partitions --list)",
         code=ErrorCode.REASSIGNMENT_IN_PROGRESS,
         topic=topic,
@@ -257,11 +257,11 @@ def _given(assignments: Sequence[Sequence[int]] | None) -> Assignments | None:
 def create_topic(
     brokers: Brokers, new: NewTopic, assignments: Assignments | None, validate_only: bool, timeout_s: float
 ) -> Any:
-    """Create one topic, with ``assignments`` in place of its numbers; returns the broker's result for it.
+    """Create one topic, with ``assignments`` in place of its numbers; return the broker's result.
 
     Raises:
         RequestRefused: nothing was created; ``code`` is the broker's.
-        ClusterError: not known to be done.
+        ClusterError: the outcome is unknown.
     """
     topic = CreateTopicsRequest.CreatableTopic
     wanted = topic(
@@ -290,11 +290,11 @@ def create_topic(
 def create_partitions(
     brokers: Brokers, growths: Iterable[Placement], validate_only: bool, timeout_s: float
 ) -> dict[str, ModeAwareError | None]:
-    """Grow topics by one request; returns for each topic an error, or None.
+    """Grow topics by one request; return for each topic an error, or None.
 
     Raises:
         RequestRefused: (UNSUPPORTED_VERSION) the cluster is older than KIP-195.
-        ClusterError: not known to be done.
+        ClusterError: the outcome is unknown.
     """
     topic = CreatePartitionsRequest.CreatePartitionsTopic
     wanted = []
@@ -315,7 +315,7 @@ def create_partitions(
 
 
 def created_partitions(brokers: Brokers, topics: Iterable[str]) -> dict[str, dict[int, tuple[int, ...]]]:
-    """Return topic -> partition -> its replicas, of topics that exist and that the user may see.
+    """Return topic -> partition -> its replicas, for existing topics that the user may see.
 
     Raises:
         ClusterError: no broker answered.
@@ -354,12 +354,12 @@ def missing_replicas(
 def _send(
     brokers: Brokers, what: str, request: Callable[[int], Any], results: Callable[[Any], Any], timeout_s: float
 ) -> Any:
-    """The results of a request that must not be sent twice."""
+    """Return the results of a request that must not be sent twice."""
     wait_s = max(min(timeout_s, 3 * BULK_TIMEOUT_S), 1.0)
     answer = ask_controller(
         brokers,
         route_to_controller(brokers),
-        lambda: request(int(wait_s * 900)),  # the broker is to answer before we stop waiting
+        lambda: request(int(wait_s * 900)),  # the broker's timeout ends before ours
         lambda answer: [result.error_code for result in results(answer)],
         timeout_s=wait_s,
     )
@@ -367,7 +367,7 @@ def _send(
         return results(answer)
     if answer.code is ErrorCode.UNSUPPORTED_VERSION:
         raise RequestRefused(f"cannot {what}: {answer}", code=ErrorCode.UNSUPPORTED_VERSION)
-    raise ClusterError(f"cannot {what}: {answer}; it may have been done all the same", code=answer.code)
+    raise ClusterError(f"cannot {what}: {answer}; the outcome is unknown", code=answer.code)
 
 
 def _described(brokers: Brokers, topics: Iterable[str]) -> list[Any]:

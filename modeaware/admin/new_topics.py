@@ -1,5 +1,5 @@
-"""What is to be created, where its replicas go, and what came of it: confluent_kafka's classes with KIP-195's form and
-KIP-409's minimum; placement is rack-aware and even, with enough live replicas in each partition. Pure.
+"""Topics and partitions to create, their placement, and the results: confluent_kafka's classes with KIP-195's form and
+KIP-409's minimum. Placement is rack-aware and even, with enough live replicas in each partition. Pure.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ class _WithMinimum:
 
 
 class NewTopic(_WithMinimum, librdkafka.NewTopic):
-    """confluent_kafka's NewTopic, and how many replicas of each partition have to be alive (KIP-409).
+    """confluent_kafka's NewTopic with a minimum of live replicas for each partition (KIP-409).
 
     Args:
         args, kwargs: as the stock class takes them: ``topic``, ``num_partitions``, ``replication_factor``,
             ``replica_assignment``, ``config``.
-        min_required_replication_factor: the topic may be created while some of its brokers are down, as long as each
-            partition has this many replicas on live ones, and the controller's ``modeaware.under.replicated.creation``
-            allows it. None: the stock class, which asks for nothing.
+        min_required_replication_factor: the topic may be created while some of its brokers are down, if each partition
+            has this many replicas on live ones and the controller's ``modeaware.under.replicated.creation`` allows it.
+            None: as the stock class, no minimum.
 
     Raises:
         TypeError, ValueError: the minimum is not an int, or below 1.
@@ -49,14 +49,14 @@ class NewTopic(_WithMinimum, librdkafka.NewTopic):
 
 
 class NewPartitions(_WithMinimum, librdkafka.NewPartitions):
-    """confluent_kafka's NewPartitions, and how many replicas of each new partition have to be alive (KIP-409).
+    """confluent_kafka's NewPartitions with a minimum of live replicas for each new partition (KIP-409).
 
     Args:
         args, kwargs: as the stock class takes them: ``topic``, ``new_total_count``, ``replica_assignment``.
-        min_required_replication_factor: as of :class:`NewTopic`.
+        min_required_replication_factor: as for :class:`NewTopic`.
 
     Raises:
-        TypeError, ValueError: as of :class:`NewTopic`.
+        TypeError, ValueError: as for :class:`NewTopic`.
     """
 
     @classmethod
@@ -67,20 +67,20 @@ class NewPartitions(_WithMinimum, librdkafka.NewPartitions):
         *,
         min_required_replication_factor: int | None = None,
     ) -> NewPartitions:
-        """KIP-195's ``NewPartitions.increaseTo``; the mapping that contains it names the topic.
+        """Return KIP-195's ``NewPartitions.increaseTo``; the mapping that contains it names the topic.
 
         Args:
-            count: how many partitions there are to be in all; of a topic with retired partitions: writable ones.
-            assignments: for each really new partition its brokers, the preferred leader first; as many lists as there
-                are new partitions, each as long as the topic's replication factor. None: the cluster decides.
-            min_required_replication_factor: as of :class:`NewTopic`.
+            count: the total number of partitions; for a topic with retired partitions, the number of writable ones.
+            assignments: the brokers of each newly created partition, the preferred leader first: one list for each new
+                partition, as long as the topic's replication factor. None: the cluster decides.
+            min_required_replication_factor: as for :class:`NewTopic`.
         """
         chosen = {} if assignments is None else {"replica_assignment": [list(brokers) for brokers in assignments]}
         return cls("", count, min_required_replication_factor=min_required_replication_factor, **chosen)
 
 
 class Accepted(NamedTuple):
-    """What may follow from a switch, and refuses it unless it is accepted: see :class:`TopicReplacement`."""
+    """Consequences of a switch that refuse it unless they are accepted: see :class:`TopicReplacement`."""
 
     access_loss: bool = False
     mirroring: bool = False
@@ -93,23 +93,23 @@ class TopicReplacement:
 
     Attributes:
         successor: the new topic's name. No topic may have it.
-        num_partitions: how many partitions the new topic gets, more or fewer than the old topic has.
+        num_partitions: the number of partitions of the new topic, more or fewer than the old topic has.
         replication_factor: the new topic's; None: the old topic's; -1: the brokers' default.
-        config: configs of the new topic, over those that are copied: what is set on the old topic itself, with
-            ``retention.bytes`` (a limit of one partition) scaled so that as much is kept in all.
-        delete_partitions_delay_ms: the old topic is deleted once every group has read it, and no earlier than this many
+        config: configs of the new topic. They override the copied ones: those set on the old topic itself, with
+            ``retention.bytes`` (a limit of one partition) scaled so that the topic keeps as much in all.
+        delete_partitions_delay_ms: delete the old topic when every group has read it, and no earlier than this many
             milliseconds from now. None: not before its own retention has emptied it.
-        fence: ``config``: brokers refuse data for the old topic before its end counts as final; ``none``: they do not,
-            and the end of a quiet topic counts as final.
-        accept_state_loss: the names of groups that keep state per partition (Kafka Streams) and may lose it. Without
-            its name here, such a group makes the controller refuse.
-        evacuate: only for a compacted topic: it is not deleted before the Spark job ``modeaware.spark.evacuate`` has
-            copied the latest values of its keys to the new topic.
-        accept_access_loss: ACLs that the two names do not share are no reason to refuse.
-        accept_mirroring: MirrorMaker 2, if it is in use, does not copy the configs of the fence.
+        fence: ``config``: brokers refuse data for the old topic before its end counts as final; ``none``: brokers
+            refuse nothing, and the end of a quiet topic counts as final.
+        accept_state_loss: the names of groups that keep state per partition (Kafka Streams) and may lose that state.
+            The controller refuses if such a group is not named here.
+        evacuate: only for a compacted topic: delete it only after the Spark job ``modeaware.spark.evacuate`` has copied
+            the latest values of its keys to the new topic.
+        accept_access_loss: proceed although the ACLs of the two names differ.
+        accept_mirroring: proceed although MirrorMaker 2 is in use; it must not copy the configs of the fence.
         keep_name: the old topic is replaced by an interim topic, and that by a new topic of the old name, which
             ``successor`` repeats (docs/replace-reference.md#keep-the-name).
-        accept_auto_create: with ``keep_name``, that brokers create topics automatically is no reason to refuse.
+        accept_auto_create: with ``keep_name``: proceed although brokers create topics automatically.
     """
 
     successor: str
@@ -127,16 +127,12 @@ class TopicReplacement:
 
     @property
     def accepted(self) -> Accepted:
-        """What may follow from the switch."""
+        """The accepted consequences of the switch."""
         return Accepted(self.accept_access_loss, self.accept_mirroring, self.accept_auto_create)
 
 
 def check_replacement(topic: str, wanted: TopicReplacement) -> None:
-    """
-    Raises:
-        TypeError: an argument has the wrong type.
-        RequestRefused: a number is out of range.
-    """
+    """Raise TypeError for an argument of the wrong type, and RequestRefused for a number out of range."""
     if not isinstance(wanted, TopicReplacement):
         raise TypeError(f"topic {topic!r}: expected TopicReplacement, not {wanted!r}")
     for what, value, kind in (
@@ -164,14 +160,14 @@ def check_replacement(topic: str, wanted: TopicReplacement) -> None:
 
 @dataclass(frozen=True)
 class CreationResult:
-    """What was created, and which of it is not fully replicated (yet): read from the cluster's metadata afterwards.
+    """The result of a creation, and its under-replicated partitions, read from the cluster's metadata afterwards.
 
     Attributes:
         topic: the topic's name.
-        partitions: the new partitions; () where retired ones were revived and that was enough.
-        under_replicated: new partition -> its brokers that are not in sync, those that are down; they follow when they
-            are back. Empty: all replicas are there.
-        validate_only: nothing was created: ``partitions`` and ``under_replicated`` are what would have come of it.
+        partitions: the new partitions; () if revived partitions were enough.
+        under_replicated: new partition -> its brokers that are not in sync because they are down; they catch up later.
+            Empty: all replicas are in sync.
+        validate_only: nothing was created: ``partitions`` and ``under_replicated`` are the expected result.
     """
 
     topic: str
@@ -180,15 +176,16 @@ class CreationResult:
     validate_only: bool = False
 
     def raise_for_under_replication(self) -> None:
-        """
+        """Raise an exception if replicas are missing.
+
         Raises:
-            CreatedUnderReplicated: it was created, and some replicas are missing (KIP-409's CREATED_UNDER_REPLICATED).
+            CreatedUnderReplicated: created, with missing replicas (KIP-409's CREATED_UNDER_REPLICATED).
         """
         if self.under_replicated and not self.validate_only:
             raise CreatedUnderReplicated(f"{self.describe()}; they follow when the brokers are back", topic=self.topic)
 
     def describe(self) -> str:
-        """One line for people."""
+        """Return one line for people."""
         done = "can be created" if self.validate_only else "created"
         if not self.under_replicated:
             return f"topic {self.topic!r}: {done}"
@@ -200,7 +197,7 @@ class CreationResult:
 
 
 def minimum_of(new: librdkafka.NewTopic | librdkafka.NewPartitions) -> int | None:
-    """The minimum asked for; None for the stock classes, which have none."""
+    """Return the requested minimum; None for the stock classes, which have none."""
     minimum: int | None = getattr(new, "min_required_replication_factor", None)
     return minimum
 
@@ -214,15 +211,15 @@ Assignments = tuple[tuple[int, ...], ...]
 def place_by_policy(
     topic: str, count: int, factor: int, minimum: int, brokers: Sequence[RegisteredBroker], policy: str, start: int
 ) -> Assignments:
-    """Place ``count`` partitions as the policy of under-replicated creations has it.
+    """Place ``count`` partitions by the policy of under-replicated creations.
 
     Args:
         topic: for messages.
-        factor, minimum: the replication factor, and how many replicas of each partition have to be live.
+        factor, minimum: the replication factor, and the number of replicas of each partition that must be live.
         brokers: live ones and those that are down.
-        policy: ``disabled``: all replicas have to be live. ``enabled``: live brokers first, others for what is missing.
-            ``enabled_prefer_observed``: all brokers alike, but for the minimum.
-        start: where the rotation begins: any number, a random one.
+        policy: ``disabled``: all replicas must be live. ``enabled``: live brokers first, then others.
+            ``enabled_prefer_observed``: all brokers alike, except for the minimum.
+        start: the start of the rotation: any number, preferably random.
 
     Raises:
         RequestRefused: (INVALID_REPLICATION_FACTOR) not enough brokers, or not enough live ones.
@@ -235,7 +232,7 @@ def place_by_policy(
         down = [broker for broker in brokers if not broker.live]
         advice = f"start those that are down ({_ids(down)})" if down else "no other broker was ever seen"
         if policy == DISABLED and minimum < factor:
-            advice += f" (policy {policy}: all replicas have to be alive)"
+            advice += f" (policy {policy}: all replicas must be alive)"
         _refuse(
             topic,
             f"each partition needs {_many(required, 'live replica')} and only {_many(len(live), 'broker')} "
@@ -252,7 +249,7 @@ def place_by_policy(
 def check_given(
     topic: str, assignments: Sequence[Sequence[int]], minimum: int, live: Iterable[int], policy: str
 ) -> None:
-    """Whether assignments that the caller has chosen have enough live replicas.
+    """Check that the caller's assignments have enough live replicas.
 
     Raises:
         RequestRefused: (INVALID_REPLICATION_FACTOR) some partition has too few.
@@ -270,17 +267,17 @@ def check_given(
 
 
 def place(count: int, factor: int, brokers: Sequence[RegisteredBroker], live_required: int, start: int) -> Assignments:
-    """Place partitions: as Kafka's own placement, replicas of a partition are on different brokers and, as far as there
-    are as many, on different racks; leaders, and then all replicas, are spread evenly over the brokers.
+    """Place partitions as Kafka does: the replicas of a partition are on different brokers and, if there are enough, on
+    different racks. Leaders, and then all replicas, are spread evenly over the brokers.
 
-    Racks count only where every broker has one (Kafka's rule). The first replica is a live one, and live ones come
-    before others as far as the required number goes.
+    Racks count only if every broker has one (Kafka's rule). The first replica is a live one, and live brokers come
+    first up to the required number.
 
     Args:
-        count: how many partitions.
-        factor: how many replicas each; at most as many as there are brokers.
-        live_required: how many of these at least are on live brokers; 1 to the number of live brokers.
-        start: where the rotation begins.
+        count: the number of partitions.
+        factor: the number of replicas of each; at most the number of brokers.
+        live_required: the least number of them on live brokers; 1 to the number of live brokers.
+        start: the start of the rotation.
     """
     ring = _striped(brokers)
     with_racks = all(broker.rack is not None for broker in ring)
@@ -308,7 +305,7 @@ def place(count: int, factor: int, brokers: Sequence[RegisteredBroker], live_req
 
 
 def _striped(brokers: Sequence[RegisteredBroker]) -> list[RegisteredBroker]:
-    """The brokers in turn from each rack, so that neighbours are on different ones."""
+    """Return the brokers in turn from each rack, so that neighbours are on different racks."""
     racks: dict[str, list[RegisteredBroker]] = {}
     for broker in sorted(brokers, key=lambda b: b.node_id):
         racks.setdefault(broker.rack or "", []).append(broker)

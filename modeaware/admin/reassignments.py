@@ -1,16 +1,16 @@
-"""Reassigning partitions and cancelling that (KIP-455), with KIP-860's guard and a compare-and-set.
+"""Reassignment of partitions and its cancellation (KIP-455), with KIP-860's guard and a compare-and-set.
 
 The compare-and-set is the alternative that KIP-860 left open. The cluster has no such request, so the replicas are
 compared right before the reassignment is sent:
 
-- the metadata of *every* live broker has to name exactly the expected replicas, in their order (the first is the
-  preferred leader). One broker's metadata may be old; all of them at once rarely are.
+- the metadata of *every* live broker must have exactly the expected replicas, in their order (the first is the
+  preferred leader). One broker's metadata may be old; that of all brokers at once rarely is.
 - the controller of the cluster, which is never behind, must not have a reassignment of the partition in progress,
-  neither before nor after the brokers answered. So replicas read in mid-reassignment never pass for final ones.
+  neither before nor after the brokers answered. So replicas read in mid-reassignment never count as final ones.
 
-Two windows remain: a change that begins after the last look and before the request is carried out; and a change that
-ended so shortly before the first look that no live broker has its metadata. Where both matter, use KIP-860's option as
-well: the controller of the cluster enforces that.
+Two windows remain: a change that begins after the last check and before the request is carried out; and a change that
+ended so shortly before the first check that no live broker has its metadata. Where both matter, add KIP-860's option:
+the controller of the cluster enforces that.
 
 Every function sends through one ``Brokers``, on the thread of its caller.
 """
@@ -32,7 +32,7 @@ PartitionKey = tuple[str, int]
 Replicas = tuple[int, ...]
 """Broker ids; the first is the preferred leader."""
 Seen = Mapping[PartitionKey, Replicas]
-"""The replicas of partitions, as one broker's metadata names them."""
+"""The replicas of partitions in one broker's metadata."""
 
 REQUEST_TIMEOUT_S = 60.0
 OPTION_NOT_SUPPORTED = (
@@ -49,9 +49,9 @@ class PartitionReassignment:
     """A reassignment in progress, by the controller of the cluster (KIP-455).
 
     Attributes:
-        replicas: all of them now, those that are added and those that will be removed included.
+        replicas: all replicas now, including added ones and those that will be removed.
         adding_replicas: brokers that are getting a replica.
-        removing_replicas: brokers whose replica goes when the others are in sync.
+        removing_replicas: brokers whose replica is removed when the others are in sync.
     """
 
     replicas: Replicas
@@ -60,12 +60,12 @@ class PartitionReassignment:
 
     @property
     def target(self) -> Replicas:
-        """The replicas when it is done."""
+        """The replicas after the reassignment."""
         return tuple(broker for broker in self.replicas if broker not in self.removing_replicas)
 
     @property
     def original(self) -> Replicas:
-        """The replicas before it, and after a cancellation; their order may have been another."""
+        """The replicas before the reassignment, and after a cancellation; their order may have been another."""
         return tuple(broker for broker in self.replicas if broker not in self.adding_replicas)
 
 
@@ -75,13 +75,13 @@ def list_reassignments(
     timeout_s: float = REQUEST_TIMEOUT_S,
     route: Route | None = None,
 ) -> dict[PartitionKey, PartitionReassignment]:
-    """What is in progress, by the controller of the cluster: of these partitions, or (None) of all.
+    """Return the reassignments in progress, by the controller of the cluster: of these partitions, or (None) of all.
 
     Args:
-        route: where to ask; None: it is looked for.
+        route: the broker to send to; None: find it.
 
     Raises:
-        RequestRefused: not authorized, say.
+        RequestRefused: for example, not authorized.
         ClusterError: no answer.
     """
     topic = ListPartitionReassignmentsRequest.ListPartitionReassignmentsTopics
@@ -114,22 +114,22 @@ def alter_reassignments(
     expected_replicas: Mapping[PartitionKey, Replicas] | None = None,
     timeout_s: float = REQUEST_TIMEOUT_S,
 ) -> dict[PartitionKey, ModeAwareError | None]:
-    """Start reassignments and (replicas None) cancel them: per partition an error, or None where it was accepted.
+    """Start reassignments and (replicas None) cancel them: per partition an error, or None if it was accepted.
 
     Args:
-        allow_replication_factor_change: False: KIP-860's guard, kept by the controller of the cluster; cancellations
-            are not concerned.
+        allow_replication_factor_change: False: KIP-860's guard, enforced by the controller of the cluster; it does not
+            affect cancellations.
         expected_replicas: the compare-and-set of this module; checked right before the request is sent.
 
     Returns:
-        RequestRefused: nothing was changed there, ``code`` says why in Kafka's terms; ReplicasChanged: not the expected
+        RequestRefused: nothing was changed there, ``code`` is Kafka's reason; ReplicasChanged: not the expected
         replicas; ClusterError: no answer: the outcome is unknown.
 
     Raises:
         ClusterError: no broker answered before anything was sent.
     """
     failures: dict[PartitionKey, ModeAwareError | None] = {}
-    route = route_to_controller(brokers)  # found before the last look, so that nothing is between that and the request
+    route = route_to_controller(brokers)  # before the last check, so that nothing is between the check and the request
     if expected_replicas:
         failures.update(_unexpected(brokers, route, expected_replicas, timeout_s))
     left = {key: replicas for key, replicas in wanted.items() if key not in failures}
@@ -147,10 +147,10 @@ def alter_reassignments(
 
 
 def assigned_replicas(brokers: Brokers, topics: Iterable[str]) -> dict[PartitionKey, Replicas]:
-    """The replicas of all partitions of these topics by one broker's metadata; a topic it does not know is missing.
+    """Return the replicas of all partitions of these topics by one broker's metadata, without topics unknown to it.
 
-    A partition that is being reassigned has all its replicas, added and old (KIP-860 says what comes of that):
-    :func:`list_reassignments` tells which those are.
+        A partition that is being reassigned has all its replicas, added and old (KIP-860 describes the consequences);
+        :func:`list_reassignments` returns which partitions those are.
 
     Raises:
         ClusterError: no broker answered.
@@ -160,7 +160,7 @@ def assigned_replicas(brokers: Brokers, topics: Iterable[str]) -> dict[Partition
 
 
 def replicas_by_broker(brokers: Brokers, topics: Iterable[str]) -> dict[int, Seen | None]:
-    """The same by the metadata of every live broker: broker id -> what it says, None: it did not answer.
+    """Return the same by the metadata of every live broker: broker id -> its replicas, None: no answer.
 
     Raises:
         ClusterError: no broker answered.
@@ -176,7 +176,7 @@ def replicas_by_broker(brokers: Brokers, topics: Iterable[str]) -> dict[int, See
 def _unexpected(
     brokers: Brokers, route: Route, expected: Mapping[PartitionKey, Replicas], timeout_s: float
 ) -> dict[PartitionKey, RequestRefused]:
-    """Asked twice for what is in progress: one that ends, or begins, while the brokers are asked is seen too."""
+    """Request the reassignments in progress twice, to detect one that ends or begins between the brokers' answers."""
     before = list_reassignments(brokers, expected, timeout_s, route)
     seen = replicas_by_broker(brokers, (topic for topic, _ in expected))
     after = list_reassignments(brokers, expected, timeout_s, route)
@@ -193,7 +193,7 @@ def _alter(
     try:
         answer = _asked(brokers, route, lambda: _request(wanted, allow_change, timeout_s), timeout_s, once=True)
     except ClusterError as error:
-        known = error.code is ErrorCode.UNSUPPORTED_VERSION  # found before anything was sent
+        known = error.code is ErrorCode.UNSUPPORTED_VERSION  # detected before anything was sent
         failure = RequestRefused if known else ClusterError
         return {
             (topic, p): failure(f"cannot reassign {topic}-{p}: {error}", code=error.code, topic=topic, partition=p)
@@ -252,7 +252,7 @@ def _by_topic(partitions: Iterable[PartitionKey]) -> dict[str, list[int]]:
 
 
 def _timeout_ms(timeout_s: float) -> int:
-    return max(int(timeout_s * 900), 1)  # it has to answer before we stop waiting for it
+    return max(int(timeout_s * 900), 1)  # the broker's timeout ends before ours
 
 
 def _partition_failure(
@@ -268,7 +268,7 @@ def _partition_failure(
 def request_failure(
     what: str, number: int, message: str | None, topic: str | None = None, partition: int | None = None
 ) -> ModeAwareError:
-    """Return the error for a broker's code: RequestRefused, which changed nothing, or perhaps done (ClusterError)."""
+    """Return the error for a broker's code: RequestRefused (nothing was changed), or ClusterError (outcome unknown)."""
     error = refusal(what, number, message, topic=topic, partition=partition)
     if number in _PERHAPS_DONE:
         return error
@@ -315,7 +315,7 @@ def _expectation_failure(
     silent = sorted(node for node, replicas in seen.items() if replicas is None)
     if silent or not seen:
         return RequestRefused(
-            f"{what}: whether its replicas are the expected {_ids(expected)} is not known, since broker "
+            f"{what}: it is unknown whether its replicas are the expected {_ids(expected)}, since broker "
             f"{', '.join(map(str, silent)) or 'none'} did not answer; try again when all live brokers answer",
             code=ErrorCode.REQUEST_TIMED_OUT,
             **about,
@@ -332,8 +332,8 @@ class MoveState:
     """One planned partition.
 
     Attributes:
-        current: its replicas; empty where there is no such partition.
-        target: the planned ones.
+        current: its replicas; empty if there is no such partition.
+        target: the planned replicas.
         active: whether a reassignment of the partition, this or another, is in progress.
     """
 
@@ -343,21 +343,21 @@ class MoveState:
 
     @property
     def completed(self) -> bool:
-        """Whether the partition has its planned replicas and nothing of it is in progress."""
+        """Whether the partition has its planned replicas and no reassignment in progress."""
         return not self.active and self.current == self.target
 
 
 def move_states(
     brokers: Brokers, plan: Mapping[PartitionKey, Replicas], pauses_s: Iterable[float] = ()
 ) -> dict[PartitionKey, MoveState]:
-    """Return how far each planned partition has come.
+    """Return the progress of each planned partition.
 
     Args:
-        pauses_s: while a partition is neither moving nor on its planned brokers, look again after each of these: the
-            broker that answers may be behind the controller.
+        pauses_s: while a partition is neither moving nor on its planned brokers, look again after each of these pauses:
+            the broker that answers may be behind the controller.
 
     Raises:
-        RequestRefused: not authorized, say.
+        RequestRefused: for example, not authorized.
         ClusterError: no answer.
     """
     states: dict[PartitionKey, MoveState] = {}
@@ -376,10 +376,10 @@ def move_states(
 def replicas_before(
     current: Seen, in_progress: Mapping[PartitionKey, PartitionReassignment]
 ) -> dict[PartitionKey, Replicas]:
-    """Return the replicas as they were before what is in progress, which is what a rollback restores.
+    """Return the replicas from before the reassignments in progress, which a rollback restores.
 
-    Metadata names all replicas of a partition that is moving, old and new; taken for its assignment, they would raise
-    its replication factor (KIP-860).
+    Metadata has all replicas of a moving partition, old and new. An assignment with all of them would raise its
+    replication factor (KIP-860).
     """
     return {key: in_progress[key].original if key in in_progress else ids for key, ids in current.items()}
 
@@ -387,8 +387,8 @@ def replicas_before(
 def uncertain_before(current: Seen, in_progress: Mapping[PartitionKey, PartitionReassignment]) -> list[PartitionKey]:
     """Return, sorted, the partitions for which :func:`replicas_before` may be wrong.
 
-    A reassignment that is redirected while in progress counts all replicas of that moment as the replicas before. Their
-    number gives it away, but so does a wanted change of the replication factor.
+    A reassignment may be redirected while in progress. It then counts all replicas of that moment as the replicas
+    before. Their number shows this, but a wanted change of the replication factor changes the number as well.
     """
     moving = {key: in_progress[key] for key in current if key in in_progress}
     return sorted(key for key, move in moving.items() if len(move.original) != len(move.target))

@@ -1,7 +1,7 @@
-"""What the new topic of a replacement is created with: the old topic's own configs and replicas.
+"""The creation of a replacement's new topic: the old topic's own configs and replicas.
 
-Configs are copied here, by the requester of a replacement, and the request has all of them: so a plan shows what will
-be set, the requester's own rights decide what may be read, and the controller creates what was asked for.
+The requester of a replacement copies the configs here, and the request has all of them. So a plan shows the configs,
+the requester's own rights decide which ones may be read, and the controller creates exactly what was requested.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from modeaware.wire.retries import Retrying
 from modeaware.wire.transport import Ask
 
 OF_PARTITIONS = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
-"""Name partitions of the topic, so they are not copied."""
+"""Configs that name partitions of the topic, so they are not copied."""
 PER_PARTITION = ("retention.bytes", "local.retention.bytes")
-"""Limits of one partition, which are scaled by the counts; negative: none."""
+"""Limits of one partition, which are scaled by the counts; negative: no limit."""
 AUTO_CREATE = "auto.create.topics.enable"
 BROKER_RESOURCE = 4
 TOPICS_A_REQUEST = 500
-"""To describe all configs of a topic takes some 3 KB of the answer."""
+"""The description of all configs of a topic takes some 3 KB of the answer."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Predecessor:
 
     Attributes:
         replication_factor: the least of its partitions: one that is being reassigned has more for a while.
-        configs: those that are set on the topic itself.
+        configs: the configs set on the topic itself.
         topic_id: its id.
     """
 
@@ -95,7 +95,7 @@ def _describe(brokers: Brokers, topics: Sequence[str]) -> dict[str, Predecessor 
 
 
 def successor_configs(predecessor: Predecessor, wanted: TopicReplacement) -> dict[str, str]:
-    """Return the configs of the new topic: those copied, and over them those that are wanted. A fence of an earlier
+    """Return the configs of the new topic: the copied ones, overridden by the requested ones. A fence of an earlier
     replacement (whose mode log was lost, say) is not copied: the new topic would take no records."""
     left_out = {*OF_PARTITIONS, *(FENCE_CONFIGS if is_fence(predecessor.configs) else ())}
     copied = {name: value for name, value in predecessor.configs.items() if name not in left_out}
@@ -118,7 +118,7 @@ def replace_command(
     undo: bool = False,
     validate_only: bool = False,
 ) -> ReplaceTopicCommand:
-    """Return the command to replace ``topic``; ``predecessor`` None: it is under way, and nothing is copied."""
+    """Return the command to replace ``topic``; ``predecessor`` None: it is under way, nothing is copied."""
     factor = wanted.replication_factor
     if factor is None:
         factor = -1 if predecessor is None else predecessor.replication_factor
@@ -147,14 +147,14 @@ def replace_commands(
     retrying: Callable[[], Retrying],
     **options: bool,
 ) -> tuple[list[ReplaceTopicCommand], dict[str, ModeAwareError]]:
-    """Return the commands to replace ``topics``, and the errors of those that cannot be described, or whose new topics
-    do not have the same ACLs, or whose configs MirrorMaker may copy.
+    """Return the commands to replace ``topics``, and errors of topics that cannot be described, whose new topics do not
+    have the same ACLs, or whose configs MirrorMaker may copy.
 
     Args:
-        under_way: the new topics of replacements that are under way: nothing is copied for them again.
-        servers: the bootstrap servers, as commands of Kafka's tools name them.
+        under_way: the new topics of replacements under way: nothing is copied for them again.
+        servers: the bootstrap servers for commands of Kafka's tools.
         retrying: makes the attempts to describe the topics, and to read the ACLs or the names of all.
-        options: as of :func:`replace_command`.
+        options: as for :func:`replace_command`.
     """
     commands: list[ReplaceTopicCommand] = []
     failures: dict[str, ModeAwareError] = {}
@@ -181,15 +181,15 @@ def replace_commands(
 
 
 def _interim_of(topic: str, predecessor: Predecessor | None, under_way: Successor | None) -> str:
-    """Return the interim topic of a replacement that keeps the name; ``under_way``: the new topic, where a replacement
-    is in progress. Where neither is known, there is nothing to undo: any name is refused."""
+    """Return the interim topic of a replacement that keeps the name; ``under_way``: the new topic of a replacement in
+    progress. If neither is known there is nothing to undo, and any name is refused."""
     if predecessor is not None:
         return interim_name(topic, predecessor.topic_id)
     return topic if under_way is None else under_way.topic
 
 
 def mirrors(names: Collection[str]) -> list[str]:
-    """Return those of the topics that MirrorMaker 2 keeps for itself."""
+    """Return those of the topics that are MirrorMaker 2's own."""
     own = ("mm2-configs", "mm2-offset", "mm2-status")
     also = (".checkpoints.internal",) if "heartbeats" in names else ()
     return [name for name in names if name.startswith(own) or name.endswith(also)]
@@ -218,10 +218,10 @@ def creating_broker(brokers: Brokers) -> int | None:
 
 def automatic_creation(creates: Callable[[], int | None]) -> str | None:
     """Return why no topic can keep its name in this cluster, unless that is accepted: while no topic has the name, a
-    client may have it created. None: topics can.
+    client may make a broker create it. None: topics can.
 
     Args:
-        creates: returns what :func:`creating_broker` does.
+        creates: returns the result of :func:`creating_broker`.
     """
     node = creates()
     if node is None:
@@ -240,12 +240,12 @@ def check_consequences(
     creates: Callable[[], int | None],
     servers: str,
 ) -> None:
-    """Refuse a command that leads to the switch and changes who has access, or mirrors, unless that is accepted; or
-    that keeps a name where brokers create topics (:func:`automatic_creation`).
+    """Refuse a command that leads to the switch, unless its effects on access and mirrors are accepted. Also refuse one
+    that keeps a name while brokers create topics (:func:`automatic_creation`).
 
     Args:
-        acls: returns what :func:`read_acls` does, ``names`` those of all topics, ``creates`` what
-            :func:`creating_broker` does; called where they decide.
+        acls: returns the result of :func:`read_acls`, ``names`` the names of all topics, ``creates`` the result of
+            :func:`creating_broker`; each is called only if needed.
 
     Raises:
         RequestRefused: with the code POLICY_VIOLATION.
@@ -267,10 +267,10 @@ def check_consequences(
 
 
 def validate_successor(brokers: Brokers, command: ReplaceTopicCommand, timeout_s: float) -> None:
-    """Have the cluster check the creation of the new topic; the controller judges one that exists.
+    """Make the cluster validate the creation of the new topic; the controller judges an existing topic.
 
     Raises:
-        RequestRefused: it would not be created; ``code`` is the broker's.
+        RequestRefused: the topic would not be created; ``code`` is the broker's.
         ClusterError: no answer.
     """
     new = NewTopic(

@@ -1,7 +1,7 @@
-"""Mode-aware clients for frameworks that construct their own: no line of the application changes.
+"""Mode-aware clients for frameworks that construct their own clients: no line of the application changes.
 
-:func:`install` puts ours in the place of confluent_kafka's and kafka-python's classes, :func:`uninstall` puts theirs
-back. ``python -m modeaware run app.py`` runs a program in an interpreter where that was done first.
+:func:`install` replaces confluent_kafka's and kafka-python's classes by ours, and :func:`uninstall` restores theirs.
+``python -m modeaware run app.py`` runs a program in an interpreter after :func:`install`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What ``modeaware run`` becomes: ``python -m modeaware.adoption app.py [args...]``, or ``-m module [args...]``.
+"""The program behind ``modeaware run``: ``python -m modeaware.adoption app.py [args...]``, or ``-m module [args...]``.
 
-The program runs in this interpreter, and its ``sys.argv`` and ``__main__`` are what ``python app.py`` and
-``python -m module`` make of them.
+The application runs in this interpreter, with the ``sys.argv`` and ``__main__`` that ``python app.py`` and ``python -m
+module`` would give it.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from collections.abc import Sequence
 from modeaware.adoption.installing import install
 from modeaware.errors import ModeAwareError
 
-CANNOT_RUN = 2  # as Python for a file that is not there
+CANNOT_RUN = 2  # as Python for a missing file
 _MAIN = "__main__"
 
 
 class ProgramMissing(ModeAwareError):
-    """There is nothing to run; nothing of it has run."""
+    """There is nothing to run; no code of it has run."""
 
 
 def main() -> None:
-    """Install, then run what the arguments name. Only our own errors are printed without a traceback."""
+    """Install, then run the program of the arguments. Only our own errors are printed without a traceback."""
     first, *rest = sys.argv[1:]
     if first != "-m" and not sys.flags.safe_path:
-        # Modules are looked for where the file is, not in the working directory, before anything else is imported.
+        # Modules are searched in the file's folder, not in the working directory, before anything else is imported.
         sys.path[0] = _absolute(first) if _is_folder(first) else os.path.dirname(os.path.realpath(first))
     install()
     try:
@@ -62,12 +62,12 @@ def _run_script(path: str, arguments: Sequence[str]) -> None:
 
 
 def _run_module(name: str, arguments: Sequence[str]) -> None:
-    sys.argv[:] = ["-m", *arguments]  # until it is found, as Python has it
+    sys.argv[:] = ["-m", *arguments]  # until the module is found, as in Python
     spec = _spec(name)
     if spec is not None and spec.submodule_search_locations is not None:
         spec = _spec(f"{name}.{_MAIN}")
     sys.argv[0] = name if spec is None or spec.origin is None else spec.origin
-    _run_spec(spec, f"cannot run -m {name}: no module of this name that can be run")
+    _run_spec(spec, f"cannot run -m {name}: no runnable module of this name")
 
 
 def _spec(name: str) -> importlib.machinery.ModuleSpec | None:

@@ -32,24 +32,25 @@ _SERVERS_VARIABLE = "MODEAWARE_BOOTSTRAP_SERVERS"
 
 
 def variable_of(name: str) -> str:
-    """The environment variable of a setting: ``MODEAWARE_MODE_LOG_TOPIC`` for ``modeaware.mode.log.topic``."""
+    """Return the environment variable of a setting: MODEAWARE_MODE_LOG_TOPIC for ``modeaware.mode.log.topic``."""
     return name.upper().replace(".", "_")
 
 
 def from_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """The client settings that ``environ`` gives. Other ``MODEAWARE_`` variables are no clients'."""
+    """Return the client settings in ``environ``. Other ``MODEAWARE_`` variables do not concern clients."""
     settings = {name: environ.get(variable_of(name)) for name in CLIENT_SETTING_NAMES if name not in NOT_TEXT}
     return {name: value for name, value in settings.items() if value is not None}
 
 
 def command_settings(servers: str | None, file: Path | None, environ: Mapping[str, str]) -> dict[str, Any]:
-    """Return the settings of a command, of which ``bootstrap.servers`` is always one.
+    """Return the settings of a command, which always include ``bootstrap.servers``.
 
-    Options outweigh the file, and that the environment (``MODEAWARE_BOOTSTRAP_SERVERS``, and the client settings).
+    Options take precedence over the file, and the file over the environment (``MODEAWARE_BOOTSTRAP_SERVERS``, and the
+    client settings).
 
     Args:
         servers: the value of ``--bootstrap-server``.
-        file: that of ``--command-config``.
+        file: the value of ``--command-config``.
 
     Raises:
         ConfigError: none of the three names a broker, the file cannot be read, or a variable has a bad value.
@@ -69,7 +70,7 @@ def command_settings(servers: str | None, file: Path | None, environ: Mapping[st
 
 
 def check_variable(name: str, check: Callable[[], object]) -> None:
-    """Have an environment variable's setting checked. Raises ConfigError, which names the variable."""
+    """Check an environment variable's setting. Raises ConfigError, which names the variable."""
     try:
         check()
     except ConfigError as error:
@@ -77,17 +78,17 @@ def check_variable(name: str, check: Callable[[], object]) -> None:
 
 
 def dotted(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """``settings`` with names as Python has them (``modeaware_mode_log_topic``) in Kafka's form; others as they are."""
+    """Return ``settings`` with Python names (``modeaware_mode_log_topic``) in Kafka's form; others are unchanged."""
     known = {variable_of(name).lower(): name for name in CLIENT_SETTING_NAMES}
     return {known.get(name, name): value for name, value in settings.items()}
 
 
 def after_import(name: str, then: Callable[[], object]) -> Callable[[], object]:
-    """Call ``then`` once, right after the module ``name``, which is not imported yet, has been: in the thread that does
-    it. What ``then`` raises, the import raises. Of several for one module the last one counts.
+    """Call ``then`` once, right after the first import of the module ``name``, in the importing thread. The import
+    raises the exceptions of ``then``. If this is called several times for a module, only the last call counts.
 
     Returns:
-        What takes it back.
+        A function that cancels this.
     """
     finder = _Finder(name, then)
     sys.meta_path.insert(0, finder)
@@ -95,7 +96,7 @@ def after_import(name: str, then: Callable[[], object]) -> Callable[[], object]:
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds one module as the other finders do, and has word of it when it has been executed."""
+    """Finds one module like the other finders, and is notified when the module has been executed."""
 
     def __init__(self, name: str, then: Callable[[], object]) -> None:
         self._name = name
@@ -120,7 +121,7 @@ class _Finder(importlib.abc.MetaPathFinder):
             self._then()
 
     def go(self) -> bool:
-        """Whether it was there till now."""
+        """Whether the finder was installed until now."""
         if self not in sys.meta_path:
             return False
         sys.meta_path.remove(self)
@@ -128,7 +129,7 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 class _Loader(importlib.abc.Loader):
-    """Another loader, which is in its place again once it has done its work."""
+    """Wraps another loader, which it restores once the module is executed."""
 
     def __init__(self, inner: Any, finder: _Finder) -> None:
         self._inner = inner
@@ -145,22 +146,22 @@ class _Loader(importlib.abc.Loader):
         self._inner.exec_module(module)
         self._finder.arrived()
 
-    def __getattr__(self, name: str) -> Any:  # what asks for a spec without importing may want its source, say
+    def __getattr__(self, name: str) -> Any:  # code that requests a spec without an import may need its source, say
         return getattr(self._inner, name)
 
 
-_NOT_TO_TOUCH = ("modeaware", "partitioners")  # what they hold, they hold on purpose
+_NOT_TO_TOUCH = ("modeaware", "partitioners")  # these modules hold stock classes on purpose
 _LIBRARIES = ("confluent_kafka", "kafka")
 
 
 class _Front(property):
-    """What importers see of a name that its own module sees unchanged."""
+    """The value of a name for importers; the module itself sees the original value."""
 
 
 def modules_holding(wanted: Mapping[type, object]) -> list[tuple[ModuleType, str, type]]:
-    """All modules of the process, the attribute, and which of ``wanted`` it is.
+    """Return all modules of the process with a class of ``wanted``, the attribute, and which class it is.
 
-    In the libraries themselves only public names count: what they call ``_Impl`` is their own business.
+    In the libraries themselves only public names count: names such as ``_Impl`` are internal to them.
     """
     places = []
     by_id = {id(stock): stock for stock in wanted}
@@ -178,9 +179,9 @@ def modules_holding(wanted: Mapping[type, object]) -> list[tuple[ModuleType, str
 
 
 def put(module: ModuleType, name: str, stock: type, ours: type) -> Callable[[], None]:
-    """Let ``module.name`` be ``ours`` instead of ``stock``; returns what undoes it.
+    """Set ``module.name`` to ``ours`` in place of ``stock``; return a function that undoes this.
 
-    Undoing does nothing where the name has another value since.
+    The undo does nothing if the name has another value since.
     """
     if stock.__module__ == module.__name__:
         return _put_in_front(module, name, stock, ours)
@@ -195,9 +196,9 @@ def put(module: ModuleType, name: str, stock: type, ours: type) -> Callable[[], 
 
 
 def _put_in_front(module: ModuleType, name: str, stock: type, ours: type) -> Callable[[], None]:
-    """The same for the module that defines ``stock``: importers get ours, its own code still sees ``stock``.
+    """Do the same for the module that defines ``stock``: importers get ours, its own code still sees ``stock``.
 
-    ``super(AdminClient, self)`` in a method of ``stock`` looks the name up in that module: with ours there, which is a
+    ``super(AdminClient, self)`` in a method of ``stock`` looks up the name in that module. If it found ours, a
     subclass, it would find the same method again, for ever.
     """
     before = type(module)
@@ -207,7 +208,7 @@ def _put_in_front(module: ModuleType, name: str, stock: type, ours: type) -> Cal
         return shown[0]
 
     def take(_: ModuleType, value: Any) -> None:
-        # mock.patch saves what the namespace holds, the stock class, and puts it back when it ends.
+        # mock.patch saves the namespace's value, the stock class, and restores it when it ends.
         shown[0] = ours if value is stock else value
 
     front = types.new_class(before.__name__, (before,), exec_body=lambda body: body.update({name: _Front(show, take)}))
@@ -218,7 +219,7 @@ def _put_in_front(module: ModuleType, name: str, stock: type, ours: type) -> Cal
         front_now = type(module)
         if front_now is front:
             module.__class__ = before
-        else:  # another name of this module, or other code, came later
+        else:  # another name of this module, or later code
             delattr(front, name)
         if value is not ours:
             _namespace(module)[name] = value
@@ -234,9 +235,9 @@ def _namespace(module: ModuleType) -> dict[str, Any]:
 log = get_logger(__name__)
 
 QUIXSTREAMS = "quixstreams"
-"""Its consumers look partitions up by the topics that the application has named: a new topic's is a KeyError."""
+"""Its consumers look up partitions by the application's topics: the topic of a replacement is a KeyError."""
 
-# Where applications import the classes, and where ours of the same names are.
+# The modules from which applications import the classes, and those of our classes of the same names.
 _CONFLUENT = (
     ("confluent_kafka", "Producer", "modeaware.confluent.producer"),
     ("confluent_kafka", "Consumer", "modeaware.confluent.consumer"),
@@ -255,11 +256,11 @@ _KAFKA_PYTHON = (
 
 
 def replacements() -> dict[type, type]:
-    """What takes the place of each class wherever it is held: of the exported one, and of the stock class beneath.
+    """Return the replacement of each class: of the exported one, and of the stock class beneath.
 
-    kafka-python's are among them where it can be imported, which this does.
+        kafka-python's classes are included if kafka-python can be imported, which this attempts.
 
-    A subclass that other code (a tracer) has put in a package stays in effect: ours is put over it.
+    A subclass that other code (a tracer) has put in a package stays in effect: ours extends it.
     """
     replaced: dict[type, type] = {}
     for package_name, name, our_module in (*_CONFLUENT, *_usable_kafka_python()):
@@ -279,12 +280,12 @@ def _is_ours(cls: type) -> bool:
 
 
 def _usable_kafka_python() -> tuple[tuple[str, str, str], ...]:
-    """Return kafka-python's classes; none where it is missing, or is a release that ours cannot build on."""
+    """Return kafka-python's classes; empty if it is missing, or is a release that ours cannot extend."""
     try:
         import_module("modeaware.kafka_python")
     except ImportError as error:
         if error.name != "kafka" or not isinstance(error, ModuleNotFoundError):  # another release, or another package
-            log.warning("the clients of kafka stay as they are, unaware of partition modes: %s", error)
+            log.warning("the clients of kafka stay unchanged and ignore partition modes: %s", error)
         return ()
     return _KAFKA_PYTHON
 
@@ -298,20 +299,20 @@ def install(**settings: Any) -> None:
     """Make confluent_kafka's and kafka-python's clients mode-aware for all code of this process.
 
     ``confluent_kafka.Producer``, ``Consumer``, ``SerializingProducer``, ``DeserializingConsumer``, their asyncio forms,
-    ``confluent_kafka.admin.AdminClient`` and, where kafka-python 3.0.12 is installed, ``kafka.KafkaProducer`` and
-    ``KafkaConsumer`` become ours: in the packages, and in every module that has imported one of them. Ours
-    are subclasses of the stock classes, so what is checked against these holds.
+    ``confluent_kafka.admin.AdminClient`` and, if kafka-python 3.0.12 is installed, ``kafka.KafkaProducer`` and
+    ``KafkaConsumer`` become ours, in the packages and in every module that has imported one of them. Ours are
+    subclasses of the stock classes, so ``isinstance`` and ``issubclass`` checks still succeed.
 
-    Out of reach (``docs/adoption.md``): clients and subclasses made before; a stock class kept in another place than a
-    module's namespace; processes started from this one, unless by fork.
+    Not replaced (``docs/adoption.md``): existing clients and subclasses; a stock class kept anywhere but in a module's
+    namespace; processes started from this one, except by fork.
 
-    Calling it again adds the settings, and looks again for modules that hold a stock class. May be called from any
-    thread; best before the application's imports.
+    A repeated call adds the settings, and searches again for modules with a stock class. May be called from any thread;
+    best before the application's imports.
 
     Args:
-        settings: for clients whose own configuration does not say otherwise, with dots or, as Python's names, with
+        settings: defaults for clients whose own configuration lacks them, with dots or, as Python's names, with
             underscores (:class:`modeaware.config.ClientConfig`): ``install(**{"modeaware.mode.log.topic": "modes"})``.
-            They win over environment variables (``MODEAWARE_MODE_LOG_TOPIC``), which are read here.
+            They override environment variables (``MODEAWARE_MODE_LOG_TOPIC``), which are read here.
 
     Raises:
         ConfigError: an unknown setting, one that is not ours, or a bad value; nothing was installed.
@@ -327,9 +328,9 @@ def install(**settings: Any) -> None:
 
 
 def uninstall() -> None:
-    """Put back what :func:`install` replaced, and forget its settings. Without an installation it does nothing.
+    """Restore the classes that :func:`install` replaced, and forget its settings. Otherwise does nothing.
 
-    Clients that were made meanwhile stay mode-aware, and so do modules that have imported a class since.
+    Clients that were made meanwhile stay mode-aware; modules that imported a class meanwhile keep ours.
     """
     with _lock:
         for undo in (_until_quixstreams, _undo):
@@ -348,7 +349,7 @@ def _quixstreams_arrived() -> None:
 
 
 def _replace() -> None:
-    # All of ours first, with the stock classes that they build on: our own code never sees a replaced one.
+    # All of ours first, with the stock classes that they extend: our own code never sees a replaced class.
     wanted = replacements()
     for module, name, stock in modules_holding(wanted):
         _undo.append(put(module, name, stock, wanted[stock]))

@@ -1,12 +1,12 @@
 """The command ``modeaware``.
 
 To add a command, write a module here with a subclass of :class:`Command` and name it in :data:`COMMANDS`: its module is
-loaded when the command was chosen. A command declares its options in :meth:`Command.configure`, opens a session on the
-cluster (:mod:`modeaware.cli.session`) and prints a report of :mod:`modeaware.reports`; a command that changes
-topics is a request of the engine :mod:`modeaware.cli.change`.
+loaded when the command is chosen. A command declares its options in :meth:`Command.configure`, opens a session on the
+cluster (:mod:`modeaware.cli.session`) and prints a report of :mod:`modeaware.reports`. A command that changes topics is
+a request of the engine :mod:`modeaware.cli.change`.
 
-Exit status: 0 done; 1 an error, printed on standard error as ``error: ...``; 2 bad usage; 130 left by Ctrl-C; 141 the
-reader of the output has gone (``| head``). Commands may add their own, and document them in their epilog.
+Exit status: 0 done; 1 an error, printed on standard error as ``error: ...``; 2 bad usage; 130 ended by Ctrl-C; 141 the
+reader of the output is gone (``| head``). Commands may add further statuses, and document them in their epilog.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ OUTPUT_CLOSED = 141
 
 
 class BadUsage(Exception):
-    """Options that do not go together; the command ends with its usage and status 2."""
+    """Options that exclude each other; the command ends with its usage and status 2."""
 
 
 class Command:
-    """A command; made without arguments when it was chosen.
+    """A command; made without arguments when it is chosen.
 
     Attributes:
-        epilog: what ``--help`` prints below the options.
-        actions: the words of which one follows the command's name; none: it has no actions.
+        epilog: the text that ``--help`` prints below the options.
+        actions: the words of which one follows the command's name; empty: the command has no actions.
     """
 
     epilog = ""
@@ -52,7 +52,7 @@ class Command:
 
 
 class Entry(NamedTuple):
-    """A command that is not loaded yet: its name, where it is (``module:Class``), a line for ``--help``, its group."""
+    """A command that is not loaded yet: name, location (``module:Class``), a line for ``--help``, and group."""
 
     name: str
     where: str
@@ -60,7 +60,7 @@ class Entry(NamedTuple):
     group: str
 
     def load(self) -> Command:
-        """Raises ModeAwareError where an extra is missing."""
+        """Load the command. Raises ModeAwareError if an extra is missing."""
         module_name, _, class_name = self.where.partition(":")
         try:
             module = importlib.import_module(module_name)
@@ -86,14 +86,14 @@ COMMANDS = tuple(
     Entry(name, f"modeaware.cli.{where}", help, group)
     for name, where, help, group in (
         ("status", "status:Status", "show changes under way, what blocks them, what to run", LOOK),
-        ("plan", "plan:Plan", "show what another number of partitions would do", LOOK),
-        ("groups", "groups:Groups", "show the groups a change waits for; make rules for them", LOOK),
+        ("plan", "plan:Plan", "show the effects of another number of partitions", LOOK),
+        ("groups", "groups:Groups", "show the groups that a change waits for; make rules", LOOK),
         ("certificate", "check:PrintCertificate", "print the proof that partitions or a topic were drained", LOOK),
         ("check", "check:Check", "check that a user has every right that a role needs", LOOK),
         ("shrink", "resize:Shrink", "retire a topic's last partitions", CHANGE),
         ("grow", "resize:Grow", "revive retired partitions, then create new ones", CHANGE),
         ("replace", "replace:Replace", "replace a topic by one of another number of partitions", CHANGE),
-        ("apply", "apply:Apply", "bring topics to what files declare", CHANGE),
+        ("apply", "apply:Apply", "create and change topics as files declare", CHANGE),
         ("alias", "alias:Aliases", "list names of replaced topics that are gone; end one", CHANGE),
         ("topics", "topics:Topics", "create, list, describe, alter and delete topics", CHANGE),
         ("reassign-partitions", "reassign:ReassignPartitions", "move partitions to other brokers", CHANGE),
@@ -141,7 +141,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 @contextmanager
 def _logged_once(logger: logging.Logger) -> Iterator[None]:
-    """Log each message once: a command reads the mode log again and again, with the same malformed records."""
+    """Log each message once: a command reads the mode log repeatedly, with the same malformed records."""
     seen: set[str] = set()
 
     def is_new(record: logging.LogRecord) -> bool:
@@ -158,7 +158,7 @@ def _logged_once(logger: logging.Logger) -> Iterator[None]:
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """Parse with the options of the chosen command only: the others are not loaded."""
+    """Parse with the options of the chosen command only: other commands are not loaded."""
     parser, subparsers = _frame(argparse.SUPPRESS)
     words = [argument for argument in arguments if not argument.startswith("-")]
     for entry in COMMANDS:
@@ -174,7 +174,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def whole_parser() -> argparse.ArgumentParser:
-    """Return a parser with the options of all commands, for shells' completion and the manual page. Loads each command.
+    """Return a parser with the options of all commands, for shell completion and the manual page. Loads each command.
 
     Raises:
         ModeAwareError: an extra is missing.
@@ -188,7 +188,7 @@ def whole_parser() -> argparse.ArgumentParser:
 def _frame(
     help: str,
 ) -> tuple[argparse.ArgumentParser, argparse._SubParsersAction[argparse.ArgumentParser]]:
-    """Return the parser without commands, and where they are added; ``help``: the text about them."""
+    """Return the parser without commands, and the place for them; ``help``: the text about them."""
     parser = argparse.ArgumentParser(
         prog="modeaware",
         usage="modeaware COMMAND ...",
@@ -201,7 +201,7 @@ def _frame(
 
 
 def _declare(entry: Entry, parser: argparse.ArgumentParser) -> Command:
-    """Load a command and have it declare its options."""
+    """Load a command and make it declare its options."""
     command = entry.load()
     parser.epilog = command.epilog
     parser.set_defaults(command=command)
@@ -210,7 +210,7 @@ def _declare(entry: Entry, parser: argparse.ArgumentParser) -> Command:
 
 
 def _overview() -> str:
-    """Return all commands, a line each, by their groups."""
+    """Return all commands, one a line, by their groups."""
     width = max(len(entry.name) for entry in COMMANDS)
     lines = []
     for group in GROUPS:
@@ -219,7 +219,7 @@ def _overview() -> str:
 
 
 def _check_word(parser: argparse.ArgumentParser, kind: str, words: Sequence[str], known: Collection[str]) -> None:
-    """End with the name that is nearest to a mistyped one; argparse refuses what is like none."""
+    """End with the name nearest to a mistyped one; argparse refuses a word without a similar name."""
     for word in words:
         if known and word not in known and (near := nearest(word, known)) is not None:
             parser.error(with_hint(f"no {kind}: {word!r}", near))
@@ -248,7 +248,7 @@ def key_value(text: str) -> tuple[str, str]:
 
 
 class _Version(argparse.Action):
-    """Looks the version up only when it is asked for."""
+    """Looks up the version only when it is requested."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         from importlib.metadata import version

@@ -37,10 +37,10 @@ class AliasReport:
     Attributes:
         alias: the name.
         leads_to: the topic that clients use in its place.
-        topic_id: the id of the topic that is gone.
-        since_ms: when it was found to be gone, in ms since the epoch.
-        taken_by: the id of another topic that has come up under the name, which clients do not use; or null.
-        reason: what the controller has found to be wrong, ``name-taken`` or ``leads-nowhere``
+        topic_id: the id of the deleted topic.
+        since_ms: when its deletion was found, in ms since the epoch.
+        taken_by: the id of another topic that exists under the name, and that clients do not use; or null.
+        reason: the problem that the controller has found, ``name-taken`` or ``leads-nowhere``
             (docs/replace-reference.md); or null.
     """
 
@@ -80,7 +80,7 @@ class Aliases(Command):
                 action.add_argument("topic", metavar="TOPIC", help="the name")
                 add_confirmation_options(action)
             add_connection_options(action)
-            note = " (for the controller in this process where none runs; those that the running one has)"
+            note = " (for a controller in this process; repeat those of the running one)"
             add_controller_config_option(action, "--controller-config", note)
 
     def run(self, args: argparse.Namespace) -> int:
@@ -93,7 +93,7 @@ def _list(args: argparse.Namespace, session: Session) -> int:
     if args.json:
         print(json_text(report))
     for alias in () if args.json else report.aliases:
-        taken = f"; the topic {alias.taken_by} has come up under the name" if alias.taken_by is not None else ""
+        taken = f"; the topic {alias.taken_by} has the name now" if alias.taken_by is not None else ""
         deleted = "; that topic was deleted: move clients and forget the alias" if alias.reason == LEADS_NOWHERE else ""
         print(f"{alias.alias} -> {alias.leads_to}{taken}{deleted}")
     return 0
@@ -114,7 +114,7 @@ def _report(session: Session, log: ModeLog) -> AliasesReport:
 
 
 def _forget(args: argparse.Namespace, session: Session) -> int:
-    """Forget an alias; what the controller would refuse is refused before the question."""
+    """Forget an alias; refuse before the question what the controller would refuse."""
     topic, log = args.topic, session.read_log()
     facts = session.observer().observe(topic, None, log.rules)
     leads_to = log.leads_to(topic) or ""
@@ -129,7 +129,7 @@ def _forget(args: argparse.Namespace, session: Session) -> int:
 
 
 def _consequences(topic: str, leads_to: str, facts: TopicFacts) -> list[str]:
-    what = "does not exist: clients that still use the name fail, or have brokers create it"
+    what = "does not exist: clients that still use the name fail, or make brokers create it"
     if facts.topic_id is not None:
-        what = f"is the topic {facts.topic_id}: clients that use the name read and write that"
-    return [f"{topic}: the name points to {leads_to} no more. On the brokers it {what}."]
+        what = f"is the topic {facts.topic_id}: clients that use the name read and write that topic"
+    return [f"{topic}: the name no longer points to {leads_to}. On the brokers it {what}."]

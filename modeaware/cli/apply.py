@@ -46,13 +46,13 @@ CHANGES_PENDING, SOME_FAILED = 3, 4
 
 
 class Apply(Command):
-    """Diffs, validates, asks, carries out; or only the first two."""
+    """Diffs, validates, confirms, carries out; with --dry-run or --check only the first two."""
 
     epilog = f"""\
 Shows the changes as a diff, has brokers and controller validate every step, asks, and carries them out. Fewer
-partitions are a shrink by partition modes, or with replace: a new topic of that name in the place of this one, which
-goes once its groups have read it. A topic that no file names is not touched. A second run is harmless. The files are
-described in docs/apply.md:
+partitions are a shrink by partition modes, or with replace: a new topic of that name in place of this one, which is
+deleted once its groups have read it. A topic that no file names is not changed. A second run is harmless. The files
+are described in docs/apply.md:
 
   version: 1
   topics:
@@ -65,7 +65,7 @@ described in docs/apply.md:
 {json_help(ApplyReport)}
 Exit status: 0 done, or nothing to do; 1 nothing was changed, because of an error, a refusal, or a no; {CHANGES_PENDING}
 with --check: changes are pending; {SOME_FAILED} at least one topic failed, and the others were changed or begun; 130
-left by Ctrl-C.
+ended by Ctrl-C.
 """
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
@@ -80,18 +80,18 @@ left by Ctrl-C.
             type=whole_number(1),
             metavar="N",
             help="change N topics at a time, in the order of the files, and wait as with --wait: the next begins when "
-            "one has ended; stop at the first that is refused, fails or needs a person. Repeated, it goes on",
+            "one has ended; stop at the first that is refused, fails or needs a person. A repeated run continues",
         )
         parser.add_argument(
             "--continue",
             dest="passes_trouble",
             action="store_true",
-            help="with --at-once: leave such topics to themselves, and go on with the others",
+            help="with --at-once: skip such topics, and continue with the others",
         )
 
     def run(self, args: argparse.Namespace) -> int:
         if args.json and not (args.yes or args.dry_run or args.check):
-            raise BadUsage("--json needs --yes, --dry-run or --check: it cannot ask between its lines")
+            raise BadUsage("--json needs --yes, --dry-run or --check: a question would stand among its lines")
         if args.passes_trouble and args.at_once is None:
             raise BadUsage("--continue belongs to --at-once")
         args.dry_run = args.dry_run or args.check
@@ -102,7 +102,7 @@ left by Ctrl-C.
 
 
 def look_at(session: Session, log: ModeLog, names: Sequence[str]) -> dict[str, CurrentTopic]:
-    """Return those of the topics that exist: the brokers are asked for all at once."""
+    """Return those of the topics that exist, by one request for all."""
     listed = list_topics(session.cluster.brokers)
     internal = {topic.name for topic in listed.topics if topic.internal} | {log.topic}
     present = {topic.name for topic in listed.topics}
@@ -158,16 +158,16 @@ class _Application(Request):
         return replace(diff, notes=tuple(notes))
 
     def _with_controller(self, diff: TopicDiff) -> TopicDiff:
-        """Return the diff, with a note where nothing progresses. Raises ControllerUnavailable where a step needs a
+        """Return the diff, with a note if nothing progresses. Raises ControllerUnavailable if a step needs a
         controller, and none runs."""
-        how = "start one (modeaware controller), or pass --wait, which does its work until all is done"
+        how = "start one (modeaware controller), or pass --wait, which does the controller's work until all is done"
         if self.args.wait:
             return diff
         if diff.needs_controller and not self._controller_runs():
             raise ControllerUnavailable(f"no controller is running to keep the modes: {how}")
         if diff.needs_controller or diff.progress is None:
             return diff
-        with suppress(ControllerUnavailable):  # this host or user cannot find out
+        with suppress(ControllerUnavailable):  # this host or user cannot determine that
             if not self._controller_runs():
                 return replace(diff, notes=(*diff.notes, f"no controller is running, so nothing progresses: {how}"))
         return diff
@@ -192,11 +192,11 @@ class _Application(Request):
         return CHANGES_PENDING if self.args.check and pending and status == 0 else status
 
     def hints(self, begun: Mapping[str, Watch]) -> list[str]:
-        return ["To do the rest, run it again."]
+        return ["Run the command again for the rest."]
 
 
 class _Paced(_Application):
-    """The topics as the files declare them, few at a time (:mod:`modeaware.plan.pace`)."""
+    """The topics as the files declare them, some at a time (:mod:`modeaware.plan.pace`)."""
 
     def __init__(self, args: argparse.Namespace, desired: Sequence[DesiredTopic]) -> None:
         super().__init__(args, desired)
@@ -210,13 +210,13 @@ class _Paced(_Application):
             del begun[topic]
         self._left, self._is_looked_at = begun, not begun
         if set(self._states().values()) <= {"done"}:
-            return  # all is as declared, and was said to be
+            return  # all topics are as declared, and the output has said so
         self.wait(begun, self._begin_next)
         states = self._states()
         self.say(f"Topics: {pace_text(states)}.")
         if self._pace.is_stopped(states):
-            left = "What is under way continues while a controller runs."
-            tell(f"Stopped, see above. {left} Run it again to go on, with --continue past what is in trouble.")
+            left = "Changes under way continue while a controller runs."
+            tell(f"Stopped, see above. {left} Run the command again to continue, with --continue past the trouble.")
 
     def _states(self) -> dict[str, State]:
         def state(diff: TopicDiff) -> State:
@@ -231,7 +231,7 @@ class _Paced(_Application):
     def _begin_next(self, progress: Progress) -> list[str]:
         """Begin the topics that are due, and return those that are under way then."""
         begun: list[str] = []
-        if not self._is_looked_at:  # one that an earlier run has begun may be in trouble
+        if not self._is_looked_at:  # a topic that an earlier run has begun may be in trouble
             self._is_looked_at = True
             return begun
         while not begun and (due := self._pace.due(self._states())):
@@ -246,11 +246,11 @@ class _Paced(_Application):
         return begun
 
     def _look_again(self, topics: Sequence[str]) -> None:
-        """Look at topics whose turn may come hours after they were shown."""
+        """Look again at topics that begin perhaps hours after they were shown."""
         for topic, diff in self.find(topics).items():
             shown, self.diffs[topic] = self.diffs[topic], diff
             if diff.status == PENDING and diff.steps != shown.steps:
-                self.fail(topic, ModeAwareError(f"topic {topic!r}: no longer what was shown: run it again"))
+                self.fail(topic, ModeAwareError(f"topic {topic!r}: changed since it was shown; run the command again"))
             elif diff.refusal is not None:
                 self.fail(topic, ModeAwareError(diff.refusal))
 
@@ -262,7 +262,7 @@ class _Paced(_Application):
 
 
 def diff_of(desired: DesiredTopic, topics: Mapping[str, CurrentTopic], log: ModeLog) -> TopicDiff:
-    """Return what is to be done about a topic, one that is being replaced or was included."""
+    """Return the diff of a topic, which may be being replaced or was included."""
     name, current = desired.name, topics.get(desired.name)
     if current is not None and (error := log.unusable(name, current.topic_id or "")) is not None:
         return TopicDiff(name, desired.where, refusal=error.message)
@@ -274,7 +274,7 @@ def diff_of(desired: DesiredTopic, topics: Mapping[str, CurrentTopic], log: Mode
         if record.topic != name:
             continue
         is_it = current is not None and current.record is record
-        has_returned = current is not None and current.topic_id in log.replaces  # that record is of another topic
+        has_returned = current is not None and current.topic_id in log.replaces  # the record is of another topic
         if is_it or (replacement.switched_ms is not None and not has_returned):
             if desired.replace is not None:
                 return diff_replaced(desired, record, replacement, topics.get(replacement.successor))

@@ -1,9 +1,9 @@
 """The certificates of topics that a change has deleted, which ``--wait`` writes to a folder (``--certificates``).
 
-A certificate is made of the topic's record in the mode log. The record of most replaced topics stays there, as an
-alias. A change that keeps the topic's name leaves no alias: the record of the old topic ends with the deletion of the
-interim topic, which may follow within seconds, and the record of the interim topic ten minutes later. So each
-certificate is taken by the first look that finds its topic deleted.
+A certificate is made from the topic's record in the mode log. The record of most replaced topics stays there, as an
+alias. But a change that keeps the topic's name leaves no alias. Then the record of the old topic ends with the deletion
+of the interim topic, which may follow within seconds; the record of the interim topic ends ten minutes later. So the
+first look that finds a topic deleted takes its certificate.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from modeaware.reports.session import Session
 def add_certificates_option(parser: argparse.ArgumentParser) -> None:
     """Add ``--certificates``."""
     what = "write the certificate of each topic that is deleted to FOLDER/TOPIC.json"
-    why = "of a change that keeps a name they cannot be taken later"
+    why = "those of a change that keeps a name cannot be taken later"
     parser.add_argument("--certificates", type=Path, metavar="FOLDER", help=f"with --wait: {what}; {why}")
 
 
 class CertificateFolder:
-    """Writes the certificate of each topic to ``TOPIC.json``, once; without a folder nothing."""
+    """Writes the certificate of each topic to ``TOPIC.json``, once; without a folder, writes nothing."""
 
     def __init__(self, folder: Path | None, session: Session) -> None:
         self._folder = folder
@@ -40,7 +40,7 @@ class CertificateFolder:
         """Write the certificates of those topics of a change that are deleted by now.
 
         Raises:
-            ClusterError, ModeSourceError: no answer. The next look writes what is missing.
+            ClusterError, ModeSourceError: no answer. The next look writes the missing ones.
             ModeAwareError: a file cannot be written.
         """
         if self._folder is None:
@@ -58,14 +58,14 @@ class CertificateFolder:
 
 
 def _deleted(topic: TopicDescription) -> list[str]:
-    """Return the topics that are deleted: of a change that keeps a name one after the other."""
+    """Return the deleted topics: a change that keeps a name deletes one after the other."""
     if (kept := topic.kept_name) is not None:
         return [kept.name] * (kept.half == 2) + [kept.interim] * (kept.phase == "done")
     return [topic.topic] if topic.replacement is not None and topic.replacement.gone_ms is not None else []
 
 
 def _take(session: Session, topic: str) -> Certificate:
-    # With a connection of its own, which it may still use after an interruption.
+    # A separate connection, which may still be used after an interruption.
     with Session(session.conf, session.config, session.controller) as own:
         certificate = take_certificate(own, topic)
     if certificate.topic != topic:

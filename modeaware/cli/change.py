@@ -1,18 +1,18 @@
-"""The engine of changes: what every command that changes topics does, in this order.
+"""The engine of changes: the phases of every command that changes topics, in this order.
 
 1. *Look*: the mode log is read once, and the brokers describe the topics (:class:`Situation`).
-2. *Objections*: what a controller or the brokers would refuse is refused now, by the controller's own rules
+2. *Objections*: requests that a controller or the brokers would refuse are refused now, by the controller's own rules
    (:meth:`Change.admission`) and by validations of the brokers (:meth:`Change.validate`).
-3. *Steps*: what the command does to each topic is a :class:`~modeaware.plan.diff.TopicDiff`, whose steps
-   (:mod:`modeaware.plan.steps`) are the unit of what follows.
-4. *Confirm*: the steps are shown, and the user decides. A question may be open for hours, so the first three phases are
-   repeated after it: if the steps are others by then, nothing is changed.
-5. *Carry out*: by the controller that runs, or by one in this process (``--wait``). From here on an error is the
-   failure of its topic, and the other topics continue.
+3. *Steps*: the effect of the command on each topic is a :class:`~modeaware.plan.diff.TopicDiff`, whose steps
+   (:mod:`modeaware.plan.steps`) are the unit of all later phases.
+4. *Confirm*: the steps are shown, and the user decides. A question may stay open for hours, so the first three phases
+   are repeated after it: if the steps have changed by then, nothing is done.
+5. *Carry out*: by the running controller, or by one in this process (``--wait``). From here on, an error fails its
+   topic, and the other topics continue.
 6. *Wait* (``--wait``): until the change of each topic is done, or only waits for another command or for the topic's
    retention (:mod:`modeaware.cli.outcome`).
 
-A command is a :class:`Request`: it says in :meth:`Request.judge` what it wants of a topic, and shows it in its words.
+A command is a :class:`Request`: its :meth:`Request.judge` returns the wanted steps of a topic, and its words show them.
 """
 
 from __future__ import annotations
@@ -63,12 +63,12 @@ from modeaware.wire.retries import Deadline, Retrying, RetryPolicy
 
 VALIDATION_TIMEOUT_S = 10.0
 Answers = Mapping[str, TopicDiff | ModeAwareError]
-"""Topic -> its diff, or why there is none."""
+"""Topic -> its diff, or the reason why there is none."""
 
 
 @dataclass(frozen=True)
 class Situation:
-    """One topic, as the mode log (no ``record``: it was never changed) and the brokers show it now.
+    """One topic, as the mode log and the brokers show it now; without ``record`` it was never changed.
 
     Attributes:
         replaced: the records of all topics that are or were replaced.
@@ -82,7 +82,7 @@ class Situation:
 
     @property
     def current(self) -> CurrentTopic:
-        """The topic as its record and the brokers have it."""
+        """The topic, from its record and the brokers' answers."""
         return CurrentTopic(self.facts.partition_count, topic_id=self.facts.topic_id, record=self.record)
 
     @property
@@ -93,21 +93,21 @@ class Situation:
 
 @dataclass(frozen=True)
 class Seen:
-    """What one look at the cluster shows: the mode log, and topics by their names."""
+    """The result of one look at the cluster: the mode log, and topics by name."""
 
     session: Session
     log: ModeLog
     observed: Mapping[str, TopicFacts | ClusterError]
 
     def facts(self, topic: str) -> TopicFacts:
-        """Return the facts about a topic, which need not exist. Raises ClusterError where brokers did not answer."""
+        """Return the facts about a topic, which need not exist. Raises ClusterError if brokers did not answer."""
         facts = self.observed[topic]
         if isinstance(facts, ClusterError):
             raise facts
         return facts
 
     def situation(self, topic: str) -> Situation:
-        """Return a topic that is to be changed; errors as of :mod:`.reports.session`."""
+        """Return a topic that is to be changed; errors as for :mod:`.reports.session`."""
         facts = self.facts(topic)
         if facts.topic_id is None:
             raise no_such_topic(topic, self.session.cluster.topic_names(), self.log)
@@ -116,13 +116,13 @@ class Seen:
 
 
 class Change:
-    """What the phases ask of a cluster, in one session. A context manager; one thread.
+    """The requests of the phases to a cluster, in one session. A context manager; one thread.
 
-    Commands go to the controller that runs, or after :meth:`embed` to one in this process.
+    Commands go to the running controller, or after :meth:`embed` to one in this process.
 
     Args:
-        timeout_s: how long what did nothing is retried; the looks and validations before a question, say, and each
-            command.
+        timeout_s: how long attempts that did nothing are retried: the looks and validations before a question together,
+            and each command.
     """
 
     def __init__(self, session: Session, timeout_s: float = REQUEST_TIMEOUT_S) -> None:
@@ -147,20 +147,20 @@ class Change:
         return retrying.each(topics, attempt, repeatable=True, settle=lambda _, last: last)
 
     def look(self, topics: Collection[str], log: ModeLog | None = None) -> Seen:
-        """Observe topics together, by this reading of the mode log or a new one."""
+        """Read topics together, with this reading of the mode log or a new one."""
         log = self.session.read_log() if log is None else log
         looks = [Look(topic, None) for topic in topics]
         facts = self.session.observer().observe_all(looks, log.rules) if looks else []
         return Seen(self.session, log, dict(zip(topics, facts, strict=True)))
 
     def admission(self, command: TopicCommand, situation: Situation) -> Admission:
-        """Return what a controller would make of the command; raises RequestRefused where it would refuse."""
+        """Return what a controller would make of the command; raises RequestRefused if it would refuse."""
         config, now_ms = self.session.controller, self.session.clock.now_ms()
         record, facts, rules, replaced = situation.record, situation.facts, situation.rules, situation.replaced
         return admit(command, record, facts, config, now_ms, rules, replaced)
 
     def validate(self, topic: str, step: Step, topic_id: str | None = None) -> None:
-        """Have the brokers validate what they will have to do for a step. Raises RequestRefused where they refuse."""
+        """Make the brokers validate their part of a step. Raises RequestRefused if they refuse."""
         if isinstance(step, BrokerStep):
             step.at_brokers(topic, self.admin, self.session.cluster.brokers, validate_only=True)
         elif isinstance(step, Replace):
@@ -175,7 +175,7 @@ class Change:
                 raise refused
 
     def embed(self, claim: ClaimRecord | None) -> None:
-        """Do the controller's work in this process, unless one runs: that of ``claim``, or a later one."""
+        """Run a controller in this process, unless one runs already: that of ``claim``, or a later one."""
         self._embedded = self._stack.enter_context(embedded_controller(self.session, claim))
 
     @property
@@ -183,10 +183,10 @@ class Change:
         return self._embedded is not None
 
     def send(self, steps: Sequence[Step]) -> dict[str, ModeAwareError | None]:
-        """Have a controller carry out those of ``steps`` that are its work, together: at most one of each topic.
+        """Make a controller carry out its part of ``steps``, together: at most one step of each topic.
 
         Returns:
-            Topic -> why the step failed; None: it was carried out.
+            Topic -> the reason of a failure; None: the step was carried out.
         """
         commands = {
             step.command.topic: step.command
@@ -205,7 +205,7 @@ class Change:
         return {t: a if isinstance(a, ModeAwareError) else None for t, a in (missing | dict(answers)).items()}
 
     def _ask(self, commands: Sequence[TopicCommand]) -> Mapping[str, object]:
-        """Return what the controller that runs answers. After Ctrl-C no further attempt begins: nothing is to be done
+        """Return the answers of the running controller. After Ctrl-C no further attempt begins, so that nothing happens
         minutes later."""
         deadline, session = Deadline(self._timeout_s), self.session
 
@@ -225,7 +225,7 @@ class Change:
             return run_interruptibly(ask, stop=calls.give_up)
 
     def carry_out(self, topic: str, step: Step) -> None:
-        """Have a step carried out: by the brokers alone, or by a controller."""
+        """Carry out a step, by the brokers alone or by a controller."""
         if isinstance(step, BrokerStep):
             step.at_brokers(topic, self.admin, self.session.cluster.brokers, validate_only=False)
         elif isinstance(step, Grow) and not goes_to_controller(step):
@@ -234,7 +234,7 @@ class Change:
             raise failure
 
     def grow(self, step: Grow, *, validate_only: bool) -> None:
-        """Have a topic grown by the brokers; the replicas are placed here where a minimum of live ones is asked for."""
+        """Grow a topic at the brokers; if a minimum of live replicas is requested, the replicas are placed here."""
         command = step.command
         replicas = {} if command.assignments is None else {"replica_assignment": [*map(list, command.assignments)]}
         new = NewPartitions(
@@ -269,20 +269,20 @@ def goes_to_controller(step: Step) -> bool:
 
 
 def _sent_for(step: Step) -> str:
-    """Return the topic that the command of a step is about; empty: it is no controller's work."""
+    """Return the topic of a step's command; empty: the step needs no controller."""
     return "" if isinstance(step, BrokerStep) else step.command.topic
 
 
 class Request:
-    """The request of a command for some topics, and one run of the engine. A subclass for each command.
+    """A command's request for some topics, and one run of the engine. Each command has a subclass.
 
     Attributes:
-        what: what the command does, for errors of Kafka.
-        together: nothing is changed where one topic is refused, and no topic is hinted at by itself.
-        failed: the exit status where a topic failed.
-        change: what the phases ask of the cluster.
-        claim: the claim of the controller, as :meth:`find` has read it.
-        drafts: what a refused topic keeps of its diff.
+        what: the action of the command, for errors of Kafka.
+        together: if one topic is refused, nothing is changed, and hints are not given for single topics.
+        failed: the exit status if a topic failed.
+        change: the requests of the phases to the cluster.
+        claim: the claim of the controller, as read by :meth:`find`.
+        drafts: the parts of the diffs that refused topics keep.
         diffs: the steps of each topic, and then their outcome.
     """
 
@@ -308,11 +308,11 @@ class Request:
         return self.change.look(topics)
 
     def judge(self, topic: str, seen: Seen) -> TopicDiff:
-        """Return the steps of a topic. Raises ModeAwareError where they would be refused."""
+        """Return the steps of a topic. Raises ModeAwareError if they would be refused."""
         raise NotImplementedError
 
     def find(self, topics: Sequence[str] | None = None) -> dict[str, TopicDiff]:
-        """Look, object, and return the steps of each topic (None: of all). Changes nothing, and shows nothing."""
+        """Look, check, and return the steps of each topic (None: of all). Changes nothing, and shows nothing."""
         self._made.clear()
 
         def attempt(topics: Sequence[str]) -> Answers:
@@ -340,8 +340,8 @@ class Request:
             return error
 
     def admit(self, command: TopicCommand, seen: Seen) -> Admission:
-        """Return what a controller would make of a command after those before it, of this topic and of others; raises
-        RequestRefused where it would refuse."""
+        """Return what a controller would make of a command after the earlier ones, for this and other topics. Raises
+        RequestRefused if it would refuse."""
         situation = seen.situation(command.topic)
         facts, record = situation.facts, self._made.get(command.topic, situation.record)
         if isinstance(command, ReplaceTopicCommand):
@@ -353,11 +353,11 @@ class Request:
         return admission
 
     def shown(self, diff: TopicDiff) -> Iterable[str]:
-        """Return the lines about one topic that are shown before the question; a refusal is shown after them."""
+        """Return the lines about one topic to show before the question; a refusal is shown after them."""
         return diff.lines() if diff.refusal is None else ()
 
     def show(self) -> None:
-        """Show what was found."""
+        """Show the findings."""
         for diff in self.diffs.values():
             tell(*self.shown(diff))
         tell(*dict.fromkeys(f"error: {diff.refusal}" for diff in self.diffs.values() if diff.refusal is not None))
@@ -370,7 +370,7 @@ class Request:
             return self.proceed()
 
     def proceed(self) -> int:
-        """Run the phases that follow on the first look, and return the exit status."""
+        """Run the phases after the first look, and return the exit status."""
         args, diffs = self.args, list(self.diffs.values())
         refused, pending = (any(diff.status == status for diff in diffs) for status in (REFUSED, PENDING))
         if refused and (self.together or all(diff.status == REFUSED for diff in diffs)):
@@ -390,22 +390,22 @@ class Request:
                 self.change.embed(self.claim)
             self.carry_out(begun)
         except KeyboardInterrupt:
-            state = "continues while a controller runs"
+            state = "continue while a controller runs"
             if self.change.is_embedded:
-                state = f"rests until a controller runs: {command_line(args, 'modeaware', 'controller')}"
-            tell(f"Left. What has begun {state}", *self.hints(begun))
+                state = f"pause until a controller runs: {command_line(args, 'modeaware', 'controller')}"
+            tell(f"Interrupted. Changes that have begun {state}", *self.hints(begun))
             return INTERRUPTED
         return self.failed if any(diff.status == FAILED for diff in self.diffs.values()) else int(refused)
 
     def _is_as_shown(self) -> bool:
         current = self.find()
         if others := [topic for topic, diff in self.diffs.items() if current[topic].steps != diff.steps]:
-            tell(f"error: no longer what was shown: {', '.join(others)}. Nothing was changed: run it again.")
+            tell(f"error: changed since shown: {', '.join(others)}. Nothing was changed; run the command again.")
         return not others
 
     def carry_out(self, begun: dict[str, Watch]) -> None:
-        """Take the steps of all topics, and wait for the end of those in ``begun``, where that is wanted; what fails or
-        ends leaves ``begun``."""
+        """Take the steps of all topics, and wait for the end of those in ``begun``, if a wait is requested. Topics that
+        fail or end are removed from ``begun``."""
         pending = [diff.topic for diff in self.diffs.values() if diff.status == PENDING]
         if pending:
             self.begin(pending)
@@ -418,14 +418,14 @@ class Request:
             self.say(*self.hints(begun))
 
     def begin(self, topics: Iterable[str]) -> None:
-        """Take the pending steps of these topics: those of a controller together."""
+        """Take the pending steps of these topics; those of a controller together."""
         pending = [diff for topic in topics if (diff := self.diffs[topic]).status == PENDING]
         failures = self.change.send([diff.steps[0] for diff in pending])
         for diff in pending:
             self._attempt(diff.topic, partial(self._take, diff, failures.get(_sent_for(diff.steps[0]))))
 
     def _take(self, diff: TopicDiff, failure: ModeAwareError | None) -> None:
-        """Take the steps in turn; ``failure``: of the first one, where a controller has carried it out already."""
+        """Take the steps in turn; ``failure``: of the first one, if a controller has carried it out already."""
         if failure is not None:
             raise failure
         for number, step in enumerate(diff.steps):
@@ -435,7 +435,7 @@ class Request:
         self.diffs[diff.topic] = replace(diff, applied=True)
 
     def wait(self, left: dict[str, Watch], begin: Begin = begin_none) -> None:
-        """Wait for the end of each (``begin`` may add others), and say at once what it has come to."""
+        """Wait for the end of each topic (``begin`` may add others), and print its outcome at once."""
         certificates = CertificateFolder(self._folder, self.change.session)
 
         def ended(topic: TopicDescription) -> bool:
@@ -458,11 +458,11 @@ class Request:
                 self.fail(topic, error)
 
     def gives_up(self, topic: TopicDescription) -> bool:
-        """Return whether a topic that has not ended is not waited for any more."""
+        """Return whether to stop waiting for a topic that has not ended."""
         return False
 
     def _attempt(self, topic: str, work: Callable[[], object]) -> None:
-        """Keep an error, which by now does not mean that nothing was changed."""
+        """Keep an error, which by now does not imply that nothing was changed."""
         try:
             with kafka_errors(f"change topic {topic!r}"):
                 work()
@@ -475,18 +475,18 @@ class Request:
         tell(f"error: {error}")
 
     def hints(self, begun: Mapping[str, Watch]) -> list[str]:
-        """Return what the user may type next about changes that have begun."""
+        """Return commands that the user may run next about changes that have begun."""
         line = partial(command_line, self.args, "modeaware")
         hints = [f"Watch it:     {line('topics', '--describe', '--topic', topic)}" for topic in begun]
         hints += [
-            f"Take it back: {line('topics', '--undo', '--topic', topic)}" for topic, w in begun.items() if w.shrinks
+            f"Undo it:      {line('topics', '--undo', '--topic', topic)}" for topic, w in begun.items() if w.shrinks
         ]
         if replaced := [topic for topic, watch in begun.items() if watch.is_undoable]:
-            hints.append(f"Take it back: {line('replace', *replaced, '--undo')} (until the switch)")
+            hints.append(f"Undo it:      {line('replace', *replaced, '--undo')} (until the switch)")
         return hints
 
     def say(self, *lines: str) -> None:
-        """Print what was done: for people, where standard output is the program's (``--json``)."""
+        """Print the actions, for people; on standard error if standard output is the program's (``--json``)."""
         if getattr(self.args, "json", False):
             tell(*lines)
         elif lines:

@@ -26,19 +26,19 @@ FAILED = 3
 
 
 class Check(Command):
-    """Prints what passes and what fails; changes nothing."""
+    """Prints which checks pass and which fail; changes nothing."""
 
     epilog = f"""\
-Asks the brokers as the user of --command-config, and changes nothing. One line a right or setting: pass, fail, or
-unknown (not named, or the brokers do not say). Then the commands of kafka-acls.sh that grant what is missing, and what
-is lost without it. The rights are those of docs/permissions.md.
+Sends requests to the brokers as the user of --command-config, and changes nothing. One line a right or setting:
+pass, fail, or unknown (not named, or not shown by the brokers). Then the commands of kafka-acls.sh that grant the
+missing rights, and the effect of each missing right. The rights are those of docs/permissions.md.
 
-A client is a producer of its topics, or with --group a consumer (check one that is both in two runs); without TOPIC
-only what modeaware adds is checked. It needs nothing on the mode log where a bootstrap server returns the modes, as the
-controller's endpoint does.
+A client is a producer of its topics, or with --group a consumer; check one that is both in two runs. Without TOPIC only
+the rights that modeaware adds are checked. A client needs no right on the mode log if a bootstrap server returns the
+modes, as the controller's endpoint does.
 
 {json_help(CheckReport)}
-Exit status: 0 if nothing fails; {FAILED} if something does; 1 for an error, such as no broker that answers.
+Exit status: 0 if nothing fails; {FAILED} if something does; 1 for an error, for example if no broker answers.
 """
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
@@ -46,7 +46,7 @@ Exit status: 0 if nothing fails; {FAILED} if something does; 1 for an error, suc
         parser.add_argument("topics", metavar="TOPIC", nargs="*", help=what)
         add_connection_options(parser)
         roles = [role.value for role in Role]
-        parser.add_argument("--role", required=True, choices=roles, help="whose rights are checked")
+        parser.add_argument("--role", required=True, choices=roles, help="the role whose rights are checked")
         for name, text in (
             ("group", "a consumer group that uses the topics; the client's own"),
             ("transactional-id", "a client's own"),
@@ -55,7 +55,7 @@ Exit status: 0 if nothing fails; {FAILED} if something does; 1 for an error, suc
             text += "; may be repeated"
             parser.add_argument(f"--{name}", action="append", default=[], metavar=name.upper(), help=text)
         add_controller_config_option(parser, "--config", " (those that the controller will have)")
-        closed = "the lists of the topics' groups are closed (modeaware groups closed): not all groups need be visible"
+        closed = "the lists of the topics' groups are closed (modeaware groups closed), so hidden groups are accepted"
         add_flags(parser, closed_groups=closed, json="print one JSON object")
         parser.add_argument(
             "--principal",
@@ -73,7 +73,7 @@ Exit status: 0 if nothing fails; {FAILED} if something does; 1 for an error, suc
 
 
 def _scope(args: argparse.Namespace, target: Connection) -> Scope:
-    """Raises ConfigError: an empty name, or an option of another role."""
+    """Return the scope. Raises ConfigError: an empty name, or an option of another role."""
     role = Role(args.role)
     if not all((*args.topics, *args.group, *args.transactional_id, *args.successor)):
         raise ConfigError("a name cannot be empty")
@@ -117,8 +117,8 @@ class PrintCertificate(Command):
 
     epilog = f"""\
 {json_help(Certificate, "Prints one JSON object:")}
-Of a topic of which nothing is retired, it is the certificate of the deleted topic that had the name before, or that it
-has replaced.
+Of a topic without retired partitions, it is the certificate of the deleted topic that had the name before, or that
+this topic has replaced.
 
 Exit status: 0 if every partition is drained or reclaimed, and a topic that is replaced was released behind its fence;
 {FAILED} if not; 1 for an error.

@@ -16,13 +16,13 @@ from modeaware.cluster.group_listing import list_groups
 SHELLS = ("bash", "zsh", "fish")
 KINDS = ("topics", "groups")
 TIMEOUT_S = 3.0
-"""How long brokers may take to list names: a person waits for the Tab key."""
+"""How long brokers may take to list names, while the user waits for the Tab key."""
 _KIND_OF = {"topic": "topics", "topics": "topics", "group": "groups"}
 _INTERNAL = "__"
 
 
 class Completion(Command):
-    """Prints a script; or, for those scripts, the names of topics or groups."""
+    """Prints a script, or the names of topics or groups for those scripts."""
 
     actions = (*SHELLS, *KINDS)
     epilog = """\
@@ -59,7 +59,7 @@ def script(shell: str) -> str:
 
 
 def names(kind: str, line: Sequence[str]) -> list[str]:
-    """Return the names of topics or groups on the cluster that the words of a command line, or the environment, name.
+    """Return the names of topics or groups on the cluster that the words of a command line, or the environment, give.
 
     Raises:
         ConfigError, ClusterError: no brokers are named, or none answers within :data:`TIMEOUT_S`.
@@ -76,9 +76,9 @@ def names(kind: str, line: Sequence[str]) -> list[str]:
 
 
 def _names_of(kind: str) -> dict[str, object]:
-    """Return how each shell asks for the names: with the line as it is typed, for the options of the connection."""
+    """Return how each shell gets the names: by the line as typed, which has the options of the connection."""
     function, ask = f"_modeaware_{kind}", f"modeaware completion {kind}"
-    # bash has split the words at colons; the line has not.
+    # bash has split the words at colons; COMP_LINE is not split.
     bash = f'{function}() {{ compgen -W "$({ask} $COMP_LINE 2>/dev/null)" -- "$1"; }}'
     zsh = f'{function}() {{ compadd -- ${{(f)"$({ask} $words 2>/dev/null)"}} }}'
     return {
@@ -90,7 +90,7 @@ def _names_of(kind: str) -> dict[str, object]:
 
 
 def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
-    """Yield the arguments of a parser and of all below it."""
+    """Yield the arguments of a parser and of all parsers below it."""
     for action in parser._actions:
         yield action
         if isinstance(action, argparse._SubParsersAction):

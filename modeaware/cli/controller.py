@@ -1,4 +1,4 @@
-"""``modeaware controller``: run a controller of a cluster, active or standing by."""
+"""``modeaware controller``: run a controller of a cluster, active or as a standby."""
 
 from __future__ import annotations
 
@@ -63,13 +63,13 @@ class RunController(Command):
             help="serve /metrics, /health, /ready and a read-only status page at this address, without TLS or "
             "authentication, for example 127.0.0.1:9404 (default: not served)",
         )
-        add_flags(parser, once="take every topic as far as it goes now, then exit", verbose="log more")
+        add_flags(parser, once="advance every topic as far as possible now, then exit", verbose="log more")
 
     def run(self, args: argparse.Namespace) -> int:
         level = logging.DEBUG if args.verbose else logging.INFO
         logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(levelname)-7s %(message)s", level=logging.WARNING)
         logging.getLogger("modeaware").setLevel(level)
-        if not args.verbose:  # it logs each connection that fails in several lines; ours name the request that failed
+        if not args.verbose:  # it logs each failed connection in several lines; ours name the request that failed
             logging.getLogger("kafka").setLevel(logging.CRITICAL)
         if args.http is not None:
             check_listen(args.http)
@@ -81,7 +81,7 @@ class RunController(Command):
         signal.signal(signal.SIGTERM, _stop)
         try:
             with kafka_errors("run the controller"):
-                _connect(target, 1 if args.once else 2)  # one gives up after some ten seconds
+                _connect(target, 1 if args.once else 2)  # an attempt ends after some ten seconds
                 controller = Controller(
                     target.conf,
                     target.controller,
@@ -106,7 +106,7 @@ class RunController(Command):
 
 
 def _connect(target: Connection, attempts: int) -> None:
-    """Fail early where no broker answers. A timeout is retried: all brokers may be restarting."""
+    """Fail early if no broker answers. A timeout is retried: all brokers may be restarting."""
     for left in range(attempts - 1, -1, -1):
         try:
             with connect(target):
@@ -130,5 +130,5 @@ def _listen(asked: str | None, conf: Mapping[str, Any]) -> str | None:
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
-    """SIGTERM means what Ctrl-C means: leave the wait, stop cleanly."""
+    """Handle SIGTERM like Ctrl-C: end the wait, stop cleanly."""
     raise KeyboardInterrupt

@@ -1,4 +1,4 @@
-"""The controller's work in the command's own process, where no controller runs."""
+"""The controller's work in the command's own process, if no controller runs."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ ANSWER_TIMEOUT_S = 30.0
 
 @contextmanager
 def embedded_controller(session: Session, claim: ClaimRecord | None) -> Iterator[Controller | None]:
-    """Run a controller in this process; yields None where another one runs: the one of ``claim``, or a later one.
+    """Run a controller in this process; yields None if another one runs: the one of ``claim``, or a later one.
 
-    Raises ControllerUnavailable where it is not known whether one runs.
+    Raises ControllerUnavailable if it is unknown whether one runs.
     """
     controller = None if _seems_to_run(session, claim) else _elected(session, [])[0]
     try:
@@ -39,16 +39,16 @@ def embedded_controller(session: Session, claim: ClaimRecord | None) -> Iterator
 
 
 def alter_group_rules(session: Session, claim: ClaimRecord | None, command: AlterGroupRulesCommand) -> None:
-    """Have the rules about groups changed: by the controller that runs, or by one in this process.
+    """Change the rules about groups, by the running controller or by one in this process.
 
-    The latter gets the rules before it looks at any topic: nothing is decided by the old ones first. After a
+    A controller in this process gets the rules before it looks at any topic, so no decision uses the old rules. After a
     RequestRefused nothing was changed.
     """
     _alter(session, claim, command, lambda admin: admin.alter_group_rules(command.add, command.remove))
 
 
 def forget_alias(session: Session, claim: ClaimRecord | None, command: ReplaceTopicCommand) -> None:
-    """Have an alias forgotten, as :func:`alter_group_rules` has rules changed."""
+    """Forget an alias, as :func:`alter_group_rules` changes rules."""
     _alter(session, claim, command, lambda admin: admin.forget_aliases([command.topic])[command.topic])
 
 
@@ -74,10 +74,10 @@ def admin_client(session: Session) -> AdminClient:
 def carry_out_all(
     controller: Controller, commands: Mapping[str, Command], timeout_s: float = REQUEST_TIMEOUT_S
 ) -> dict[str, CommandResult | ModeAwareError]:
-    """Have a controller in this process carry out commands together, and wait for the results.
+    """Make a controller in this process carry out commands together, and wait for the results.
 
-    Those of which nothing was done, where another attempt may succeed, are submitted again until ``timeout_s`` have
-    passed. An error is a RequestRefused, or as of :meth:`Controller.submit`.
+    Commands of which nothing was done, and that another attempt may complete, are submitted again until ``timeout_s``
+    have passed. An error is a RequestRefused, or as for :meth:`Controller.submit`.
     """
 
     def attempt(names: Sequence[str]) -> dict[str, CommandResult | ModeAwareError]:
@@ -99,7 +99,7 @@ def _unanswered(command: str) -> ClusterError:
 
 
 def _error_of(result: CommandResult) -> ModeAwareError | None:
-    """Return RequestRefused where nothing was changed, ClusterError where the command may have been carried out."""
+    """Return RequestRefused if nothing was changed, ClusterError if the command may have been carried out."""
     if result.code is ErrorCode.NONE:
         return None
     kind = ClusterError if result.code is ErrorCode.REQUEST_TIMED_OUT else RequestRefused
@@ -107,8 +107,8 @@ def _error_of(result: CommandResult) -> ModeAwareError | None:
 
 
 def _seems_to_run(session: Session, claim: ClaimRecord | None) -> bool:
-    """Whether the controller of ``claim`` is known to run. Where this host cannot reach it the election decides: its
-    process may have been killed, on a host that is no more."""
+    """Whether the controller of ``claim`` is known to run. If this host cannot reach it, the election decides: the
+    controller may have been killed, on a host that no longer exists."""
     try:
         return is_running(session.conf, claim)
     except ControllerUnavailable as error:
@@ -118,8 +118,8 @@ def _seems_to_run(session: Session, claim: ClaimRecord | None) -> bool:
 
 
 def _elected(session: Session, commands: Sequence[Command]) -> tuple[Controller | None, list[CommandResult]]:
-    """An elected controller, with its results of the commands; None where another one was elected, and runs."""
-    tell("No controller is running: this command does its work.")
+    """Elect a controller, and return it with its results of the commands; None if another one was elected, and runs."""
+    tell("No controller is running: this command does the controller's work.")
     controller = Controller(session.conf, session.controller, listen=default_listen(session.conf))
     results = controller.submit(commands) if commands else None
 
@@ -131,7 +131,7 @@ def _elected(session: Session, commands: Sequence[Command]) -> tuple[Controller 
             is_other = claim is not None and claim.controller_id != controller.controller_id
             if is_other and is_running(session.conf, claim):
                 return True
-        except ControllerUnavailable as error:  # until the deadline: it may have been killed a moment ago
+        except ControllerUnavailable as error:  # until the deadline: a controller may have been killed a moment ago
             raise ControllerUnavailable(f"no controller was elected: {error.message}") from error
         raise ControllerUnavailable(f"no controller was elected: {describe_claim(claim)}")
 
@@ -141,13 +141,13 @@ def _elected(session: Session, commands: Sequence[Command]) -> tuple[Controller 
         controller.start()
         if Retrying(deadline).call(other_elected, repeatable=True):
             controller.stop()
-            tell("Another controller has taken over meanwhile: it does the work.")
+            tell("Another controller has been elected: it does the work.")
             return None, []
         if results is None:
             return controller, []
         try:
             return controller, results.result(ANSWER_TIMEOUT_S)
-        except ControllerUnavailable:  # it stood by before it was elected, and took no commands
+        except ControllerUnavailable:  # it was a standby before it was elected, and took no commands
             return controller, controller.submit(commands).result(ANSWER_TIMEOUT_S)
     except FutureTimeoutError as error:
         controller.stop()

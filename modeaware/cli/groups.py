@@ -54,11 +54,11 @@ from modeaware.spelling import NEARLY_SAME, nearest, with_hint, with_nearest
 _GLOB = "* ? [...], case counts"
 _ACTIONS = {
     "list": "list the groups that are required for a topic now and why, and the rules",
-    REQUIRE: "do not delete before a group has consumed, listed or not",
+    REQUIRE: "delete no record before a group has consumed it",
     WAIVE: "do not wait for a group",
     CLOSED: "accept that some groups may be hidden from the controller",
     "forget": "remove a rule",
-    "prepare": "let a stopped group begin at the start of a topic that replaces the one it has read",
+    "prepare": "make a stopped group begin at the start of the topic that replaces the one it has read",
 }
 
 
@@ -90,7 +90,7 @@ class Groups(Command):
             if name != "list":
                 add_confirmation_options(action)
             add_connection_options(action)
-            note = " (for the controller in this process where none runs; those that the running one has)"
+            note = " (for a controller in this process; repeat those of the running one)"
             add_controller_config_option(action, "--controller-config", note)
 
     def run(self, args: argparse.Namespace) -> int:
@@ -110,16 +110,16 @@ class Groups(Command):
 def _add_rule_options(parser: argparse.ArgumentParser, kind: str) -> None:
     if kind != CLOSED:
         parser.add_argument("group", metavar="GROUP", help="the group, by its exact name (or see --glob)")
-        effect = "it requires the groups that are listed" if kind == REQUIRE else "it leaves registered groups alone"
+        effect = "listed groups are required" if kind == REQUIRE else "registered groups are not waived"
         parser.add_argument("--glob", action="store_true", help=f"GROUP is a pattern: {_GLOB}; {effect}")
-    what = f"the topics it is for: a name or a glob: {_GLOB}"
+    what = f"the topics of the rule: a name or a glob: {_GLOB}"
     parser.add_argument("--topic", required=True, metavar="GLOB", help=what)
-    what = "why; printed in the certificate"
+    what = "the reason; printed in the certificate"
     parser.add_argument("--reason", required=kind != REQUIRE, default="", metavar="TEXT", help=what)
     end = parser.add_mutually_exclusive_group(required=kind == WAIVE)
     end.add_argument("--expires", metavar="WHEN", help="when the rule ends: 90s, 30m, 12h, 7d, or an ISO time")
     if kind == WAIVE:
-        end.add_argument("--forever", action="store_true", help="no end: the rule holds until it is removed")
+        end.add_argument("--forever", action="store_true", help="no end: the rule applies until it is removed")
         add_flags(parser, uncommitted_only="only on partitions where the group has never committed")
 
 
@@ -131,8 +131,8 @@ def _list(args: argparse.Namespace, session: Session) -> int:
 
 
 def _prepare(args: argparse.Namespace, session: Session) -> int:
-    """Commit the log start of each partition of a new topic on which a stopped group has no commit, or one below that:
-    there ``auto.offset.reset`` would decide, which is ``latest`` by default."""
+    """Commit the log start of each partition of a new topic where a stopped group has no commit, or one below the log
+    start. There ``auto.offset.reset`` would decide; its default is ``latest``."""
     group, name, log = args.group, args.topic, session.read_log()
     pairs = sorted(replaced(log.replaced), key=lambda pair: pair.record.is_alias)  # an alias comes last
     old, replacement = next((pair for pair in pairs if pair.replacement.successor == name), (None, None))
@@ -150,9 +150,9 @@ def _prepare(args: argparse.Namespace, session: Session) -> int:
         why = with_nearest(why, group, {*using[old.topic].groups, *using[name].groups, *old.required_groups})
         raise RequestRefused(why, code=ErrorCode.INVALID_REQUEST, topic=name)
     if any(facts.has_members for facts in known):
-        why = f"group {group!r} has members: stop them, once they have read {old.topic!r} to its end, and repeat this"
+        why = f"group {group!r} has members: stop them once they have read {old.topic!r} to its end, then repeat this"
         raise RequestRefused(why, code=ErrorCode.UNKNOWN_MEMBER_ID, topic=name)
-    listed = list_groups(session.cluster.brokers).groups.get(group)  # also one that uses neither topic now
+    listed = list_groups(session.cluster.brokers).groups.get(group)  # also a group that uses neither topic now
     kind = "share" if listed is not None and listed.kind == "share" else "classic"
     starts, lost = _starts(session, group, kind, name, partitions)
     if not starts:
@@ -163,13 +163,13 @@ def _prepare(args: argparse.Namespace, session: Session) -> int:
     if unread:
         tell(f"WARNING: it has not read {number(unread)} offsets of {old.topic}: let it read them first.")
     if len(ends) < len(old.modes) and replacement.gone_ms is None:
-        tell(f"WARNING: some leaders of {old.topic} do not answer: it may not have read all of that.")
+        tell(f"WARNING: some leaders of {old.topic} do not answer: the group may not have read all of that topic.")
     if lost:
-        tell(f"WARNING: retention has deleted {number(lost)} offsets of {name} that it has not read.")
+        tell(f"WARNING: retention has deleted {number(lost)} offsets of {name} that the group has not read.")
     tell(f"{group}: begins at the log start of partitions {format_ranges(starts)} of {name}.")
     if (status := status_without_change(dry_run=args.dry_run, yes=args.yes)) is not None:
         return status
-    starts, _ = _starts(session, group, kind, name, starts)  # that was a while ago: it may have read on since
+    starts, _ = _starts(session, group, kind, name, starts)  # the group may have read on during the question
     if starts:
         (failure,) = session.cluster.perform([CommitOffsets(name, shape.topic_id, group, starts, kind)])
         if failure is not None:
@@ -181,8 +181,8 @@ def _prepare(args: argparse.Namespace, session: Session) -> int:
 def _starts(
     session: Session, group: str, kind: str, topic: str, partitions: Collection[int]
 ) -> tuple[dict[int, int], int]:
-    """Return the log starts of the partitions on which a group has no commit, or one below that; and how many offsets
-    it has not read before these."""
+    """Return the log starts of the partitions where a group has no commit, or one below the log start, and the number
+    of unread offsets before these."""
     held = group_commits(session.cluster, group, topic, partitions, kind)
     logs = session.cluster.offsets((topic, p) for p in partitions)
     if silent := [p for p in partitions if (topic, p) not in logs]:
@@ -204,7 +204,7 @@ def _rule(args: argparse.Namespace) -> GroupRule:
 
 
 def _add(args: argparse.Namespace, session: Session, rule: GroupRule) -> int:
-    def given_up_on(topic: str) -> bool:  # of other rules no consequence is shown
+    def given_up_on(topic: str) -> bool:  # other rules have no consequence to show
         return rule.kind == WAIVE and rule.applies(topic, rule.created_ms)
 
     situation = look_at_topics(session, None, given_up_on)
@@ -215,11 +215,11 @@ def _add(args: argparse.Namespace, session: Session, rule: GroupRule) -> int:
     elif rule.kind == CLOSED:
         consequences = [
             (
-                "Records may then be deleted that a group has not consumed which is hidden from the controller. "
+                "Records may then be deleted that a hidden group has not consumed. "
                 "Register every such group first: modeaware groups require GROUP --topic ..."
             )
         ]
-    # A requirement that ends earlier than the rule it replaces gives something up, too.
+    # A requirement that ends earlier than the rule that it replaces also has this consequence.
     held = next((held.expires_ms or math.inf for held in situation.rules if held.key == rule.key), 0)
     asks = rule.kind != REQUIRE or (rule.expires_ms or math.inf) < held
     lines = [rule_text(rule), *consequences]
@@ -227,8 +227,8 @@ def _add(args: argparse.Namespace, session: Session, rule: GroupRule) -> int:
 
 
 def _check_names(session: Session, situation: GroupSituation, rule: GroupRule) -> None:
-    """Refuse a waiver for a group or a topic that does not exist while another one has a similar name; of a
-    requirement, which may come before its group, say so."""
+    """Refuse a waiver for a missing group or topic while another one has a similar name. For a requirement, which may
+    come before its group, only print that."""
     noted = {name for record, _ in situation.looked_at if record is not None for name in record.required_groups}
     groups = noted | {name for _, facts in situation.looked_at for name in facts.groups}
     groups |= {held.group for held in situation.rules}
@@ -262,8 +262,8 @@ def _forget(args: argparse.Namespace, session: Session) -> int:
     lines = [f"To be removed: {rule_text(rule)}" for rule in removed]
     if args.kind == REQUIRE:
         lines.append(
-            "Records may then be deleted that it has not consumed, unless it uses the topic as a group that is listed, "
-            "or was noted when a change began."
+            "Records may then be deleted that it has not consumed, unless it uses the topic as a listed group, or was "
+            "noted when a change began."
         )
         lines += [
             f"{record.topic}: group {name!r} was noted when the change in progress began, and stays required unless it "
@@ -285,7 +285,7 @@ def _alter(
     *,
     asks: bool,
 ) -> int:
-    # What the controller would refuse, before the question.
+    # Refuse before the question what the controller would refuse.
     check_rules(GroupRulesRecord(situation.rules), command, 0, situation.now_ms)
     tell(*lines)
     if (status := status_without_change(dry_run=args.dry_run, yes=args.yes, asks=asks)) is not None:
@@ -296,14 +296,14 @@ def _alter(
     return 0
 
 
-_TIME = "an ISO time (2030-01-31T18:00:00Z; UTC where it names no zone)"
+_TIME = "an ISO time (2030-01-31T18:00:00Z; UTC if it names no zone)"
 
 
 def expiry(text: str, now_ms: int) -> int:
     """Return the time in ms since the epoch: a duration from now, or an ISO time.
 
     Raises:
-        ValueError: it is neither, or not in the future.
+        ValueError: the text is neither, or not in the future.
     """
     text = text.strip()
     try:

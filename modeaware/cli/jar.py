@@ -1,4 +1,4 @@
-"""``modeaware jar``: where the producer plug-ins for the JVM are."""
+"""``modeaware jar``: the path of the producer plug-ins for the JVM."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class PrintJar(Command):
     epilog = """\
 Put the jar beside kafka-clients on the class path of a producer or a Connect worker. docs/jvm.md has the settings.
 
-Exit status: 0; 1 where this installation has no jar (the message says how to get one).
+Exit status: 0; 1 if this installation has no jar (the message explains how to get one).
 """
 
     def configure(self, parser: argparse.ArgumentParser) -> None:

@@ -12,7 +12,7 @@ from modeaware.reports.serialise import json_text
 
 
 class Local(Command):
-    """Exit status of ``status``: 0 when all brokers run, 1 else."""
+    """Exit status of ``status``: 0 if all brokers run, else 1."""
 
     actions = ("up", "down", "status")
 
@@ -42,7 +42,7 @@ class Local(Command):
 
 def _up(args: argparse.Namespace) -> tuple[cluster.DetachedKafka, list[str]]:
     logging.basicConfig(format="%(message)s")
-    logging.getLogger("modeaware.local").setLevel(logging.INFO)  # the first time takes a while: say why
+    logging.getLogger("modeaware.local").setLevel(logging.INFO)  # a first start takes a while: log why
     kafka, started = cluster.up(args.nodes, dict(args.config))
     return kafka, [
         f"Kafka {'runs' if started else 'was already running'} at {kafka.bootstrap_servers}",

@@ -14,18 +14,18 @@ from modeaware.reports.session import Session
 
 
 class Watch:
-    """Notes what the change of one topic has come to, from its descriptions.
+    """The state of one topic's change, from its descriptions.
 
     Args:
-        steps: the change's, taken now or before; none: another command has begun it.
+        steps: the change's, taken now or before; none: another command has begun the change.
 
     Attributes:
         last: the last description.
-        count: of the partitions of a topic that is replaced, while it was there.
-        is_replaced: whether another topic has the name of one that was replaced. A topic that has switched keeps its
+        count: the partition count of a replaced topic, while the topic existed.
+        is_replaced: whether another topic has the name of a replaced topic. A topic that has switched keeps its
             replacement for as long as it exists.
         kept: the change that keeps the topic's name, as last described.
-        pause_ms: from the switch of a replacement until all partitions were sealed, where that was seen.
+        pause_ms: from the switch of a replacement until all partitions were sealed, if that was observed.
     """
 
     def __init__(self, steps: Sequence[Step]) -> None:
@@ -81,21 +81,21 @@ class Watch:
 
     @property
     def is_undoable(self) -> bool:
-        """Whether a replacement has begun that has not switched."""
+        """Whether a replacement has begun and not switched."""
         switched = self.report is not None and self.report.switched_ms is not None
         return self.replacement is not None and not self.undo and not switched
 
     @property
     def shrinks(self) -> bool:
-        """Whether it is a shrink, which can be undone."""
+        """Whether the change is a shrink, which can be undone."""
         return any(isinstance(step, Shrink | AcceptStateLoss) for step in self.steps)
 
 
 def outcome(session: Session, topic: str, watch: Watch) -> list[str]:
-    """Return what a change that has ended has come to, in lines.
+    """Return the outcome of a change that has ended, in lines.
 
     Raises:
-        ModeAwareError: something else than was wanted: the change was given up, or taken back, say.
+        ModeAwareError: another outcome than requested: the change was undone, for example.
     """
     wanted, report = watch.replacement, watch.report
     if watch.keeps_name and watch.kept is not None and not watch.is_paused:
@@ -123,7 +123,7 @@ def outcome(session: Session, topic: str, watch: Watch) -> list[str]:
 
 
 def _kept_name_text(topic: str, watch: Watch, kept: KeptNameReport) -> list[str]:
-    """Return what a change that keeps the name has come to: it is done, or waits for the topic's own retention."""
+    """Return the outcome of a change that keeps the name: it is done, or waits for the topic's own retention."""
     assert watch.replacement is not None
     count = watch.replacement.num_partitions
     if kept.phase == "done":
@@ -134,8 +134,8 @@ def _kept_name_text(topic: str, watch: Watch, kept: KeptNameReport) -> list[str]
 
 
 def _check_count(topic: str, watch: Watch) -> None:
-    """Raise a ModeAwareError where a topic has another number of writable partitions than it was changed to have:
-    another command has taken the change back, say."""
+    """Raise a ModeAwareError if a topic has another number of writable partitions than this change gave it, for example
+    because another command has undone the change."""
     for step in watch.steps:
         if isinstance(step, Resizes) and watch.last is not None and watch.last.writable != step.to:
             counts = f"{watch.last.writable} partitions take writes, not {step.to}"
@@ -154,13 +154,13 @@ def _end_of(topic: str, watch: Watch, report: ReplacementReport) -> str:
 
 
 def _new_topic_text(watch: Watch) -> str:
-    """Return what the topic is that has the name of one that was replaced and is gone."""
+    """Return which topic has the name of one that was replaced and deleted."""
     if watch.last is not None and watch.last.replaces is not None:
         return f"a new topic has the name, which replaces {watch.last.replaces}"
     return reasons.text(reasons.NAME_TAKEN)
 
 
 def _fewer(watch: Watch, now_count: int) -> str:
-    """Return by how many partitions a topic and its new topic differ, where that was seen."""
+    """Return by how many partitions a topic and its new topic differ, if that was observed."""
     fewer = watch.count - now_count
     return f"; {abs(fewer)} {'fewer' if fewer > 0 else 'more'} partitions" if fewer and watch.count else ""

@@ -1,4 +1,4 @@
-"""``modeaware plan``: what a change of the partition count would do, or which topics of a cluster need one."""
+"""``modeaware plan``: the effects of a change of the partition count, or the topics of a cluster that need one."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from modeaware.reports.serialise import json_help, json_text
 DEFAULT_SAMPLE = 10_000
 MOST_SAMPLED = 1_000_000
 MOST_PARTITIONS = 100_000
-"""Of a topic: more than brokers hold. A mistyped number should not cost the machine's memory."""
+"""For one topic: more than brokers hold. A mistyped number should not exhaust the machine's memory."""
 MOST_DAYS = 31
 _FLEET_OPTIONS = (
     *("exclude", "window_ms", "limit", "partition_bytes_per_second", "max_partitions_per_broker"),
@@ -43,15 +43,15 @@ _FLEET_OPTIONS = (
 
 
 class Plan(Command):
-    """Reads a sample of one topic, or scans all topics, and prints what follows; changes nothing."""
+    """Reads a sample of one topic, or scans all topics, and prints the plan; changes nothing."""
 
     epilog = f"""\
-With --all or --topics, it finds topics that have more partitions than they need, what to do, and what that frees.
+With --all or --topics, it lists topics with more partitions than they need, the advised change, and what that frees.
 
 {json_help(ResizePlan)}
 {json_help(FleetPlan, "With --all or --topics:")}
-It joins no group and commits nothing, and of one topic it reads no more records than --sample says. It needs neither a
-controller nor a mode log; where there is a mode log, the plan says what is in progress.
+It joins no group and commits nothing, and of one topic it reads no more records than --sample allows. It needs
+neither a controller nor a mode log; if there is a mode log, the plan includes the changes in progress.
 """
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
@@ -71,7 +71,7 @@ controller nor a mode log; where there is a mode log, the plan says what is in p
             metavar="RECORDS",
             help=f"with TOPIC, how many records to read at most (default: {DEFAULT_SAMPLE}, at most {MOST_SAMPLED}); "
             "with --all, without a number: read batches of the busiest hour of topics that free the most, whose bytes "
-            "are an estimate without",
+            "are otherwise an estimate",
         )
         add_controller_config_option(parser, "--controller-config")
         add_flags(parser, json="print JSON, see below")
@@ -143,13 +143,13 @@ def _add_fleet_options(fleet: argparse._ArgumentGroup) -> None:
         "--partition-bytes-per-second",
         type=whole_number(1),
         metavar="BYTES",
-        help=f"what a partition may carry (default: {Sizing().bytes_per_s}); a busiest hour may fill half of it",
+        help=f"the capacity of a partition (default: {Sizing().bytes_per_s}); a busiest hour may fill half of it",
     )
     fleet.add_argument(
         "--max-partitions-per-broker", type=whole_number(1), metavar="N", help="mark brokers with more replicas"
     )
     fleet.add_argument(
-        "--price-per-partition-hour", type=float, metavar="PRICE", help="say what is saved in a month of 730 hours"
+        "--price-per-partition-hour", type=float, metavar="PRICE", help="print the savings in a month of 730 hours"
     )
     fleet.add_argument(
         "--write",

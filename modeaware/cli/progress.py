@@ -29,27 +29,27 @@ from modeaware.topic_view import TopicView
 from modeaware.views import registry
 
 LOOK_INTERVAL_S = 2.0
-"""How often the brokers are asked for offsets and lag; a change of modes is seen at once."""
+"""How often the brokers are queried for offsets and lag; a change of modes is shown at once."""
 STOP_TIMEOUT_S = 10.0
 DETAIL_INTERVAL_S = 10.0
-"""How often a line is repeated in which numbers alone have changed."""
+"""How often a line is repeated in which only numbers have changed."""
 MOST_GROUPS = 3
-"""How many groups that have left to read a line names."""
+"""How many groups that have yet to read a line names."""
 _TOTAL = "*"
-"""In the place of a topic's name, which it is not."""
+"""Used in place of a topic's name; no topic has this name."""
 Begin = Callable[["Progress"], Sequence[str]]
 """Begins changes of further topics, and returns these topics; called before each look."""
 _T = TypeVar("_T")
 
 
 def tell(*lines: str) -> None:
-    """Print for people, on standard error: standard output may be a pipe's."""
+    """Print for people, on standard error: standard output may be a pipe."""
     for line in lines:
         print(printable(line), file=sys.stderr)
 
 
 def confirmed(*, yes: bool) -> bool:
-    """Ask for confirmation, unless ``--yes`` was given. Raises RequestRefused where stdin is not a terminal."""
+    """Ask for confirmation, unless ``--yes`` was given. Raises RequestRefused if stdin is not a terminal."""
     if yes:
         return True
     if not sys.stdin.isatty():
@@ -63,7 +63,7 @@ def confirmed(*, yes: bool) -> bool:
 def status_without_change(
     *, dry_run: bool, yes: bool, asks: bool = True, say: Callable[[str], None] = print
 ) -> int | None:
-    """Return the exit status where nothing is to be changed: a dry run, or not confirmed. None: proceed."""
+    """Return the exit status if nothing is to be changed: a dry run, or not confirmed. None: proceed."""
     if not dry_run and (not asks or confirmed(yes=yes)):
         return None
     say("Dry run: nothing was changed." if dry_run else "Nothing was changed.")
@@ -73,16 +73,16 @@ def status_without_change(
 def run_interruptibly(work: Callable[[], _T], stop: Callable[[], None] | None = None) -> _T:
     """Return the result of ``work``, or raise its error.
 
-    Python raises a KeyboardInterrupt in the main thread, wherever that is, and the client libraries are no place for
-    it: kafka-python logs it and continues, or keeps a lock; confluent_kafka loses it while it closes a client. So the
-    main thread does nothing but wait.
+    Python raises a KeyboardInterrupt in the main thread, at any point, and the client libraries do not handle it:
+    kafka-python logs it and continues, or keeps a lock; confluent_kafka loses it while it closes a client. So the main
+    thread only waits.
 
     Args:
-        stop: makes the work end early; called after an interruption, and the end is then waited for, up to
-            :data:`STOP_TIMEOUT_S`. None: work that only reads, and is abandoned.
+        stop: makes the work end early. It is called after an interruption, and the end of the work is then awaited, for
+            at most :data:`STOP_TIMEOUT_S`. None: the work only reads, and is abandoned.
 
     Raises:
-        KeyboardInterrupt: as soon as it comes; with ``stop``, when the work has ended.
+        KeyboardInterrupt: at once; with ``stop``, when the work has ended.
     """
     future: Future[_T] = Future()
 
@@ -94,7 +94,7 @@ def run_interruptibly(work: Callable[[], _T], stop: Callable[[], None] | None = 
         except BaseException as error:  # noqa: BLE001 - the waiting thread raises it
             future.set_exception(error)
 
-    try:  # the start included: an interruption of it finds the work begun, or keeps it from beginning
+    try:  # includes the start: after an interruption of it, the work has begun or never begins
         threading.Thread(target=run, name="modeaware-work", daemon=True).start()
         return future.result()
     except KeyboardInterrupt:
@@ -108,7 +108,7 @@ class Progress:
     """The display of changes: a line for each step; on a terminal (``live``) a table that is redrawn in place.
 
     Attributes:
-        total: how far all topics are, those included that have ended or not begun.
+        total: the progress of all topics, including those that have ended or not begun.
     """
 
     def __init__(
@@ -122,11 +122,10 @@ class Progress:
         self._last: dict[str, tuple[str, str, float]] = {}
 
     def note(self, text: str, topic: str = "", detail: str = "") -> None:
-        """Show a line, such as an error of brokers that cannot be reached now; not twice in a row about one topic.
+        """Show a line, for example an error of unreachable brokers; not twice in a row about one topic.
 
         Args:
-            detail: what follows in the line. If nothing else has changed, it is shown every
-                :data:`DETAIL_INTERVAL_S`.
+            detail: the end of the line. If nothing else has changed, the line is shown every :data:`DETAIL_INTERVAL_S`.
         """
         now_s = self._monotonic_s()
         before, before_detail, at_s = self._last.get(topic, ("", "", now_s))
@@ -140,8 +139,8 @@ class Progress:
             print(f"{time.strftime('%H:%M:%S')} {printable(text)}", file=self._out, flush=True)
 
     def show(self, *topics: TopicDescription) -> None:
-        """Show how far each partition of ``topics`` that is not ReadWrite has come."""
-        if "" in self._last:  # an error was noted: what follows is news
+        """Show the progress of each partition of ``topics`` that is not ReadWrite."""
+        if "" in self._last:  # after an error, every line is shown again
             self._last.clear()
         if self._live is not None:
             self._live.update(self._table(*topics) if len(topics) == 1 and not self.total else self._overview(topics))
@@ -205,7 +204,7 @@ def _rows(*headings: str) -> Table:
 
 
 def concerned(topic: TopicDescription) -> list[PartitionReport]:
-    """Return the partitions that the change is about, without those that an earlier shrink is done with."""
+    """Return the partitions of the change, without those that an earlier shrink has completed."""
     deletion = topic.deletion
     retired = range(deletion.delete_partitions, deletion.previous_count) if deletion is not None else range(0)
     return [p for p in topic.partitions if p.phase is not None and (p.phase != "done" or p.partition in retired)]
@@ -217,12 +216,12 @@ def _steps(changing: list[PartitionReport]) -> list[list[PartitionReport]]:
 
 @contextmanager
 def progress_on(out: TextIO) -> Iterator[Progress]:
-    """Show a live display where ``out`` is a terminal, else plain lines."""
+    """Show a live display if ``out`` is a terminal, else plain lines."""
     if not out.isatty():
         yield Progress(out)
         return
     console = Console(file=out, markup=False, emoji=False)  # a name is no style
-    # Where standard output is a pipe, what is printed meanwhile goes there.
+    # If standard output is a pipe, lines printed meanwhile go there.
     with Live(console=console, refresh_per_second=4, transient=False, redirect_stdout=sys.stdout.isatty()) as live:
         yield Progress(out, live)
 
@@ -247,16 +246,16 @@ def wait_until_done(
     lost: Callable[[RequestRefused], None] = _raise,
     begin: Begin = begin_none,
 ) -> None:
-    """Look, show, wait for a change or the next look; until no change is in progress and none begins.
+    """Look, show, and wait for a change or the next look, until no change is in progress and none begins.
 
-    A look that fails is noted and repeated. Only topics that have not ended are described.
+    A failed look is noted and repeated. Only topics that have not ended are described.
 
     Args:
-        describe: describes topics; raises RequestRefused of the first that does not exist.
+        describe: describes topics; raises RequestRefused for the first that does not exist.
         changed: set by a listener for changes; cleared here.
-        failure: why the change will not continue (the embedded controller has stopped); raised.
-        ended: returns whether a topic is not to be waited for any more; called with each description.
-        lost: called with the error of a topic that does not exist any more, which is not waited for then.
+        failure: the error that ends the change (the embedded controller has stopped); raised.
+        ended: returns whether to stop waiting for a topic; called with each description.
+        lost: called with the error of a topic that no longer exists; the wait for that topic ends.
     """
     pending = list(topics)
     while True:
@@ -306,7 +305,7 @@ def wait_for_topics(
         return begun
 
     def look(pending: Sequence[str]) -> list[TopicDescription]:
-        # With a connection of its own, which a look that was interrupted may still use.
+        # A separate connection, which an interrupted look may still use.
         with Session(session.conf, session.config, session.controller) as own:
             return describe_changes(own, pending)
 

@@ -1,9 +1,9 @@
-"""``modeaware reassign-partitions``: the part of ``kafka-reassign-partitions`` that KIP-860 is about.
+"""``modeaware reassign-partitions``: the part of ``kafka-reassign-partitions`` that KIP-860 changes.
 
-The flags, the files and the sentences are those of Kafka's tool, so that one tool can end what the other began. Moves
-between log directories, throttles and ``--generate`` are left to Kafka's own tool.
+Flags, files and sentences are those of Kafka's tool, so that either tool can end what the other began. For moves
+between log directories, throttles and ``--generate``, use Kafka's own tool.
 
-Exit status as every command; with ``--wait`` also 1 where a partition is not on the wanted brokers.
+Exit status as for every command; with ``--wait`` also 1 if a partition is not on the wanted brokers.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ from modeaware.printable import printable_lines
 from modeaware.wire.brokers import Brokers
 
 Assignment = Mapping[PartitionKey, Replicas]
-"""Which partition goes to which brokers: what a file of ``--reassignment-json-file`` holds."""
+"""Partition -> its brokers: the content of a file of ``--reassignment-json-file``."""
 
 _ACTIONS = {
     "execute": "start what the file contains; prints the present assignment first, to return to",
-    "verify": "show how far the file's partitions are",
-    "cancel": "cancel what is in progress of the file's partitions",
+    "verify": "show the progress of the file's partitions",
+    "cancel": "cancel reassignments in progress of the file's partitions",
     "list": "list everything in progress",
 }
 _ACTIONS_OF = {
@@ -140,7 +140,7 @@ def execute(
     """Start reassignments; print the present assignment first, to return to.
 
     Raises:
-        RequestRefused: some were not started; the message names them and the reason. The others were.
+        RequestRefused: some were not started; the message has their names and the reason. The others were started.
     """
     before = list_reassignments(brokers)
     if before and not additional:
@@ -149,11 +149,11 @@ def execute(
     if unknown := sorted({broker for replicas in wanted.values() for broker in replicas if broker not in live}):
         raise RequestRefused(f"Unknown broker id {_ids(unknown)}: no live broker has it")
     current = _current(brokers, wanted)
-    in_progress = {**before, **list_reassignments(brokers)}  # metadata may be of the time before either
+    in_progress = {**before, **list_reassignments(brokers)}  # metadata may be older than either
     print(
         f"Current partition replica assignment\n\n{format_assignment(replicas_before(current, in_progress))}\n\n"
         "Save this to use as the --reassignment-json-file option during rollback",
-        flush=True,  # it must outlive this process
+        flush=True,  # the output must outlive this process
     )
     for key in uncertain_before(current, in_progress):
         how = "was redirected, or its replication factor changes: use the file that the first --execute printed"
@@ -172,14 +172,14 @@ def execute(
 
 
 def verify(brokers: Brokers, wanted: Assignment, pauses_s: Iterable[float] = ()) -> bool:
-    """Print how far the reassignments have come; returns whether all are done. ``pauses_s``: as of `move_states`."""
+    """Print the progress of the reassignments; return whether all are done. ``pauses_s``: as of `move_states`."""
     states = move_states(brokers, wanted, pauses_s)
     print(status(states))
     return all(state.completed for state in states.values())
 
 
 def cancel(brokers: Brokers, wanted: Assignment) -> None:
-    """Cancel what is in progress of the wanted reassignments. Raises RequestRefused, as :func:`execute`."""
+    """Cancel the wanted reassignments that are in progress. Raises RequestRefused, as :func:`execute`."""
     active = list_reassignments(brokers, wanted)
     if not active:
         print("None of the specified partition reassignments are active.")
@@ -192,7 +192,7 @@ def cancel(brokers: Brokers, wanted: Assignment) -> None:
 
 
 def wait_until_final(brokers: Brokers, wanted: Assignment, progress: Progress) -> None:
-    """Show the progress until no wanted partition is moving. A look that fails is noted and repeated."""
+    """Show the progress until no wanted partition is moving. A failed look is noted and repeated."""
     pause = threading.Event()
     while True:
         try:
@@ -208,7 +208,7 @@ def wait_until_final(brokers: Brokers, wanted: Assignment, progress: Progress) -
 
 
 def _wait(brokers: Brokers, wanted: Assignment, args: argparse.Namespace) -> bool:
-    sys.stdout.flush()  # the present assignment is of use while the move is in progress
+    sys.stdout.flush()  # the present assignment is useful while the move is in progress
     try:
         wait_until_final(brokers, wanted, Progress(sys.stderr))
     except KeyboardInterrupt:
@@ -300,7 +300,7 @@ def _parse_entry(entry: Any) -> tuple[PartitionKey, Replicas]:
 
 
 def format_assignment(wanted: Assignment) -> str:
-    """Return an assignment as one line, sorted: exactly what Kafka's tool prints."""
+    """Return an assignment as one line, sorted: exactly the output of Kafka's tool."""
     entries = [
         {"topic": topic, "partition": partition, "replicas": ids, "log_dirs": [_ANY_LOG_DIR] * len(ids)}
         for (topic, partition), ids in sorted(wanted.items())
@@ -309,7 +309,7 @@ def format_assignment(wanted: Assignment) -> str:
 
 
 def status(states: Mapping[PartitionKey, MoveState]) -> str:
-    """Return what ``--verify`` prints."""
+    """Return the output of ``--verify``."""
     return printable_lines(
         ["Status of partition reassignment:", *(_status(key, states[key]) for key in sorted(states))]
     )
@@ -327,7 +327,7 @@ def _status(key: PartitionKey, state: MoveState) -> str:
 
 
 def listing(in_progress: Mapping[PartitionKey, PartitionReassignment]) -> str:
-    """Return what ``--list`` prints."""
+    """Return the output of ``--list``."""
     if not in_progress:
         return "No partition reassignments found."
     lines = []

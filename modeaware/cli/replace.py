@@ -320,7 +320,7 @@ def _keeps_name(args: argparse.Namespace, current: Replacement | None) -> bool:
 
 
 def _changes(command: ReplaceTopicCommand, current: Replacement | None, successor: TopicFacts) -> list[str]:
-    """Return the lines that say what a command changes in a replacement in progress."""
+    """Return the lines about a command's changes to a replacement in progress."""
     if command.undo:
         fate = "stays: it has records" if successor.untouched is False else "is deleted, unless it has records by then"
         return [f"{command.topic}: its replacement is undone. {command.successor} {fate}."]

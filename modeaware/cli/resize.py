@@ -1,5 +1,5 @@
-"""``modeaware shrink`` and ``grow``, and what ``topics --alter`` and ``--undo`` share with them: one topic's number of
-writable partitions.
+"""``modeaware shrink`` and ``grow``, and their common part with ``topics --alter`` and ``--undo``: one topic's number
+of writable partitions.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from modeaware.plan.diff import UNCHANGED, TopicDiff, resize
 from modeaware.plan.steps import Grow as GrowStep
 
 CommandOf = Callable[[Situation], ResizeCommand | None]
-"""The command to carry out as things stand; None: there is nothing to undo."""
+"""The command to carry out in the present situation; None: there is nothing to undo."""
 
 
 class Resize(Request):
-    """A change of one topic's number of writable partitions, with ``notes`` among the lines shown before."""
+    """A change of one topic's number of writable partitions; ``notes`` are among the lines shown first."""
 
     def __init__(
         self,
@@ -44,10 +44,10 @@ class Resize(Request):
         situation = seen.situation(topic)
         command = self._command_of(situation)
         if command is None:
-            return TopicDiff(topic, notes=("nothing to undo, no partition is retired",))
+            return TopicDiff(topic, notes=("nothing to undo: no partition is retired",))
         count, under_way = situation.writable_count, situation.current.in_progress
         if count == command.total_count and not under_way:
-            return TopicDiff(topic, notes=(f"it has {count} writable partitions already, nothing to do",))
+            return TopicDiff(topic, notes=(f"already has {count} writable partitions, nothing to do",))
         admission = self.admit(command, seen)
         diff = resize(command, situation.current)
         messages = () if admission.message is None else (admission.message,)
@@ -78,8 +78,8 @@ class Resize(Request):
 # The warnings before a change
 
 
-# KIP-694, "Kafka Topic Command changes": the first and the third, word for word. Its second one is about brokers that
-# have the feature ("only enabled with Metadata version above 10"), and none has.
+# KIP-694, "Kafka Topic Command changes": the first and the third, word for word. The second one is about brokers that
+# have the feature ("only enabled with Metadata version above 10"), and no broker has.
 GROWTH_WARNING = (
     "WARNING: If partitions are increased for a topic that has a key, the partition logic or ordering of the messages "
     "will be affected"
@@ -92,13 +92,13 @@ CHANGING_WARNING = "WARNING: The topic is currently under changes"
 
 
 def warnings(command: ResizeCommand, situation: Situation) -> list[str]:
-    """Return the warnings that apply: KIP-694's, as far as they hold on a stock cluster."""
+    """Return the warnings that apply: those of KIP-694 that are true of a stock cluster."""
     first = GROWTH_WARNING if isinstance(command, CreatePartitionsCommand) else SHRINK_WARNING
     return [first, CHANGING_WARNING] if situation.current.in_progress else [first]
 
 
 def undo_note(situation: Situation) -> list[str]:
-    """Return what an undo gives back of each revived partition's records, and what it cannot."""
+    """Return which records an undo makes writable again with each revived partition, and which it cannot restore."""
     record = situation.current.known
     if record.deletion is None:
         return []
@@ -125,13 +125,13 @@ DELAY_HELP = (
 
 
 def add_shrink_options(parser: argparse.ArgumentParser) -> None:
-    """Add what :func:`shrink_command` reads, but for the delay, which ``topics`` takes in KIP-694's form."""
+    """Add the options of :func:`shrink_command`, except the delay, which ``topics`` takes in KIP-694's form."""
     add_state_loss_option(parser, "shrink")
     add_flags(parser, immediate_delete="delete the retired partitions' records at once, consumed or not")
 
 
 def shrink_command(topic: str, count: int, delay_ms: int | None, args: argparse.Namespace) -> DeletePartitionsCommand:
-    """Return the shrink that the options ask for."""
+    """Return the shrink that the options request."""
     accepted = tuple(dict.fromkeys(args.accept_state_loss))
     return DeletePartitionsCommand(topic, count, delay_ms, args.immediate_delete, accepted)
 
@@ -147,9 +147,9 @@ class _Resize(Command):
 
 
 class Grow(_Resize):
-    """Revives retired partitions first, then creates new ones; fewer than there are is refused."""
+    """Revives retired partitions first, then creates new ones; a lower number is refused."""
 
-    what = "how many partitions take writes then"
+    what = "the number of writable partitions afterwards"
 
     def run(self, args: argparse.Namespace) -> int:
         command = CreatePartitionsCommand(args.topic, args.partitions)
@@ -157,9 +157,9 @@ class Grow(_Resize):
 
 
 class Shrink(_Resize):
-    """Retires a topic's last partitions; more than there are is refused."""
+    """Retires a topic's last partitions; a higher number is refused."""
 
-    what = "how many partitions stay writable"
+    what = "the number of partitions that stay writable"
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
         super().configure(parser)

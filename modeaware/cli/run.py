@@ -1,4 +1,4 @@
-"""``modeaware run app.py``: a program whose clients become mode-aware without a change to it."""
+"""``modeaware run app.py``: run a program, unchanged, with mode-aware clients."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from modeaware.errors import ConfigError
 
 
 class Run(Command):
-    """Becomes the program: the process stays the same, so that signals and a supervisor reach it."""
+    """Becomes the program: the process stays the same, so signals and a supervisor reach it."""
 
     epilog = """\
 In the program's process confluent_kafka's and kafka-python's clients are ours (modeaware.install()).
@@ -23,7 +23,7 @@ Arguments, exit status, signals and standard streams are the program's own, as w
 `python -m module`.
 
 Each --set modeaware.mode.log.topic=NAME is the environment variable MODEAWARE_MODE_LOG_TOPIC=NAME of the program, for
-clients whose own configuration does not say otherwise. Options stand before the program; what follows it is its own.
+clients whose own configuration has no such setting. Options go before the program; the arguments after it are its own.
 """
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
@@ -42,7 +42,7 @@ clients whose own configuration does not say otherwise. Options stand before the
         parser.add_argument("program", nargs=argparse.REMAINDER, metavar="PROGRAM", help="and its arguments")
 
     def run(self, args: argparse.Namespace) -> int:
-        """Does not return."""
+        """Run the program; does not return."""
         if not args.program:
             raise BadUsage("name a program, or a module with -m")
         program = ["-m", *args.program] if args.module else args.program

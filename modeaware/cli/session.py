@@ -58,7 +58,7 @@ def add_connection_options(parser: argparse.ArgumentParser) -> None:
 
 
 def command_line(args: argparse.Namespace, *words: str) -> str:
-    """Return a command that the user may type next, with the same options of the connection as this one has."""
+    """Return a command that the user may run next, with this command's options of the connection."""
     options = {"--bootstrap-server": args.bootstrap_server, "--command-config": args.command_config}
     given = [word for name, value in options.items() if value is not None for word in (name, str(value))]
     return shlex.join([*words, *given])
@@ -76,21 +76,21 @@ def flag(name: str) -> str:
 
 
 def add_actions(parser: argparse.ArgumentParser, texts: Mapping[str, str]) -> None:
-    """Add the actions of a command as Kafka's tools have them: ``--list`` and so on, of which one is given."""
+    """Add the actions of a command like those of Kafka's tools: ``--list`` and so on, of which one is given."""
     actions = parser.add_mutually_exclusive_group(required=True)
     for name, text in texts.items():
         actions.add_argument(f"--{name}", dest="action", action="store_const", const=name, help=text)
 
 
 def check_actions(args: argparse.Namespace, actions_of: Mapping[str, Iterable[str]]) -> None:
-    """Raises BadUsage where an option is given that belongs to other actions (option -> its actions)."""
+    """Raise BadUsage if an option is given that belongs to other actions (option -> its actions)."""
     for name, actions in actions_of.items():
         if getattr(args, name) not in (None, False, []) and args.action not in actions:
             raise BadUsage(f"{flag(name)} belongs to {', '.join(map(flag, actions))}")
 
 
 def add_controller_config_option(parser: argparse.ArgumentParser, name: str, note: str = "") -> None:
-    """Add configs of a controller, as ``KEY=VALUE``, to be repeated."""
+    """Add configs of a controller, as repeatable ``KEY=VALUE``."""
     parser.add_argument(
         name,
         action="append",
@@ -110,7 +110,7 @@ def add_confirmation_options(parser: argparse.ArgumentParser) -> None:
 def add_change_options(parser: argparse.ArgumentParser) -> None:
     """Add ``--yes``, ``--dry-run``, ``--wait`` and ``--timeout``, and the configs of the controller of ``--wait``."""
     add_confirmation_options(parser)
-    wait = "show the progress until all is done (Ctrl-C leaves it without harm); does the controller's work where none "
+    wait = "show the progress until all is done (Ctrl-C ends it without harm); does the controller's work if none "
     add_flags(parser, wait=f"{wait}runs")
     parser.add_argument(
         "--timeout",
@@ -121,16 +121,16 @@ def add_change_options(parser: argparse.ArgumentParser) -> None:
         help="how long to retry while no controller or leader is available, and nothing was done (default: "
         f"{REQUEST_TIMEOUT_S:g}s); an unknown topic is retried for {RetryPolicy.unknown_topic_s:g} s at most",
     )
-    add_controller_config_option(parser, "--controller-config", " (for --wait where no controller runs)")
+    add_controller_config_option(parser, "--controller-config", " (for --wait if no controller runs)")
 
 
 def add_delay_option(parser: argparse.ArgumentParser, text: str) -> None:
-    """Add ``--delay``: what is retired or replaced is deleted no earlier than that from now."""
+    """Add ``--delay``: retired or replaced data is deleted no earlier than that from now."""
     parser.add_argument("--delay", dest="delay_ms", type=duration_ms, metavar="DURATION", help=text)
 
 
 def add_state_loss_option(parser: argparse.ArgumentParser, change: str) -> None:
-    """Add ``--accept-state-loss``; ``change``: what is done all the same, as a verb."""
+    """Add ``--accept-state-loss``; ``change``: a verb for the change that is made in spite of it."""
     parser.add_argument(
         "--accept-state-loss",
         action="append",
@@ -150,19 +150,19 @@ class Connection(NamedTuple):
 
 
 def connection(args: argparse.Namespace, log_level: int | None = 0) -> Connection:
-    """Return the connection the options ask for. Contacts no broker.
+    """Return the connection that the options request. Contacts no broker.
 
-    Options outweigh the file of ``--command-config``, and that the environment (``MODEAWARE_MODE_LOG_TOPIC`` and so
-    on). The controller is on the clients' mode log. A command that has no controller leaves a controller's configs in
-    the file aside.
+    Options take precedence over the file of ``--command-config``, and the file over the environment
+    (``MODEAWARE_MODE_LOG_TOPIC`` and so on). The controller uses the clients' mode log. A command without a controller
+    ignores a controller's configs in the file.
 
     Args:
-        log_level: librdkafka's; 0: a command prints one line where librdkafka would print many. None: the file's.
+        log_level: librdkafka's; 0: a command prints one line instead of librdkafka's many. None: the file's.
     """
     settings: dict[str, Any] = {} if log_level is None else {"log_level": log_level}
     settings |= command_settings(args.bootstrap_server, args.command_config, os.environ)
     asked_for = dict(getattr(args, "controller_config", ()))
-    if _MODE_LOG_TOPIC in asked_for:  # of the whole command: it must not look at one log and keep another
+    if _MODE_LOG_TOPIC in asked_for:  # for the whole command: it must not read one log and write another
         settings[_MODE_LOG_TOPIC] = asked_for[_MODE_LOG_TOPIC]
     own = [name for name in CONTROLLER_CONFIGS if name != _MODE_LOG_TOPIC]
     of_file = {name: settings.pop(name) for name in own if name in settings}
@@ -182,7 +182,7 @@ def connection(args: argparse.Namespace, log_level: int | None = 0) -> Connectio
 
 @contextmanager
 def open_session(args: argparse.Namespace, what: str) -> Iterator[Session]:
-    """Open a session on the cluster that the options name; ``what`` the command does there, for errors of Kafka."""
+    """Open a session on the cluster that the options name; ``what``: the command's action there, for errors."""
     with kafka_errors(what), connect(connection(args)) as session:
         yield session
 
@@ -195,7 +195,7 @@ def connect(connection: Connection) -> Session:
         raise ConfigError(f"client settings: {error.args[0].str()}") from error
     session = Session(*connection, cluster)
     try:
-        # Not librdkafka's describe_cluster, which waits for the one broker it has picked, were it frozen.
+        # Not librdkafka's describe_cluster, which waits for one chosen broker, even if that is frozen.
         cluster.brokers.ask(metadata_request([]))
     except ClusterError as error:
         cluster.close()
@@ -205,7 +205,7 @@ def connect(connection: Connection) -> Session:
 
 
 def _refusal(conf: Mapping[str, Any]) -> str | None:
-    """librdkafka's error of TLS or SASL: kafka-python loses a refusal that comes with the end of the connection."""
+    """Return librdkafka's error of TLS or SASL: kafka-python loses a refusal sent with the end of the connection."""
     errors: list[KafkaError] = []
     settings: dict[str, Any] = {**conf, "error_cb": errors.append, "log_level": 0}
     client = AdminClient(settings)

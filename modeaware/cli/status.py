@@ -22,7 +22,7 @@ class Status(Command):
 
     epilog = f"""\
 {json_help(StatusReport)}
-`modeaware topics --describe --topic TOPIC` shows a change in full, with the cause and remedy of what it waits for.
+`modeaware topics --describe --topic TOPIC` shows a change in full, with the cause and remedy of each wait.
 """
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
@@ -44,12 +44,12 @@ class Status(Command):
             print(printable_lines(status_text(report)))
             if runs is False:
                 start = command_line(args, "modeaware", "controller")
-                print(printable(f"No controller is running: these changes rest. Start one: {start}"))
+                print(printable(f"No controller is running: these changes pause. Start one: {start}"))
         return 0
 
 
 def _controller_runs(session: Session, claim: ClaimRecord | None) -> bool | None:
     try:
         return is_running(session.conf, claim)
-    except ControllerUnavailable:  # this host or user cannot find out
+    except ControllerUnavailable:  # this host or user cannot determine that
         return None

@@ -1,4 +1,4 @@
-"""``modeaware topics``: the tasks of Kafka's ``kafka-topics``, with its flags and its look, and KIP-694's additions."""
+"""``modeaware topics``: the tasks of Kafka's ``kafka-topics``, with its flags and output, and KIP-694's additions."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _ACTIONS = {
     "they wait for",
     "alter": "change the number of partitions",
     "delete": "delete topics, after confirmation",
-    "undo": "take a shrink back, in any phase: writable partitions as before it",
+    "undo": "undo a shrink, in any phase: the writable partitions are as before it",
 }
 _FILTERS = {
     "under_replicated_partitions": "partitions with replicas that are not in sync",
@@ -88,7 +88,7 @@ COLLISION_WARNING = (
 )
 """The words of ``kafka-topics``."""
 UNKNOWN = "unknown"
-"""In the place of a mode: the topic has a record that cannot be used here."""
+"""Shown in place of a mode: the topic has a record that cannot be used here."""
 
 
 class Topics(Command):
@@ -168,7 +168,7 @@ class Topics(Command):
 
 
 def check_options(args: argparse.Namespace) -> None:
-    """Raises BadUsage where options do not go together."""
+    """Raise BadUsage if options exclude each other."""
     check_actions(args, _ACTIONS_OF)
     for bad, complaint in _complaints(args):
         if bad:
@@ -176,7 +176,7 @@ def check_options(args: argparse.Namespace) -> None:
 
 
 def _complaints(args: argparse.Namespace) -> Iterator[tuple[object, str]]:
-    """Each rule: whether it is broken, and what to say then."""
+    """Yield each rule: whether it is broken, and the message in that case."""
     action, count = args.action, args.partitions
     yield action != "create" and args.config, "--config belongs to --create: configs are altered with kafka-configs"
     yield args.topic is None and action not in ("list", "describe"), "--topic is needed"
@@ -222,11 +222,11 @@ def replica_assignment(text: str) -> tuple[tuple[int, ...], ...]:
 
 
 def _alter(args: argparse.Namespace) -> int:
-    """Each of the topics in turn, up to the first that is not altered."""
+    """Alter each of the topics in turn, up to the first that is not altered."""
     topics = [args.topic]
     if args.if_exists or not is_topic_name(
         args.topic
-    ):  # a name means no other topic, and its existence is checked anyway
+    ):  # a name matches no other topic, and its existence is checked anyway
         with open_session(args, "list topics") as session:
             log, listed = session.config.mode_log_topic, list_topics(session.cluster.brokers).topics
         topics = [topic.name for topic in named_for_change(listed, args.topic, log)]
@@ -239,7 +239,7 @@ def _alter(args: argparse.Namespace) -> int:
 
 
 def _alter_command(args: argparse.Namespace, situation: Situation) -> ResizeCommand:
-    """More partitions than are writable: growth. Anything else: a shrink, or refused as one."""
+    """Return a growth if the count is above the writable one; else a shrink, or a refused one."""
     if args.partitions > situation.writable_count:
         replicas = args.replica_assignment  # of all partitions; those of the new ones count, as in kafka-topics
         new = None if replicas is None else replicas[situation.facts.partition_count :] or None
@@ -255,7 +255,7 @@ def _alter_command(args: argparse.Namespace, situation: Situation) -> ResizeComm
 
 
 def undo_command(situation: Situation) -> ResizeCommand | None:
-    """Return the growth to the writable partitions before the shrink in force; None where there is none."""
+    """Return the growth to the writable partitions before the shrink in force; None: there is no shrink."""
     record = situation.current.known
     before = record.deletion.previous_count if record.deletion is not None else 0
     if record.replacement is None and before <= record.writable_count:  # else the admission refuses
@@ -264,7 +264,7 @@ def undo_command(situation: Situation) -> ResizeCommand | None:
 
 
 def _create(args: argparse.Namespace, session: Session) -> int:
-    """Prints the words of ``kafka-topics``; with a minimum of live replicas, also which replicas are missing."""
+    """Create a topic, with the output of ``kafka-topics``; with a minimum of live replicas, also missing ones."""
     if {".", "_"} & set(args.topic):
         print(COLLISION_WARNING)
     wanted: dict[str, Any] = {"config": dict(args.config or [])}
@@ -291,7 +291,7 @@ def _create(args: argparse.Namespace, session: Session) -> int:
 
 
 def _delete(args: argparse.Namespace, session: Session) -> int:
-    """Prints nothing after the deletion, as ``kafka-topics``. The controller removes a deleted topic's record."""
+    """Delete topics without output, as ``kafka-topics``. The controller removes a deleted topic's record."""
     brokers, log = session.cluster.brokers, session.config.mode_log_topic
     listed = list_topics(brokers).topics
     named = named_for_change(listed, args.topic, log)
@@ -310,7 +310,7 @@ def _delete(args: argparse.Namespace, session: Session) -> int:
 
 
 def deletion_lines(topics: list[ListedTopic], mode_log_topic: str) -> list[str]:
-    """Return what is shown before the question: the warnings first."""
+    """Return the lines before the question: the warnings first."""
     lines = [
         f"WARNING: {topic.name} is internal: Kafka keeps data of its own in it (committed offsets, transactions), "
         "which is deleted with it"
@@ -343,11 +343,11 @@ def _absent(args: argparse.Namespace, listed: Iterable[ListedTopic], log: ModeLo
 
 
 _Records = dict[str, TopicRecord | None]
-"""Topic -> its record in the mode log, or what one would say; None: one that cannot be used here."""
+"""Topic -> its record in the mode log, or an empty one; None: the record cannot be used here."""
 
 
 def _describe(args: argparse.Namespace, session: Session) -> int:
-    """Print what ``kafka-topics`` shows, and the mode log's state of topics that were changed."""
+    """Print the output of ``kafka-topics``, and the mode log's state of topics that were changed."""
     listed = list_topics(session.cluster.brokers)
     chosen = matching(listed.topics, None, exclude_internal=args.exclude_internal)
     if args.topic_id is not None:
@@ -377,7 +377,7 @@ def _describe(args: argparse.Namespace, session: Session) -> int:
     if changed and not args.topics_with_overrides and not any(getattr(args, name) for name in _FILTERS):
         for description in describe_topics(session, changed):
             text = describe_text([description], expand=args.partitions == EXPAND)
-            details[description.topic] = indent(text, "  ").splitlines()  # no line begins as one of kafka-topics
+            details[description.topic] = indent(text, "  ").splitlines()  # no line begins like those of kafka-topics
     for line in _lines(args, states, records, details):
         print(line)
     return 0
@@ -386,9 +386,9 @@ def _describe(args: argparse.Namespace, session: Session) -> int:
 def _records(
     args: argparse.Namespace, log: ModeLog, chosen: Iterable[ListedTopic]
 ) -> tuple[_Records, dict[str, list[str]]]:
-    """The records of the chosen topics; and topic -> lines on records of deleted topics of its name.
+    """Return the records of the chosen topics; and topic -> lines on records of deleted topics of its name.
 
-    A record that cannot be used is an error of a topic that was named, and not by a pattern.
+    An unusable record is an error if its topic was named, and not matched by a pattern.
     """
     records: _Records = {}
     gone: dict[str, list[str]] = {}
@@ -432,7 +432,7 @@ def _lines(
 
 
 def _passes(name: str, partition: PartitionReplicas, min_isr: int | None) -> bool:
-    """Whether a filter shows the partition; ``min_isr``: the topic's ``min.insync.replicas`` (None: not known)."""
+    """Whether a filter shows the partition; ``min_isr``: the topic's ``min.insync.replicas`` (None: unknown)."""
     if name == "under_replicated_partitions":
         return partition.replication_factor > len(partition.isr)
     if name == "unavailable_partitions":
@@ -444,7 +444,7 @@ def _passes(name: str, partition: PartitionReplicas, min_isr: int | None) -> boo
 
 def topic_line(topic: TopicState) -> str:
     """Return the line of the topic itself."""
-    configs = "N/A"  # the user lacks DESCRIBE_CONFIGS; kafka-topics gives up then
+    configs = "N/A"  # the user lacks DESCRIBE_CONFIGS; kafka-topics fails then
     if topic.configs is not None:
         values = {name: "null" if value is None else printable(value) for name, value in topic.configs.items()}
         configs = ",".join(f"{name}={value}" for name, value in sorted(values.items()))

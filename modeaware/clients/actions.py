@@ -1,8 +1,8 @@
-"""What a member has its client library do: the outputs of :class:`~modeaware.clients.member.Member`.
+"""Actions for the client library: the outputs of :class:`~modeaware.clients.member.Member`.
 
-A shell carries out one action at a time, in the polling thread, and answers it: with what :meth:`Member.done` expects
-for it, or with :meth:`Member.failed`, after which the member repeats what is still to be done. Commits may be answered
-later (:meth:`Member.begun`), so that no commit blocks the polling thread.
+A shell carries out one action at a time, in the polling thread. It answers each action with :meth:`Member.done`, or
+with :meth:`Member.failed`, after which the member repeats what is still to be done. Commits may be answered later
+(:meth:`Member.begun`), so that no commit blocks the polling thread.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from modeaware.clients.starts import Key
 
 
 class Committed(NamedTuple):
-    """What a group has committed on a partition."""
+    """The offset and metadata that a group has committed on a partition."""
 
     offset: int
     metadata: str = ""
@@ -27,7 +27,7 @@ class Start(NamedTuple):
 
     Attributes:
         offset: None: the client library decides.
-        committed: what the group has committed; None: nothing.
+        committed: the group's commit; None: it has none.
     """
 
     offset: int | None
@@ -35,11 +35,11 @@ class Start(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a partition goes on that was hidden.
+    """The position from which a partition that was hidden is read again.
 
     Attributes:
-        offset: None: the library's own stands.
-        has_begun: the application was given records of it in this assignment.
+        offset: None: the library's own position is right.
+        has_begun: the application got records of the partition in this assignment.
     """
 
     offset: int | None
@@ -51,7 +51,7 @@ class Assign:
     """Assign partitions to the library, each from its offset (None: the library decides).
 
     Attributes:
-        whole: in the place of all that it is assigned; else added to it.
+        whole: the partitions replace the library's assignment; else they are added to it.
     """
 
     places: Mapping[Key, int | None]
@@ -70,14 +70,14 @@ class Resume:
 
 @dataclass(frozen=True)
 class Seek:
-    """Read partitions from these offsets (None: the library's own stands). Answer: the partitions where that is done;
-    the library may not be ready for the others yet."""
+    """Read partitions from these offsets (None: the library's own position is right). Answer: the partitions where the
+    seek is done; the library may not be ready for the others yet."""
 
     places: Mapping[Key, int | None]
 
 
 class Event(Enum):
-    """What an application's callback is called for."""
+    """The reason for a call of an application's callback."""
 
     ASSIGNED = "assigned"
     REVOKED = "revoked"
@@ -86,8 +86,8 @@ class Event(Enum):
 
 @dataclass(frozen=True)
 class Show:
-    """Call the application's callback. Answer: None; of ``ASSIGNED``, where the application has made the assignment
-    itself, the partitions that it took, each with the offset that it chose, or None. It has failed where the callback
+    """Call the application's callback. Answer: None. For ``ASSIGNED``, where the application has made the assignment
+    itself: the partitions that it took, each with the chosen offset, or None. The action has failed where the callback
     has raised."""
 
     event: Event
@@ -103,8 +103,8 @@ class Commit:
 
 @dataclass(frozen=True)
 class CommitStored:
-    """Commit what the library would commit automatically. Answer: what was committed (a Committed each); without
-    partitions for which there was nothing to commit."""
+    """Commit what the library would commit automatically. Answer: the commits (a Committed each), without the
+    partitions that had nothing to commit."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class Subscribe:
     """Subscribe to topics and patterns.
 
     Attributes:
-        left_out: topics that a pattern matches and that are not to be read.
+        left_out: topics that a pattern matches and that must not be read.
     """
 
     topics: tuple[str, ...]
@@ -121,14 +121,14 @@ class Subscribe:
 
 @dataclass(frozen=True)
 class Rejoin:
-    """Leave the group and join it again: a follower that only joins again starts no rebalance."""
+    """Leave the group and join it again. A follower that joins again without leaving starts no rebalance."""
 
 
 class Asked(Enum):
     """What is requested of brokers."""
 
     STARTS = "where partitions start (a Start each)"
-    PLACES = "where partitions go on that were hidden (a Place each)"
+    PLACES = "the positions of partitions that were hidden (a Place each)"
     COMMITTED = "what the group has committed (a Committed each; None: nothing)"
     OTHER_STARTS = "where partitions start that this member is not assigned (a Start each)"
     OWNED = "whether topics, each with a partition 0, have an owner in the group (a bool each)"

@@ -1,20 +1,20 @@
 """Which partitions a member of a consumer group reads: pure decisions, no client and no clock.
 
-A stock coordinator assigns *all* partitions of a topic, those in mode None included. Leaving the latter out is right
-for every strategy but ``range``, which assigns contiguous runs: after 12 -> 4 the first member would hold all
-survivors. So members of a ``range`` group assign again, by range's own rule and in range's own order of members, over
-the readable partitions only.
+A stock coordinator assigns *all* partitions of a topic, also those in mode None. To leave these out is right for every
+strategy but ``range``, which assigns contiguous runs: after 12 -> 4 the first member would hold all survivors. So
+members of a ``range`` group assign again over the readable partitions only, by range's own rule and in its own order of
+members.
 
-No member can tell which view of the modes the others used. Two members never hold one partition, because:
+A member cannot see which views of the modes the others used. Two members never hold one partition, because:
 
-* Before it joins, a member notes the view in force. Let J be the newest view that any member of a generation noted
-  before it joined. A rebalance completes after every join, so a member that reads the mode log *after* it got its
-  assignment sees J or a newer view.
-* In one generation every partition has one owner: by J, the member that range assigns it to over the readable
-  partitions, or if it is hidden in J, the member that the coordinator gave it to (:func:`owned`). Modes that change
-  within the generation change who *reads*, never who owns.
-* For a member whose view after the join is the one it noted before, that view is J. Any other member takes only what it
-  owns under every view that may be J (:func:`share`), and requests another rebalance.
+* Before it joins, a member notes the view in force. Let J be the newest view that any member of a generation noted. A
+  rebalance completes after every join. So a member that reads the mode log *after* it got its assignment has J or a
+  newer view.
+* In one generation every partition has one owner. A partition that is readable in J belongs to the member to which
+  range assigns it over the readable partitions. A partition that is hidden in J belongs to the member that the
+  coordinator gave it to (:func:`owned`). Modes that change within the generation change who *reads*, never who owns.
+* If a member's view after the join is the one it noted before, that view is J. Any other member takes only the
+  partitions that it owns under every view that may be J (:func:`share`), and requests another rebalance.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Given = Mapping[str, Sequence[int]]
 
 
 def hidden(view: TopicView) -> frozenset[int]:
-    """Return the partitions of mode None: those no member reads."""
+    """Return the partitions of mode None, which no member reads."""
     if view.all_readable:
         return frozenset()
     return frozenset(range(len(view.modes))).difference(view.readable)
@@ -37,7 +37,7 @@ def hidden(view: TopicView) -> frozenset[int]:
 def range_order(given: Given) -> tuple[str, ...] | None:
     """Return the members in range's order, or None if ``given`` is not range's assignment of partitions 0..P-1.
 
-    Read off the partitions themselves, so it does not depend on how a client sorts member ids or group instance ids.
+    The order is read off the partitions, so it does not depend on how a client sorts member ids or instance ids.
     Members without a partition are left out: range gives them none of fewer partitions either.
     """
     holders = sorted((min(partitions), member) for member, partitions in given.items() if partitions)
@@ -66,9 +66,9 @@ def range_deal(order: Sequence[str], partitions: Iterable[int]) -> dict[str, tup
 def owned(given: Given, hidden_partitions: frozenset[int]) -> dict[str, frozenset[int]]:
     """Return the partitions of each member in a generation that assigns by a view with these hidden partitions.
 
-    :func:`range_deal` assigns readable partitions. Hidden partitions stay with the member to which they were given, and
-    which reads them when they return. Where ``given`` is not range's assignment (rack-aware placement, another
-    strategy), each member owns the partitions that it was given.
+    :func:`range_deal` assigns readable partitions. A hidden partition stays with the member that the coordinator gave
+    it to; that member reads it when it returns. Where ``given`` is not range's assignment (rack-aware placement,
+    another strategy), each member owns the partitions that it was given.
     """
     own = {member: frozenset(partitions) for member, partitions in given.items()}
     order = range_order(given)
@@ -82,7 +82,7 @@ def owned(given: Given, hidden_partitions: frozenset[int]) -> dict[str, frozense
 def share(given: Given, member: str, possible: Iterable[frozenset[int]] | None) -> frozenset[int]:
     """Return the partitions that ``member`` may take in this generation: those it owns by all ``possible`` hidden sets.
 
-    None (anything is possible) leaves no partition, unless every member owns the partitions that it was given anyway.
+    None (anything is possible) leaves no partition, unless each member owns what it was given under any view.
     """
     order = range_order(given)
     if order is None or len(order) == 1:
@@ -105,9 +105,9 @@ def possible_hidden(
 
     Returns:
         None if a view in between may have been missed. A topic's first record hides nothing (a partition is ReadOnly
-        before it is None), hence epoch 0 may be missed. None also if the topic was deleted or recreated in between,
-        even if an old record came again after the tombstone: versions do not order those views, and a partition that
-        no member reads would keep its records from the group (invariant I2).
+        before it is None), so epoch 0 may be missed. None also if the topic was deleted or recreated in between, even
+        if an old record came again after the tombstone: versions do not order those views. A partition that no member
+        reads would keep its records from the group (invariant I2).
     """
     if known is None:
         return None
@@ -132,10 +132,10 @@ def possible_hidden(
 def rejoin_turns(
     given: Given, dealt_by: Iterable[frozenset[int]] | None, hidden_now: frozenset[int]
 ) -> tuple[str, ...]:
-    """Return the members that would read other partitions after a new rebalance than they may now, in range's order.
+    """Return the members that would read other partitions after a new rebalance than now, in range's order.
 
-    Empty if no rebalance is needed. All members of a generation come to the same answer, so the first one requests the
-    rebalance and the others only do it in its place when it does not.
+    Empty if no rebalance is needed. All members of a generation compute the same answer. So the first one requests the
+    rebalance, and the others request it only if the first one does not.
     """
     order = range_order(given)
     if order is None:

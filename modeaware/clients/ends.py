@@ -1,18 +1,17 @@
-"""What a member does where a topic takes no writes any more: it says how far it is, and shows a revocation.
+"""What a member does where a topic takes no more writes: it reports how far it has read, and shows a revocation.
 
-The end of a partition is the offset behind its last record: of an old topic's partition once it is sealed, and of a
-retired partition of a topic that was shrunk.
+The end of a partition is the offset behind its last record. A partition of an old topic has an end once it is sealed;
+so has a retired partition of a topic that was shrunk.
 
-* *The group is told once*, by one commit for each partition, assignment and end (:mod:`modeaware.notes`), until the
-  controller has let it through. With automatic commits the library commits first what is stored: its own commit would
-  wipe a note.
-  Of a partition that was retired and that delivered nothing, it commits the start, which the drain waits for.
-  No plain commit is made once the application commits with transactions, as it would win over offsets that are pending;
-  but for a start where the group has none.
-* *A revocation is shown* to an application that decides itself what is committed, that has been given all of a topic
-  and has not committed all: once for each topic. It sees its partitions revoked, commits, and has them again from the
-  committed offsets, as in a rebalance. An application that commits every N records would hold up its group for ever;
-  on a topic that was shrunk, it would hold up the drain.
+* *The group's progress is reported*, by one commit for each partition, assignment and end (:mod:`modeaware.notes`),
+  until the controller opens the gate for the group. With automatic commits the library first commits what is stored:
+  its own commit would overwrite a note. Of a retired partition that delivered nothing, the member commits the start,
+  which the drain waits for. Once the application commits with transactions, the member makes no plain commit, as that
+  would override pending offsets. The exception is a start where the group has none.
+* *A revocation is shown*, once for each topic, if the application decides itself what is committed, got all records of
+  the topic, and has not committed all. The application sees its partitions revoked, commits, and gets them again from
+  the committed offsets, as in a rebalance. Otherwise an application that commits every N records would hold up its
+  group for ever; on a topic that was shrunk, it would hold up the drain.
 """
 
 from __future__ import annotations
@@ -29,10 +28,10 @@ from modeaware.notes import Note, kind_of
 from modeaware.topic_view import TopicView
 
 SHORT_S = 1.0
-"""How long an application that was given all is waited for to commit, before it is shown a revocation; anew after each
-assignment, as a group that joins again may do so in several rounds."""
+"""How long an application that got all records has to commit, before it is shown a revocation. The time begins anew
+after each assignment, as a group may rejoin in several rounds."""
 TRIES = 3
-"""How often a revocation is shown at most where the application's callback raises."""
+"""How often a revocation is shown at most, where the application's callback raises."""
 
 _Subject = tuple[str, int, int]
 
@@ -41,8 +40,8 @@ class Ended(NamedTuple):
     """A partition that the application holds, with its end.
 
     Attributes:
-        is_old: of an old topic, of which the group has a word to say; else of one that was shrunk.
-        is_final: the application may be shown no revocation (any more).
+        is_old: the partition is of an old topic, and the group has to report on it; else of one that was shrunk.
+        is_final: the application may be shown no (further) revocation.
     """
 
     key: Key
@@ -57,7 +56,7 @@ class Ends:
     """The ends of the partitions of one member.
 
     Args:
-        partitions, paused: the member's, and what the application has paused of them.
+        partitions, paused: the member's partitions, and those that the application has paused.
 
     Attributes:
         sees_revocations: the application has a callback for revocations.
@@ -66,7 +65,7 @@ class Ends:
     def __init__(self, partitions: Mapping[Key, Partition], paused: Set[Key]) -> None:
         self._partitions = partitions
         self._paused = paused
-        self._shown: set[_Subject] = set()  # that a revocation was shown for
+        self._shown: set[_Subject] = set()  # with a revocation that was shown
         self._raised: Counter[_Subject] = Counter()
         self._short_s: dict[str, float] = {}
         self.sees_revocations = False
@@ -80,32 +79,32 @@ class Ends:
             if not topic.ends or partition.state is not State.SHOWN or partition.step is not Step.DONE:
                 continue
             if (end := topic.ends.get(key[1])) is not None:
-                is_due = may_show and (topic.awaits_word or topic.view.successor is None)
+                is_due = may_show and (topic.awaits_report or topic.view.successor is None)
                 is_final = not is_due or _subject(topic.view, key, end) in self._shown
-                ended.append(Ended(key, partition, end, topic.awaits_word, key in self._paused, is_final))
+                ended.append(Ended(key, partition, end, topic.awaits_report, key in self._paused, is_final))
         return ended
 
     def is_watched(self, reading: Reading, key: Key, how: Committing) -> bool:
-        """Return whether more is to be learned of what the application was given of a partition, and has committed."""
+        """Return whether more is to be learned of the records given, or of the commits, of a partition."""
         topic, partition = reading.topic(key[0]), self._partitions[key]
         end = topic.ends.get(key[1])
-        if end is None or reading.reader.is_let_through(topic.view):
+        if end is None or reading.reader.has_open_gate(topic.view):
             return False
         if not partition.is_handled(end, paused=key in self._paused):
             return True
         if not reading.reader.group:
             return False
-        if not topic.awaits_word and not (self.sees_revocations and how.may_be_short and not how.transactional):
+        if not topic.awaits_report and not (self.sees_revocations and how.may_be_short and not how.transactional):
             return False
         at = partition.committed
-        is_said = at is not None and at.offset >= end
-        return not is_said or (
-            topic.awaits_word and kind_of(at.metadata if at else "") not in (Note.READ, Note.FOREIGN)
+        is_reported = at is not None and at.offset >= end
+        return not is_reported or (
+            topic.awaits_report and kind_of(at.metadata if at else "") not in (Note.READ, Note.FOREIGN)
         )
 
     def unknown(self, ended: Iterable[Ended], how: Committing) -> list[Key]:
-        """Return the partitions at their ends, or of which the start is not known either, of which it is not known what
-        the group has committed."""
+        """Return the partitions whose commit is unknown, among those that are at their ends or whose start is also
+        unknown."""
         return [
             entry.key
             for entry in ended
@@ -115,15 +114,15 @@ class Ends:
             and entry.partition.may_be_at(entry.end)
         ]
 
-    def to_say(self, ended: Iterable[Ended], how: Committing) -> Commit | CommitStored | None:
-        """Return the commit that is to be made of what is said; first that of what is stored."""
+    def to_report(self, ended: Iterable[Ended], how: Committing) -> Commit | CommitStored | None:
+        """Return the next commit that reports progress; a commit of what is stored comes first."""
         notes: dict[Key, Committed] = {}
         for entry in ended:
             may_flush = entry.is_old or not entry.is_final
             if may_flush and entry.partition.needs_flush(entry.end, how, paused=entry.paused):
                 return CommitStored()
             if entry.is_old:
-                note = entry.partition.note(entry.end, how, paused=entry.paused, says_given=entry.is_final)
+                note = entry.partition.note(entry.end, how, paused=entry.paused, is_final=entry.is_final)
             else:
                 note = entry.partition.idle_start(entry.end)
             if note is not None:
@@ -131,8 +130,8 @@ class Ends:
         return Commit(notes) if notes else None
 
     def to_revoke(self, reading: Reading, ended: Iterable[Ended], now_s: float) -> tuple[set[Key], float | None]:
-        """Return the partitions that are to be shown as revoked now, and when there may be more: all of a topic that
-        take no writes."""
+        """Return the partitions to show as revoked now, and when there may be more: all partitions of a topic that take
+        no writes."""
         short = self._short(reading, ended)
         self._short_s = {topic: self._short_s.get(topic, now_s + SHORT_S) for topic in short}
         due = {topic for topic, at_s in self._short_s.items() if at_s <= now_s}
@@ -140,21 +139,21 @@ class Ends:
         return {entry.key for entry in ended if entry.key[0] in due}, later_s
 
     def show(self, reading: Reading, keys: Iterable[Key]) -> None:
-        """``keys`` are being shown as revoked."""
+        """Note that ``keys`` are being shown as revoked."""
         self._shown |= _subjects(reading, keys)
 
     def repeat(self, reading: Reading, keys: Iterable[Key]) -> None:
-        """The application's callback has raised when it was shown that ``keys`` are revoked."""
+        """Note that the application's callback raised when ``keys`` were shown as revoked."""
         subjects = _subjects(reading, keys)
         self._raised.update(subjects)
         self._shown -= {subject for subject in subjects if self._raised[subject] < TRIES}
 
     def assigned(self) -> None:
-        """The group has given this member an assignment."""
+        """Note that the group has given this member an assignment."""
         self._short_s.clear()
 
     def _short(self, reading: Reading, ended: Iterable[Ended]) -> set[str]:
-        """The topics of which the application was given all that this member owns, and has not committed all."""
+        """Return the topics whose records, of all owned partitions, the application got but has not fully committed."""
         may_be = {entry.key[0] for entry in ended if not entry.is_final and entry.partition.is_short(entry.end)}
         if not may_be:
             return may_be
@@ -170,6 +169,6 @@ def _subjects(reading: Reading, keys: Iterable[Key]) -> set[_Subject]:
 
 
 def _subject(view: TopicView, key: Key, end: int) -> _Subject:
-    """What a revocation is shown for once: an old topic; or a retired partition, until it is retired again."""
+    """Return the subject of one revocation: an old topic; or a retired partition, until it is retired again."""
     topic = view.topic_id or key[0]
     return (topic, -1, -1) if view.successor is not None else (topic, key[1], end)

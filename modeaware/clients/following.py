@@ -1,9 +1,9 @@
 """Following the views on behalf of one client: its share of the views, and the wait for the first view.
 
-The views must not keep a client alive that is dropped without ``close()``; the client's share is released. Without a
-first view within ``modeaware.view.timeout.ms``, ``modeaware.on.unknown`` decides. Until the first view ``block``
-rejects records, or reads nothing; ``writable`` takes every partition as ReadWrite; ``error`` raises. Where no view can
-come any more, as in an exit handler, ``block`` acts like ``writable``, at once.
+The views must not keep alive a client that is dropped without ``close()``: its share is released then. If no first view
+comes within ``modeaware.view.timeout.ms``, ``modeaware.on.unknown`` decides. Until the first view, ``block`` rejects
+records or reads nothing, ``writable`` takes every partition as ReadWrite, and ``error`` raises. Where no view can come
+any more, as in an exit handler, ``block`` acts like ``writable``, at once.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ class ClientErrors(NamedTuple):
 
 @contextmanager
 def acquired(conf: Mapping[str, Any], config: ClientConfig) -> Iterator[Views]:
-    """Acquire a share of the views for a client whose constructor is the block; release the share where that raises.
+    """Acquire a share of the views for a client whose constructor is the block; release the share if that raises.
 
-    Without the application's callback: the source of the views outlives the client, and must not keep the callback's
-    objects alive.
+    The application's callback is left out: the source of the views outlives the client, and must not keep the
+    callback's objects alive.
     """
     views = registry.acquire(conf, replace(config, resize_callback=None))
     with ExitStack() as undo:
@@ -84,7 +84,7 @@ def _release(views: Views, listener: ViewListener) -> None:
 def abandon(release: Callable[[], None], pid: int) -> None:
     """Call ``release`` for a client that was dropped without ``close()`` in the process ``pid``.
 
-    The garbage collector may run this, in any thread and at any point, so this function must not take a lock: another
+    The garbage collector may run this, in any thread and at any point, so this function must take no lock. Another
     thread calls ``release``. A forked child does not release its parent's share.
     """
     if os.getpid() != pid:

@@ -1,10 +1,10 @@
-"""What a member joins its group for: its subscription, and a rebalance where a new topic has no owner.
+"""What a member requests of its group: its subscription, and a rebalance where a new topic has no owner.
 
-* A new topic that brokers may not have yet is left out of the subscription until they do: an error about a topic that
-  the application has not named would reach it. A topic that it has named is not looked up, unless the name is an alias,
-  to which a topic comes back.
-* A static member that starts again is given what it had, without a rebalance, also where it subscribes to more than
-  before (KAFKA-12759). So a static member asks for a rebalance where a new topic has no owner.
+* A new topic is left out of the subscription until brokers have it: else the application would get an error about a
+  topic that it has not named. A topic that the application has named is not looked up, unless the name is an alias, to
+  which a topic may come back.
+* A static member that restarts gets its earlier assignment without a rebalance, also where it subscribes to more topics
+  than before (KAFKA-12759). So a static member requests a rebalance where a new topic has no owner.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from modeaware.clients.starts import Key
 from modeaware.clients.subscription import Reading
 
 ASK_S = 1.0
-"""How often it is requested whether brokers have a new topic."""
+"""How often brokers are queried for a new topic."""
 UNOWNED_S = 5.0
-"""How long a new topic may have no owner before a static member asks for a rebalance; then twice as long."""
+"""How long a new topic may have no owner before a static member requests a rebalance; then twice as long."""
 
 
 class Joining:
@@ -29,7 +29,7 @@ class Joining:
         static: a member of the classic protocol with a ``group.instance.id``.
 
     Attributes:
-        subscribed: the last subscription; None: it is to be made anew.
+        subscribed: the last subscription; None: the member has to subscribe anew.
     """
 
     def __init__(self, *, static: bool) -> None:
@@ -44,9 +44,9 @@ class Joining:
     def to_do(
         self, reading: Reading, topics: Collection[str] | None, now_s: float
     ) -> tuple[Action | None, float | None]:
-        """Return what to do next, and when there is more where that is None.
+        """Return the next action; where that is None, also when there is more to do.
 
-        Args:
+        topics: the topics of this member's assignment; None: it has none.
             topics: those of this member's assignment; None: it has none.
         """
         unknown = self._unknown(reading)
@@ -75,13 +75,13 @@ class Joining:
         self._rejoins = False
 
     def there(self, reading: Reading, keys: Collection[Key], again_s: float) -> None:
-        """Brokers have the topics of ``keys``; the others are looked up again at ``again_s``."""
+        """Note that brokers have the topics of ``keys``; the others are looked up again at ``again_s``."""
         self._there |= {(topic, reading.topic_id(topic)) for topic, _ in keys}
         self._ask_s = again_s
 
     def owned(self, keys: Collection[Key], answer: Mapping[Key, Any], now_s: float) -> None:
-        """Whether the topics of ``keys`` have an owner is known, of those in ``answer``."""
-        self._wait_s *= 2  # it may be that none can be given
+        """Note whether the topics of ``keys`` have an owner, for those in ``answer``."""
+        self._wait_s *= 2  # perhaps the group can give it no owner
         self._unowned_s = now_s + self._wait_s
         self._rejoins = any(key in answer and not answer[key] for key in keys)
 

@@ -1,37 +1,38 @@
 """A member of a consumer group: one state machine over a client library, without IO, clock or threads.
 
-A consumer is more than its library where partitions are hidden (mode None), where a new topic waits behind its gate,
-and where the group has to say what it has read of an old topic. All of that is decided here; :mod:`.partition` has the
-states of one partition, :mod:`.subscription` what is subscribed to and shown, :mod:`modeaware.notes` what is said.
+A consumer has more to do than its library. It hides partitions in mode None, holds a new topic behind its gate, and
+reports how far the group has read an old topic. This module makes all of these decisions. :mod:`.partition` has the
+states of one partition, :mod:`.subscription` the subscription and the gates, and :mod:`modeaware.notes` the reports.
 
-**Inputs** are what happens: an assignment (:meth:`Member.assigned`, :meth:`~Member.revoked`), views
-(:meth:`~Member.viewed`), calls of the application (:meth:`~Member.pause`, :meth:`~Member.sought`,
-:meth:`~Member.polled`, ...). **Outputs** are actions: the shell calls :meth:`Member.next` until it returns None,
-carries out each action in the polling thread, and answers it. An action is the difference between what is and what
-should be. So what failed, or was answered in part, is repeated as long as it is still to be done; :attr:`Member.due_s`
-says when.
-Within a callback of the library that brings an assignment or takes one, only what belongs to that is done.
+**Inputs** are events: an assignment (:meth:`Member.assigned`, :meth:`~Member.revoked`), new views
+(:meth:`~Member.viewed`), and calls of the application (:meth:`~Member.pause`, :meth:`~Member.sought`,
+:meth:`~Member.polled`, ...). **Outputs** are actions. The shell calls :meth:`Member.next` until it returns None,
+carries out each action in the polling thread, and answers the action. An action is the difference between the present
+state and the wanted one. So an action that failed, or that was answered in part, is repeated while it is still to be
+done; :attr:`Member.due_s` is the time of the repetition.
+Within a callback of the library for an assignment or a revocation, only actions that belong to that event are done.
 
-What holds, and why:
+Rules, and their reasons:
 
 * *A partition is assigned before it is paused.* librdkafka ignores a pause of a partition that it is not assigned.
-* *A partition that is hidden stays in the library's assignment*, paused. Taking it out would throw away positions and
-  stored offsets under an eager protocol; under an incremental one librdkafka takes that for the answer to a revocation
-  that may wait in its queue. The group's assignment is not touched either: so each partition has an owner.
-* *What the application has paused is resumed by the application alone*, also while the partition is hidden. librdkafka
-  keeps the pause flag of a partition over assignments (:attr:`Traits.keeps_pauses`), kafka-python does not.
-* *Where a partition goes on is found before it is shown*: retention may have taken records, or another topic may have
-  the name. One without an answer is shown later, and keeps no other from being read.
-* *Every start is a number before a partition is read*, so that ``auto.offset.reset`` decides nothing in mid-life.
-  Where it cannot be found within librdkafka's callback, the library decides (:attr:`Traits.waits_for_starts`).
-* *The callbacks show what the application holds.* A change in mid-life is shown under an eager protocol as a rebalance
-  (all revoked, then all that is held afterwards assigned), else as what goes and what comes. A revocation of hidden
-  partitions alone is none to the application. What it leaves out of ``assign()`` is declined until the next assignment.
+* *A hidden partition stays in the library's assignment*, paused. Under an eager protocol, its removal would discard
+  positions and stored offsets. Under an incremental protocol, librdkafka would take the removal for the answer to a
+  revocation that may wait in its queue. The group's assignment does not change either, so each partition has an owner.
+* *Only the application resumes what the application has paused*, also while the partition is hidden. librdkafka keeps
+  the pause flag of a partition over assignments (:attr:`Traits.keeps_pauses`); kafka-python does not.
+* *A partition is shown only when its position is known*: retention may have deleted records, or another topic may have
+  the name. A partition without an answer is shown later, and delays no other partition.
+* *Every start is a number before a partition is read*, so that ``auto.offset.reset`` never decides later. Where a
+  start is not found within librdkafka's callback, the library decides (:attr:`Traits.waits_for_starts`).
+* *The callbacks show what the application holds.* Under an eager protocol, a change between rebalances is shown as a
+  rebalance: all partitions are revoked, then all that are held afterwards are assigned. Else only the partitions that
+  change are shown. A revocation of hidden partitions alone is not shown. A partition that the application leaves out of
+  ``assign()`` is declined until the next assignment.
 
-Beside that :mod:`.joining` keeps the subscription, :mod:`.ends` says what the group has read of a topic that takes no
-writes any more, and :mod:`.new_topics` commits the starts on a new topic.
+:mod:`.joining` keeps the subscription, :mod:`.ends` reports what the group has read of a topic that takes no writes any
+more, and :mod:`.new_topics` commits the starts on a new topic.
 
-Thread-safety: none; the polling thread alone uses a member.
+Thread-safety: none; only the polling thread may use a member.
 """
 
 from __future__ import annotations
@@ -66,25 +67,25 @@ from modeaware.clients.subscription import Gate, Reader, Reading, read
 from modeaware.topic_view import TopicView
 
 RETRY_S = 0.1
-"""How long to wait for a missing answer at least; longer where the request itself took longer."""
+"""How long to wait for a missing answer at least. The wait is longer where the request itself took longer."""
 LONGEST_RETRY_S = 10.0
-"""How long to wait at most before a commit is repeated: twice as long each time that it fails."""
+"""The longest wait before a commit is repeated. The wait doubles with each failure."""
 JOIN_S = 10.0
-"""How long no revocation is shown after the member has joined its group again, until it is assigned partitions, where
-the library does not say whether it is joining: what an application commits meanwhile is of another generation. Not for
-ever, as a group that assigns one by one may have nothing new for this member."""
+"""How long no revocation is shown after the member has rejoined its group, where the library does not report whether it
+is joining. The wait ends early with an assignment. A commit of the application before that belongs to another
+generation. The wait is limited because a group with incremental assignments may have nothing new for this member."""
 
 
 @dataclass(frozen=True)
 class Traits:
-    """What a client library, and its configuration, is like.
+    """The properties of a client library and of its configuration.
 
     Attributes:
-        incremental: partitions are assigned and revoked one by one (``cooperative-sticky``, KIP-848); else an
-            assignment is replaced as a whole.
+        incremental: partitions are assigned and revoked one by one (``cooperative-sticky``, KIP-848); else each
+            assignment replaces the last one as a whole.
         static: a member of the classic protocol with a ``group.instance.id``.
-        keeps_pauses: a partition that was paused is still paused when it is assigned again.
-        waits_for_starts: a partition may be assigned before its start is known; else the library decides then.
+        keeps_pauses: a paused partition is still paused when it is assigned again.
+        waits_for_starts: a partition may be assigned before its start is known; else the library decides the start.
     """
 
     incremental: bool = False
@@ -94,7 +95,7 @@ class Traits:
 
 
 class _Begun(NamedTuple):
-    """A commit that is under way, with the partitions of that moment: up to where each was given, and committed."""
+    """A commit under way, with its partitions as of its beginning: the offsets given and committed by then."""
 
     action: Commit | CommitStored
     partitions: Mapping[Key, tuple[Partition, int | None, Committed | None]]
@@ -102,10 +103,10 @@ class _Begun(NamedTuple):
 
 @dataclass(frozen=True)
 class _Turn:
-    """A call of the application's callback, and what it changes.
+    """A call of the application's callback, and its changes.
 
     Attributes:
-        hides, shows, leaves, rewinds: partitions that are hidden, shown, taken away, or read again afterwards.
+        hides, shows, leaves, rewinds: partitions that are hidden, shown, revoked, or read again afterwards.
     """
 
     show: Show
@@ -120,16 +121,16 @@ class Member:
     """One member of a group.
 
     Args:
-        reader: the group, and how it subscribes; the names are set by :meth:`subscribe`.
+        reader: the group, and how it subscribes; :meth:`subscribe` sets the names.
 
     Attributes:
-        partitions: what this member is assigned.
-        reading: what it reads, by the views of the last :meth:`viewed`.
-        withheld: partitions of which it is not certain that this member owns them, or that another one owns.
-        manual: the application assigns by itself, outside of any subscription: no gate holds.
+        partitions: the partitions that this member is assigned.
+        reading: what the member reads, by the views of the last :meth:`viewed`.
+        withheld: partitions that another member owns, or may own.
+        manual: the application assigns by itself, outside of any subscription, so no gate applies.
         paused: partitions that the application has paused.
-        joining: the library joins the group again, and takes no commits meanwhile; None: it does not say.
-        due_s: when to call :meth:`next` again after it returned None; None: after the next input.
+        joining: the library is rejoining the group and rejects commits; None: the library does not report this.
+        due_s: when to call :meth:`next` again after a None; None: after the next input.
     """
 
     def __init__(self, reader: Reader, traits: Traits, committing: Committing) -> None:
@@ -161,21 +162,21 @@ class Member:
     # Inputs: views and subscription
 
     def viewed(self, views: Mapping[str, TopicView]) -> None:
-        """``views`` are in force: those of all topics that have a record."""
+        """Put ``views`` in force: those of all topics that have a record."""
         self.reading = read(self.reading.reader, views)
 
     def subscribe(self, names: Iterable[str], *, sees_revocations: bool) -> None:
-        """The application subscribes to ``names``.
+        """Note that the application subscribes to ``names``.
 
         Args:
-            sees_revocations: with a callback for revocations.
+            sees_revocations: the application has a callback for revocations.
         """
         self._read(names=tuple(names))
         self._ends.sees_revocations, self._is_subscribed, self.manual = sees_revocations, True, False
         self._joining.subscribed = None
 
     def unsubscribe(self) -> None:
-        """The application leaves the group; its callback sees the last revocation, by :meth:`revoked`."""
+        """Note that the application leaves the group; :meth:`revoked` shows its callback the last revocation."""
         self._is_subscribed = False
 
     def _read(self, **changes: Any) -> None:
@@ -184,10 +185,10 @@ class Member:
     # Inputs: assignments
 
     def assigned(self, keys: Collection[Key], *, withheld: Collection[Key] = ()) -> None:
-        """The group gives ``keys`` to this member: all that it has (eager), or beside what it has.
+        """Note that the group assigns ``keys``: the whole assignment (eager), or an addition to it.
 
         Args:
-            withheld: those of all its partitions of which it is not certain that this member owns them.
+            withheld: the partitions, of the whole assignment, that another member may own.
         """
         self.manual, self._joining_until_s = False, None
         self._ends.assigned()
@@ -201,11 +202,11 @@ class Member:
             self._turns.append(_Turn(Show(Event.ASSIGNED, shown), shows=shown, is_rebalance=True))
 
     def settled(self, withheld: Collection[Key]) -> None:
-        """It is certain of more partitions which member owns them: all but ``withheld``."""
+        """Note that ownership is certain for all partitions but ``withheld``."""
         self.withheld = frozenset(withheld)
 
     def revoked(self, keys: Collection[Key], *, lost: bool = False) -> None:
-        """The group takes ``keys`` from this member; under an eager protocol all that it has."""
+        """Note that the group revokes ``keys``; under an eager protocol that is the whole assignment."""
         gone = set(self.partitions) if not self.traits.incremental else self.partitions.keys() & set(keys)
         held = frozenset(key for key in gone if self.partitions[key].state is State.SHOWN)
         event = Event.LOST if lost else Event.REVOKED
@@ -216,9 +217,9 @@ class Member:
             self._apply(turn, None)
 
     def assigned_by_application(self, places: Mapping[Key, int | None], *, incremental: bool = False) -> None:
-        """The application assigns partitions outside of its callbacks, each from its offset (None: the group's).
+        """Note that the application assigns partitions outside of its callbacks, from offsets (None: the group's).
 
-        Within a group's assignment, what was never shown is not left out by that: it is shown when it may be.
+        A partition of the group's assignment that was never shown is not declined by that; it is shown later.
         """
         self.manual = not self._is_assigned
         unseen = {
@@ -236,7 +237,7 @@ class Member:
                 self.partitions[key].state = State.SHOWN
 
     def unassigned_by_application(self, keys: Collection[Key] | None = None) -> None:
-        """The application takes ``keys`` (None: all) out of its assignment."""
+        """Note that the application removes ``keys`` (None: all) from its assignment."""
         self._is_assigned = self._is_assigned and (keys is not None or self._is_subscribed)
         self._forget(set(self.partitions) if keys is None else set(keys))
 
@@ -260,10 +261,10 @@ class Member:
     # Inputs: calls of the application
 
     def polled(self, positions: Mapping[Key, int | None]) -> None:
-        """The application polls, and is given nothing since it was given records up to ``positions``.
+        """Note that the application polls. Records up to ``positions`` were returned before this poll.
 
         Args:
-            positions: of :meth:`watched`; None: no record since the assignment or a seek.
+            positions: those of the partitions of :meth:`watched`; None: no record since the assignment or a seek.
         """
         for key, position in positions.items():
             if key in self.partitions and self.partitions[key].state is State.SHOWN:
@@ -272,23 +273,23 @@ class Member:
             self._pass()
 
     def watched(self) -> set[Key]:
-        """Return the partitions whose positions decide something."""
+        """Return the partitions whose positions affect a decision."""
         shown = {key for key, partition in self.partitions.items() if partition.state is State.SHOWN}
         new = {key for key in shown if self._new.waits_for(self.reading.topic_id(key[0]))}
         return new | {key for key in shown if self._ends.is_watched(self.reading, key, self.committing)}
 
     def pause(self, keys: Iterable[Key]) -> None:
-        """The application pauses ``keys``; the library does so, too."""
+        """Note that the application pauses ``keys``; the library does so, too."""
         self.paused.update(keys)
 
     def resume(self, keys: Iterable[Key]) -> set[Key]:
-        """The application resumes ``keys``; return those that the library resumes now."""
+        """Note that the application resumes ``keys``; return those that the library resumes now."""
         resumed = set(keys)
         self.paused -= resumed
         return resumed - self._held_back
 
     def sought(self, key: Key, offset: int) -> None:
-        """The application has sought ``offset`` (a number) in a partition, and the library has done it."""
+        """Note that the application has sought ``offset`` (a number) in a partition; the library has done it."""
         if (partition := self.partitions.get(key)) is not None:
             partition.sought(offset)
             partition.is_chosen = False
@@ -298,62 +299,62 @@ class Member:
                 self._choose(partition, offset)
 
     def metadata(self, key: Key, offset: int, position: int | None, *, in_transaction: bool = False) -> str:
-        """Return the metadata with which the application's commit of ``offset``, which has none, is to be sent.
+        """Return the metadata to send with the application's commit of ``offset``, which has none.
 
         Args:
-            position: the library's, at this moment: more may have been given since the last poll.
+            position: the library's, at this moment: records may have been returned since the last poll.
         """
         partition, topic = self.partitions.get(key), self.reading.topic(key[0])
         end = topic.ends.get(key[1])
-        if partition is None or end is None or not self._is_assigned or not topic.awaits_word:
+        if partition is None or end is None or not self._is_assigned or not topic.awaits_report:
             return ""
         paused = key in self.paused
         return partition.rides(offset, position, end, self.committing, paused=paused, in_transaction=in_transaction)
 
     def committed(self, offsets: Mapping[Key, Committed]) -> None:
-        """The application has sent commits, or has stored offsets that the library will commit."""
+        """Note that the application has sent commits, or has stored offsets that the library will commit."""
         for key, at in offsets.items():
             if (partition := self.partitions.get(key)) is not None:
                 partition.committed, partition.knows_commit = at, True
 
     def reported(self, offsets: Mapping[Key, Committed]) -> None:
-        """The library reports what it has committed by its timer: it may have wiped a note."""
+        """Note what the library has committed by its timer; such a commit may have overwritten a note."""
         for key, at in offsets.items():
             if (partition := self.partitions.get(key)) is not None:
                 partition.committed, partition.knows_commit = at, True
 
     def doubted(self, keys: Iterable[Key]) -> None:
-        """Commits of the application have failed, or were not seen: what is committed is to be requested, where it
-        matters."""
+        """Note that commits of the application have failed or were not seen, so the committed offsets have to be
+        requested where a decision needs them."""
         for key in keys:
             if (partition := self.partitions.get(key)) is not None:
                 partition.knows_commit = False
 
     def stored(self, keys: Iterable[Key]) -> None:
-        """The application has stored offsets, which the library commits later."""
+        """Note that the application has stored offsets, which the library commits later."""
         for key in keys:
             if (partition := self.partitions.get(key)) is not None:
                 partition.flushed = False
 
     def commits_with_transactions(self) -> None:
-        """The application has taken the group's metadata."""
+        """Note that the application has taken the group's metadata, and so commits with transactions."""
         self.committing = replace(self.committing, transactional=True)
 
     # Outputs
 
     def next(self, now_s: float, *, rebalancing: bool = False, carrying: bool = False) -> Action | None:
-        """Return what to do next; None: nothing before :attr:`due_s`. The same until it is answered.
+        """Return the next action; None: nothing before :attr:`due_s`. The same action until it is answered.
 
         Args:
-            now_s: the time, on any clock that does not go back.
-            rebalancing: within a callback of the library that brings an assignment or takes one.
-            carrying: the library has returned records that the application will be given afterwards, as part of what
-                it holds now. So only what is requested or committed is done before: a seek would bring them again.
+            now_s: the time, on any monotonic clock.
+            rebalancing: within a callback of the library for an assignment or a revocation.
+            carrying: the library has returned records that the application gets after this call, as part of what it
+                holds now. Until then only requests and commits are made: a seek would bring the records again.
         """
         self.due_s, self._asked_s, self._is_carrying = None, now_s, carrying
         found = self._first(self._to_show, self._to_assign, self._to_pause)
         if found is None and not rebalancing:
-            found = self._first(self._to_change, self._to_place, self._to_say, self._to_start, self._to_follow)
+            found = self._first(self._to_change, self._to_place, self._to_report, self._to_start, self._to_follow)
         is_held = carrying and not isinstance(found, Request | Commit | CommitStored | None)
         if is_held or (rebalancing and found is None):
             self.due_s = now_s
@@ -367,7 +368,7 @@ class Member:
         self.due_s = at_s if self.due_s is None else min(self.due_s, at_s)
 
     def _due(self, keys: Iterable[Key], now_s: float) -> frozenset[Key]:
-        """Those of ``keys`` whose time has come; the others are waited for."""
+        """Return those of ``keys`` whose retry time has come."""
         due: set[Key] = set()
         for key in keys:
             if (retry_s := self.partitions[key].retry_s) <= now_s:
@@ -408,7 +409,7 @@ class Member:
     # What is held
 
     def _wanted(self, key: Key, now: State) -> State:
-        """What should become of a partition that is ``now`` in another state."""
+        """Return the state that a partition in state ``now`` should have."""
         if now is State.DECLINED:
             return State.DECLINED
         if key in self.withheld and not self.manual:
@@ -422,7 +423,7 @@ class Member:
         return State.SHOWN
 
     def _to_change(self, now_s: float) -> Action | None:
-        """Hide and show until what is held is what the views in force allow."""
+        """Hide and show partitions until the application holds what the views in force allow."""
         hides: set[Key] = set()
         for key, partition in self.partitions.items():
             wanted = self._wanted(key, partition.state)
@@ -445,13 +446,13 @@ class Member:
         return self._to_show(now_s) or self._to_pause(now_s)
 
     def _may_change(self, now_s: float) -> bool:
-        """Return whether a change may be shown now; else it is once the records that are carried are given."""
+        """Return whether a change may be shown now; if not, it is shown after the carried records are returned."""
         if self._is_carrying:
             self._wait(now_s)
         return not self._is_carrying
 
     def _change(self, hides: frozenset[Key], shows: frozenset[Key], rewinds: frozenset[Key] = frozenset()) -> None:
-        """Have the callbacks show what goes and what comes, as under the protocol of the group."""
+        """Have the callbacks show which partitions are hidden and shown, as the group's protocol would."""
         held = frozenset(key for key, partition in self.partitions.items() if partition.state is State.SHOWN)
         eager = not self.traits.incremental
         goes = held if eager else hides | rewinds
@@ -474,16 +475,16 @@ class Member:
 
     @staticmethod
     def _choose(partition: Partition, offset: int | None) -> None:
-        """The application has chosen where to read a partition."""
+        """Note that the application has chosen where to read a partition."""
         if offset is not None:
             partition.place, partition.is_chosen = offset, True
             if partition.step in (Step.PLACE, Step.REWIND, Step.DONE):
                 partition.step = Step.SEEK
 
-    # What is said
+    # Reports
 
-    def _to_say(self, now_s: float) -> Action | None:
-        """Say what the group has read of topics that take no writes any more, and show revocations."""
+    def _to_report(self, now_s: float) -> Action | None:
+        """Report how far the group has read topics that take no writes any more, and show revocations."""
         if not self._is_assigned or not self.reading.reader.group:
             return None
         ended = self._ends.ended(self.reading, self.committing)
@@ -493,8 +494,8 @@ class Member:
             self._wait(self._commit_s)
         elif unknown := self._due(self._ends.unknown(ended, self.committing), now_s):
             return Request(Asked.COMMITTED, unknown)
-        elif (said := self._ends.to_say(ended, self.committing)) is not None:
-            return said
+        elif (report := self._ends.to_report(ended, self.committing)) is not None:
+            return report
         if self._may_be_joining(now_s):
             return None
         revoked, later_s = self._ends.to_revoke(self.reading, ended, now_s)
@@ -506,7 +507,7 @@ class Member:
         return self._or_later(self._to_show(now_s), later_s)
 
     def _may_be_joining(self, now_s: float) -> bool:
-        """Return whether what the application commits now may not be taken."""
+        """Return whether a commit of the application may be rejected now."""
         until_s = self._joining_until_s
         if self.joining is not None:
             until_s = now_s + RETRY_S if self.joining else None
@@ -550,13 +551,13 @@ class Member:
     # Answers
 
     def begun(self, action: Commit | CommitStored) -> None:
-        """``action`` is under way; :meth:`done` or :meth:`failed` follows later, and no other commit before."""
+        """Note that ``action`` is under way. :meth:`done` or :meth:`failed` follows later, before any other commit."""
         now = {key: (partition, partition.position, partition.committed) for key, partition in self.partitions.items()}
         self._begun = _Begun(action, now)
 
     def _same(self, action: Action) -> dict[Key, Partition]:
-        """Take the answer of a commit; return the partitions that it is about: those still of the same assignment, of
-        which the application was given nothing and has committed nothing since, as far as is known."""
+        """Take the answer of a commit. Return its partitions of the same assignment of which, as far as is known, the
+        application got nothing and committed nothing since."""
         begun, self._begun = self._begun, None
         if begun is None or begun.action is not action:
             return dict(self.partitions)
@@ -568,10 +569,10 @@ class Member:
         }
 
     def done(self, action: Action, answer: Any, now_s: float) -> None:
-        """``action`` was carried out.
+        """Note that ``action`` was carried out.
 
         Args:
-            answer: what the class of the action says; None where it says nothing.
+            answer: as the class of the action describes it; None where the class describes none.
         """
         self._again_s = now_s + max(RETRY_S, now_s - self._asked_s)
         match action:
@@ -600,11 +601,11 @@ class Member:
                 self._was_answered(what, keys, answer, now_s)
 
     def failed(self, action: Action, now_s: float) -> None:
-        """``action`` was not carried out, or not answered. What is still to be done of it is repeated after a while; a
-        start that is not found within librdkafka's callback is left to the library.
+        """Note that ``action`` was not carried out, or not answered. What is still to be done of it is repeated later;
+        a start that is not found within librdkafka's callback is left to the library.
 
-        A callback that has raised was called: what it was called for holds. But a revocation that was shown for the
-        application to commit is shown again.
+        A callback that has raised counts as called. But a revocation that was shown so that the application commits is
+        shown again.
         """
         if isinstance(action, CommitStored):
             self._same(action)
@@ -672,7 +673,7 @@ class Member:
             partition.flushed = True
             if key in stored:
                 partition.committed, partition.knows_commit = stored[key], True
-            elif partition.furthest >= 0:  # the library may have committed before, by its timer
+            elif partition.furthest >= 0:  # the library may have committed earlier, by its timer
                 partition.knows_commit = False
 
     def _was_answered(self, what: Asked, keys: frozenset[Key], answer: Mapping[Key, Any], now_s: float) -> None:

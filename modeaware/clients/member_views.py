@@ -1,4 +1,4 @@
-"""The views that a member decides by, and what people are told of that: the same for each client library."""
+"""The views by which a member decides, and the messages about that: the same for each client library."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class MemberViews:
         self._warned: set[str] = set()
 
     def follow(self) -> None:
-        """Have the member decide by the views in force."""
+        """Make the member decide by the views in force."""
         self._member.viewed(self._views.views())
         reading = self._member.reading
         now_open = {topic for topic in reading.new_topics if reading.gate(topic) is Gate.OPEN}
@@ -50,8 +50,8 @@ class MemberViews:
         self._views.verify(topics, VERIFY_TIMEOUT_S)
 
     def before_assignment(self, topics: Collection[str]) -> None:
-        """Have what is decided of partitions of ``topics`` decided by views that are true: :meth:`verify`, and read the
-        mode log to its end where topics are new to this member: one may replace another by now."""
+        """Make the views of ``topics`` true before partitions are assigned: :meth:`verify`, and read the mode log to
+        its end where topics are new to this member. One of them may have replaced another topic."""
         self.verify(topics)
         unknown = set(topics) - self._known
         unknown -= self._views.recorded(unknown) | predecessors(self._views.views()).keys()
@@ -64,7 +64,7 @@ class MemberViews:
         self.follow()
 
     def _warn_of_manual(self) -> None:
-        """An assignment that the application made itself is left as it is."""
+        """Warn of partitions that the application assigned itself; its assignment is not changed."""
         reading = self._member.reading
         for topic in sorted({topic for topic, _ in self._member.partitions} - self._warned):
             view = reading.view(topic)

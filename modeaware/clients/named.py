@@ -1,8 +1,8 @@
 """The topic that a name stands for in calls that neither write nor read a record.
 
-The name of an old topic stands for another topic. In a call about *writing*, from the switch on, that is the topic to
-which records under the name go. In a call about *offsets*, which groups commit and consumers read, that is the topic of
-the name while brokers have it; when that topic is gone, the name stands for the next topic of the chain.
+In a call about *writing*, the name of an old topic stands, from the switch on, for the topic to which records under the
+name go. In a call about *offsets*, which groups commit and consumers read, the name stands for the old topic while
+brokers have it, and for the next topic of the chain afterwards.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class PairedName(str):
 class NamedTopics:
     """The topics that names stand for, by one client's share of the views. Thread-safe.
 
-    Calls wait for the first view. Calls with a timeout (in seconds, -1: ``modeaware.view.timeout.ms``) use names
-    unchanged where the view has not come by then.
+    Calls wait for the first view. A call with a timeout (in seconds, -1: ``modeaware.view.timeout.ms``) uses names
+    unchanged if the view has not come by then.
 
     Raises, from every call:
         ClientErrors.timeout: there is no first view, and ``modeaware.on.unknown`` is ``error``.

@@ -1,9 +1,9 @@
-"""Starts that a member commits on a new topic, once its group is let through to it.
+"""Starts that a member commits on a new topic, once the gate is open for its group.
 
 The old topic is kept until the group has a commit on every partition of the new one, and a client library does not
-commit where nothing was delivered. So each member commits the starts of its own partitions, with a note for people
-(:data:`~modeaware.notes.OPENED`). A partition without an owner gets its start from any member after a while.
-An owner's first commit must not be set back: what is committed is requested right before.
+commit where nothing was delivered. So each member commits the starts of its own partitions, with a note
+(:data:`~modeaware.notes.OPENED`). Any member commits the start of a partition without an owner, after a while. The
+committed offsets are requested right before, because a start must not reset an owner's first commit.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from modeaware.notes import OPENED
 from modeaware.topic_view import Successor
 
 ASK_S = 1.0
-"""How often it is requested what the group has committed on a new topic."""
+"""How often the group's committed offsets on a new topic are requested."""
 UNCOMMITTED_S = 15.0
-"""How long other members are given to commit their starts: an owner that reads commits sooner, by
+"""How long other members have to commit their starts. An owner that reads commits sooner, by
 ``auto.commit.interval.ms`` (5 s)."""
 
 
@@ -30,9 +30,9 @@ class _Waiting:
     """A new topic until it has a commit on every partition.
 
     Attributes:
-        starts: to be committed.
-        others: partitions of other members, or of none, whose starts are to be requested.
-        other_starts: their starts, until it is known whether they have a commit by now.
+        starts: the starts to commit.
+        others: partitions of other members, or without an owner, whose starts are to be requested.
+        other_starts: their starts, until a request shows whether they have a commit by now.
     """
 
     since_s: float
@@ -55,12 +55,12 @@ class NewTopics:
     def to_do(
         self, reading: Reading, partitions: Mapping[Key, Partition], now_s: float
     ) -> tuple[Action | None, float | None]:
-        """Return what to do next, and when there is more where that is None."""
+        """Return the next action; where that is None, also when there is more to do."""
         later: list[float] = []
         starts: dict[Key, Committed] = {}
         others: set[Key] = set()
         every: set[Key] = set()
-        for topic, successor in _let_through(reading, {topic for topic, _ in partitions}):
+        for topic, successor in _behind_open_gates(reading, {topic for topic, _ in partitions}):
             waiting = self._topics.setdefault(successor.topic_id, _Waiting(now_s, now_s))
             if waiting is None:
                 continue
@@ -77,14 +77,14 @@ class NewTopics:
         return (Request(Asked.COMMITTED, frozenset(every)), None) if every else (None, min(later, default=None))
 
     def sent(self, keys: Iterable[Key]) -> None:
-        """Starts of ``keys`` were sent. Whether they are committed shows when it is requested again."""
+        """Note that starts of ``keys`` were sent. The next request shows whether they are committed."""
         gone = set(keys)
         for waiting in self._topics.values():
             if waiting is not None:
                 waiting.starts = {key: at for key, at in waiting.starts.items() if key not in gone}
 
     def found(self, keys: frozenset[Key], answer: Mapping[Key, Start], now_s: float) -> None:
-        """The starts of other members' partitions are known, of those in ``answer``."""
+        """Note the starts of other members' partitions, for those in ``answer``."""
         for waiting in self._topics.values():
             if waiting is not None and waiting.others & keys:
                 offsets = {key: answer[key].offset for key in waiting.others & answer.keys()}
@@ -100,8 +100,8 @@ class NewTopics:
         answer: Mapping[Key, Committed | None],
         now_s: float,
     ) -> None:
-        """What the group has committed on ``keys`` is known, of those in ``answer``."""
-        for topic, successor in _let_through(reading, {topic for topic, _ in keys}):
+        """Note the group's commits on ``keys``, for those in ``answer``."""
+        for topic, successor in _behind_open_gates(reading, {topic for topic, _ in keys}):
             every = {(topic, partition) for partition in range(successor.partition_count)}
             waiting = self._topics.get(successor.topic_id)
             if waiting is None or not every <= keys:
@@ -117,10 +117,10 @@ class NewTopics:
             waiting.ask_s, waiting.other_starts = now_s + ASK_S, {}
 
 
-def _let_through(reading: Reading, topics: set[str]) -> Iterable[tuple[str, Successor]]:
-    """Those of ``topics`` that replace one which waits for commits of the group, beyond which it was let through.
+def _behind_open_gates(reading: Reading, topics: set[str]) -> Iterable[tuple[str, Successor]]:
+    """Return those of ``topics`` that replace a topic which waits for commits of the group, where the gate is open.
 
-    A group that comes when the old topic is released, and has never used it, owes it nothing.
+    A group that first appears when the old topic is released, and has never used it, owes no commit.
     """
     group = reading.reader.group
     for topic in sorted(reading.new_topics & topics):
@@ -132,16 +132,16 @@ def _let_through(reading: Reading, topics: set[str]) -> Iterable[tuple[str, Succ
 
 
 def _has_commit(partitions: Mapping[Key, Partition], key: Key) -> bool:
-    """Whether this member has seen a commit, or has sent one, which a request may have overtaken."""
+    """Whether this member has seen a commit, or has sent one that a request may have overtaken."""
     partition = partitions.get(key)
     return partition is not None and partition.committed is not None
 
 
 def _start(partition: Partition, how: Committing) -> Committed | None:
-    """The start of this member's own partition, where that is to be committed.
+    """Return the start of this member's own partition, where it is to be committed.
 
-    What was delivered is committed by the application, or in its name; the start then only where the application
-    decides when, which may be much later.
+    Delivered records are committed by the application or on its behalf. So after a delivery the start is committed only
+    where the application decides when to commit, which may be much later.
     """
     is_idle = partition.position is None or (how.may_be_short and not how.transactional)
     is_known = partition.step is Step.DONE and partition.start is not None and partition.start >= 0

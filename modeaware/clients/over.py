@@ -10,8 +10,8 @@ _MADE: dict[tuple[type, type], type[Any]] = {}
 
 
 def over(ours: type[T], current: type) -> type[T]:
-    """Return a class that is ``ours`` over ``current``, both subclasses of one stock class; the same class for the same
-    pair. Where one of the two is a subclass of the other, return that one."""
+    """Return a class that is ``ours`` over ``current``, two subclasses of one stock class. The same pair gives the same
+    class. Where one of the two is a subclass of the other, return that one."""
     if issubclass(ours, current):
         return ours
     if issubclass(current, ours):

@@ -1,12 +1,12 @@
-"""One partition that a member is assigned: whether the application sees it, and what the member says of it.
+"""One partition that a member is assigned: whether the application sees it, and what the member reports of it.
 
 ==================  =====================================================================================
 state               meaning
 ==================  =====================================================================================
-GIVEN               the group gave it to this member, which has not shown it yet: where to read is not known
+GIVEN               the group gave it to this member, which has not shown it yet: its position is not known
 WITHHELD            it is not certain which member owns it (``range``, :mod:`modeaware.clients.assignment`)
 HIDDEN_BY_MODE      in mode None
-HIDDEN_BY_GATE      of a new topic behind its gate, or of an old one that the group needs no more
+HIDDEN_BY_GATE      of a new topic behind its gate, or of an old one that the group no longer needs
 SHOWN               the application holds it
 DECLINED            the application did not take it when it was shown
 ==================  =====================================================================================
@@ -24,14 +24,14 @@ SHOWN              a shown revocation                       GIVEN, from the comm
 any                revoked, lost, unassigned                (none)
 =================  =======================================  ==========================================
 
-A gate closes where the log says so alone: a topic that was shown turns out to replace another one, or the group turns
-out to use the old topic. What is released is not taken from an application that still holds it: the next subscription
-is without it.
+A gate closes only because of the log: a topic that was shown turns out to replace another one, or the group turns out
+to use the old topic. A released topic is not taken from an application that still holds it: only the next subscription
+leaves it out.
 
-Every partition but a SHOWN one is paused in the library. DECLINED ends with the next assignment.
+Every partition that is not SHOWN is paused in the library. DECLINED ends with the next assignment.
 
-What is said of an old topic's partition (:mod:`modeaware.notes`) is a function of its end, of what the
-application was given, of whether it has polled since, and of what is committed: :meth:`Partition.note` (invariant I9).
+The report on an old topic's partition (:mod:`modeaware.notes`) is a function of four facts: its end, the records given
+to the application, whether the application has polled since, and the commit: :meth:`Partition.note` (invariant I9).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from modeaware.notes import BUSY, GIVEN, READ, Note, kind_of
 
 
 class State(Enum):
-    """What the application sees of a partition: see the tables of the module."""
+    """Whether the application sees a partition: see the tables of the module."""
 
     GIVEN = "given"
     WITHHELD = "withheld"
@@ -55,12 +55,12 @@ class State(Enum):
 
 
 class Step(Enum):
-    """What is missing before the library reads a partition from where it should."""
+    """The missing step before the library reads a partition from the right position."""
 
     START = "its start is not known"
     ASSIGN = "the library is not assigned it"
-    PLACE = "where it goes on is not known"
-    REWIND = "where the group has committed is not known"
+    PLACE = "its position is not known"
+    REWIND = "the group's commit is not known"
     SEEK = "the library does not read from there"
     DONE = "nothing"
 
@@ -86,7 +86,7 @@ class Committing:
 
     @property
     def may_be_short(self) -> bool:
-        """Whether the application decides what is committed: it may leave the last records out for long."""
+        """Whether the application decides what is committed, so that the last records may stay uncommitted for long."""
         return not (self.automatic and self.stores)
 
 
@@ -95,15 +95,15 @@ class Partition:
     """One partition of an assignment.
 
     Attributes:
-        place: where to read from, once it is to be sought or assigned; None: the library decides.
-        start: where this assignment began; None: not known.
-        base: from where the application is given records, since the assignment or a seek.
-        position: the offset behind the last record that it was given since; None: none.
-        furthest: the offset behind the last record that it was given in this assignment.
-        polled: the application has polled since it was given the last record.
-        committed: what the group has committed; ``knows_commit``: whether that is known.
-        flushed: the library has committed all that is stored, and was given nothing to store since.
-        retry_s: not requested, nor sought, before.
+        place: the position for the next seek or assignment; None: the library decides.
+        start: the first offset of this assignment; None: unknown.
+        base: the offset from which the application gets records, since the assignment or a seek.
+        position: the offset behind the last record given since; None: no record was given.
+        furthest: the offset behind the last record given in this assignment.
+        polled: the application has polled since the last record was given.
+        committed: the group's commit; ``knows_commit``: whether the commit is known.
+        flushed: the library has committed all that is stored, and got nothing to store since.
+        retry_s: the time before which nothing is requested or sought again.
     """
 
     state: State = State.GIVEN
@@ -124,31 +124,31 @@ class Partition:
 
     @property
     def given_up_to(self) -> int | None:
-        """The offset up to which the application was given all; None: not known."""
+        """The offset up to which the application got all records; None: unknown."""
         return self.base if self.position is None else self.position
 
     def may_be_at(self, end: int) -> bool:
-        """Return whether the application was given all to ``end``, or nothing from a start that is not known."""
+        """Return whether the application got all records to ``end``, or nothing from an unknown start."""
         at = self.given_up_to
         return at is None or max(self.furthest, at) >= end
 
     def learns_commit(self, at: Committed | None) -> None:
-        """It is known what is committed. Where the library has decided the start, and has delivered nothing since, it
-        has begun there."""
+        """Note the group's commit. Where the library decided the start and has delivered nothing since, the commit is
+        the start."""
         self.committed, self.knows_commit = at, True
         if at is not None and self.given_up_to is None:
             self.start = self.base = at.offset
 
     def starts(self, start: Start) -> None:
-        """Its start is known: that of the group, which the application's own choice overrides."""
+        """Note the start that was found for the group; a choice of the application overrides it."""
         self.committed, self.knows_commit = start.committed, True
         if not self.is_chosen:
             self.place = start.offset
         self.step = Step.ASSIGN
 
     def goes_on(self, place: Place) -> None:
-        """It is known where it goes on. Where nothing was delivered, it has not begun: retention may have taken what it
-        was to begin with."""
+        """Note the position after a time hidden. A partition that delivered nothing has not begun: retention may have
+        deleted the first records."""
         self.place, self.step = place.offset, Step.SEEK
         if place.offset is not None and place.has_begun:
             self.furthest = max(self.furthest, place.offset)
@@ -156,7 +156,7 @@ class Partition:
             self.start = self.base = place.offset
 
     def reads_from(self, offset: int | None) -> None:
-        """The library reads it from ``offset``, and gives nothing of it that was fetched before."""
+        """Note that the library reads from ``offset``, and returns nothing that was fetched before."""
         if self.step is Step.ASSIGN:
             self.start = offset
         self.step, self.is_chosen = Step.DONE, False
@@ -164,86 +164,86 @@ class Partition:
             self.sought(offset)
 
     def sought(self, offset: int) -> None:
-        """The application is given records from ``offset`` on, by a seek of its own or of ours."""
+        """Note that the application gets records from ``offset`` on, by a seek of its own or of ours."""
         self.base, self.position, self.polled = offset, None, False
 
     def takes_position(self, position: int | None) -> None:
-        """The application polls, and was given records up to ``position`` by earlier polls."""
+        """Note that the application polls, and that earlier polls returned records up to ``position``."""
         if position is not None and position != self.position:
             self.position, self.flushed = position, False
             self.furthest = max(self.furthest, position)
         self.polled = True
 
-    # What is said of it
+    # Reports
 
     def is_handled(self, end: int, *, paused: bool) -> bool:
-        """Return whether the application was given all to ``end`` and is done with it, as far as a poll shows it."""
+        """Return whether the application got all records to ``end`` and is done with them, as far as a poll shows."""
         at = self.given_up_to
         return at is not None and at >= end and self.polled and not paused
 
     def is_short(self, end: int) -> bool:
-        """Return whether the application was given records to ``end`` that are not committed."""
+        """Return whether the application got records to ``end`` that are not committed."""
         at = self.committed
         return self.knows_commit and self.position is not None and (at is None or at.offset < end)
 
     def needs_flush(self, end: int, how: Committing, *, paused: bool) -> bool:
-        """Return whether the library is to commit what is stored before anything is said: its own commit, by a timer or
-        at a revocation, would wipe a note."""
+        """Return whether the library has to commit what is stored before a report: its own commit, by a timer or at a
+        revocation, would overwrite a note."""
         is_given = self.furthest >= end
         at = self.given_up_to
         is_back = at is not None and at < end
         return how.automatic and not self.flushed and is_given and (self.polled or paused or is_back)
 
-    def note(self, end: int, how: Committing, *, paused: bool, says_given: bool) -> Committed | None:
-        """Return what is to be committed so that the group's metadata says how far this member is; None: nothing.
+    def note(self, end: int, how: Committing, *, paused: bool, is_final: bool) -> Committed | None:
+        """Return the commit whose metadata reports how far this member is; None: nothing to report.
 
-        Never over metadata of the application, below what is committed, or beyond what the application or the library
-        has committed: but for a start where there is no commit.
+        The commit never replaces metadata of the application, and is never below the committed offset. It is never
+        beyond a commit of the application or the library, except for a start where there is no commit.
 
         Args:
             end: the offset behind the partition's last record.
             paused: by the application.
-            says_given: the application will not be shown a revocation (any more).
+            is_final: the application will be shown no (further) revocation.
         """
         at, commit = self.given_up_to, self.committed
         if at is None or not self.knows_commit or self.needs_flush(end, how, paused=paused):
             return None
         is_handled = self.is_handled(end, paused=paused)
         if commit is None:
-            # Its own start, where there is no commit, sets no group back.
+            # The member's own start, where there is no commit, resets no group.
             if not is_handled or self.start is None or (self.position is not None and how.transactional):
                 return None
             if self.start >= end:
                 return Committed(self.start, READ)
-            return Committed(self.start, GIVEN) if how.may_be_short and says_given else None
+            return Committed(self.start, GIVEN) if how.may_be_short and is_final else None
         kind = kind_of(commit.metadata)
         if kind is Note.FOREIGN or how.transactional:
             return None
         if commit.offset >= end:
-            said = READ if is_handled else BUSY if paused or at < end else commit.metadata
+            noted = READ if is_handled else BUSY if paused or at < end else commit.metadata
         elif is_handled:
-            said = GIVEN if how.may_be_short and says_given else commit.metadata
-        else:  # it was taken up, or gone back in: records come that a note of before does not cover
-            said = "" if kind is Note.GIVEN else commit.metadata
-        return None if said == commit.metadata.rstrip("\0") else Committed(commit.offset, said.rstrip("\0"))
+            noted = GIVEN if how.may_be_short and is_final else commit.metadata
+        else:  # assigned anew, or sought back: records will follow that an earlier note does not cover
+            noted = "" if kind is Note.GIVEN else commit.metadata
+        return None if noted == commit.metadata.rstrip("\0") else Committed(commit.offset, noted.rstrip("\0"))
 
     def idle_start(self, end: int) -> Committed | None:
-        """Return what is to be committed of a partition that was taken up at its end and has no commit: a client
-        library commits nothing where nothing was delivered."""
+        """Return the commit for a partition that was assigned at its end and has no commit: a client library commits
+        nothing where nothing was delivered."""
         is_idle = self.position is None and self.start is not None and self.start >= end
         return Committed(self.start or 0) if is_idle and self.knows_commit and self.committed is None else None
 
     def rides(
         self, offset: int, position: int | None, end: int, how: Committing, *, paused: bool, in_transaction: bool
     ) -> str:
-        """Return the metadata of a commit of the application at ``offset`` that has none of its own.
+        """Return the metadata for a commit of the application at ``offset`` that has none of its own.
 
-        A transaction contains what the application made of the records: it proves that they are handled, also of a
-        partition that is paused meanwhile. A plain commit does not, as an application may commit before it works: there
-        a poll has to come in between.
+        A transaction contains the application's results for the records: it proves that they are handled, also for a
+        partition that is paused meanwhile. A plain commit proves nothing, as an application may commit before it works:
+        a poll in between is needed.
 
         Args:
-            position: the offset behind the last record that it was given, by this moment.
+            position: the offset behind the last record given so far.
         """
         at = self.base if position is None else position
         if at is None:
@@ -253,5 +253,5 @@ class Partition:
             was_given = self.committed is not None and kind_of(self.committed.metadata) is Note.GIVEN
             return GIVEN if is_handled and was_given and not in_transaction else ""
         if at < end or (paused and not in_transaction):
-            return "" if in_transaction else BUSY  # which no plain commit could take back
+            return "" if in_transaction else BUSY  # which no plain commit could replace later
         return READ if is_handled or in_transaction else ""

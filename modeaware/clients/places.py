@@ -1,4 +1,4 @@
-"""Where partitions go on that were hidden, by what a client library finds out: the same for each library."""
+"""The positions of partitions that were hidden, by the answers of a client library: the same for each library."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ def find_places(
     *,
     group: bool = True,
 ) -> dict[Key, Place]:
-    """Return where hidden partitions go on: at their position, or at their start where they delivered nothing; never
-    below the log start, and where the name is another topic's by now, where that starts (invariant I8). Those about
-    which an answer is missing are left out.
+    """Return the positions of hidden partitions: their last position, or their start if they delivered nothing. A
+    position is never below the log start; where another topic has the name by now, it is that topic's start (invariant
+    I8). Partitions without an answer are left out.
 
     Args:
         positions: the library's; None: it has delivered nothing since the start.
-        log_starts: requests log starts, without those whose leader does not answer at once.
+        log_starts: requests log starts, without partitions whose leader does not answer at once.
         group: whether the consumer has a group, whose commits count.
     """
     replaced = {key for key in positions if starts.is_of_another_topic(key)}

@@ -1,8 +1,8 @@
 """The brokers' rejection of a record that was queued for an old topic before the switch.
 
-After the switch a fence makes brokers reject data for the old topic, with MSG_SIZE_TOO_LARGE. So a record that was
-queued earlier, for example by a producer that was paused since, is rejected with a misleading error. We do not send the
-record again: an earlier attempt may have been stored.
+After the switch, a fence makes brokers reject data for the old topic with MSG_SIZE_TOO_LARGE. So a record that was
+queued earlier, for example by a producer that was paused since, is rejected with a misleading error. The client does
+not send the record again: an earlier attempt may have been stored.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ logger = get_logger(__name__)
 E = TypeVar("E", bound=TopicReplaced)
 
 PATIENCE_S = 3.0
-"""How long rejections that the views do not explain wait for new views, which also takes a moment in a process that was
-suspended."""
+"""How long a rejection that the views do not explain waits for new views. New views take a moment, also in a process
+that was suspended."""
 REST_S = 10.0
-"""How long no rejection waits again after that."""
+"""How long no rejection waits again after such a wait."""
 
 
 class Refusals:
@@ -41,8 +41,8 @@ class Refusals:
         self._logged: set[str] = set()
 
     def explain(self, topic: str, partition: int, kind: type[E]) -> E | None:
-        """Return the error to report for a record that brokers rejected as too large; None where the record is too
-        large, or the cause is unknown.
+        """Return the error to report for a record that brokers rejected as too large. None: the record is too large, or
+        the cause is unknown.
 
         May wait for the views.
 
@@ -52,13 +52,13 @@ class Refusals:
         try:
             successor = self._successor(topic)
         except Exception:  # a rejected record has to be reported all the same
-            logger.exception("%s-%d: it is not known why brokers refused a record", topic, partition)
+            logger.exception("%s-%d: brokers rejected a record, and the cause could not be found", topic, partition)
             return None
         if successor is None:
             return None
         error = kind(
-            f"{topic}-{partition}: brokers refused a record, because {topic} was replaced by {successor.topic}. This "
-            "attempt has not stored it; where it was a retry, an earlier one may have, and the outcome is unknown. "
+            f"{topic}-{partition}: brokers rejected a record, because {topic} was replaced by {successor.topic}. This "
+            "attempt has not stored it; if it was a retry, an earlier attempt may have, and the outcome is unknown. "
             f"Send it again under the same name if it may be stored twice: it goes to {successor.topic}",
             topic=topic,
             partition=partition,
@@ -84,7 +84,7 @@ class Refusals:
             try:
                 views.refresh(left_s)
             except ModeSourceError as error:
-                logger.info("%s: it is not known whether it was replaced: %s", topic, error)
+                logger.info("%s: it is unknown whether the topic was replaced: %s", topic, error)
             successor = views.view(topic).successor
         return successor if successor is not None and successor.switched else None
 

@@ -34,9 +34,9 @@ class Resize:
         topic: the topic's name.
         epoch: the mode epoch of the change.
         old_count, new_count: the number of writable partitions before and after.
-        moved_share: the share of keys that go to another partition than before, 0 to 1; None where the share is unknown
-            (a user's partitioner that fails for random keys).
-        successor: the new topic that has replaced this one, with ``new_count`` partitions; None: it is the same topic.
+        moved_share: the share of keys that go to another partition than before, 0 to 1; None: unknown, because a user's
+            partitioner fails for random keys.
+        successor: the new topic that has replaced this one, with ``new_count`` partitions; None: the topic is the same.
     """
 
     topic: str
@@ -54,7 +54,7 @@ class Resize:
             return (
                 f"{self.topic} (epoch {self.epoch}) was replaced by {self.successor}, and records go there: "
                 f"{self.old_count} partitions before, {self.new_count} now; {share} of the keys have a partition of "
-                f"another number. Mode-aware groups read {self.topic} to its end first, which keeps each key's order"
+                f"another number. Mode-aware groups read {self.topic} to its end first, so each key keeps its order"
             )
         return (
             f"WARNING: If partitions are {verb} for a topic that has a key, the partition logic or ordering of the "
@@ -77,7 +77,7 @@ def _resize(
     try:
         share: float | None = expected_share_moved(partitioner, old_count, new_count)
     except Exception:  # a user's own, which may take keys of their form only
-        logger.info("%s: the share of keys that move is not known", view.topic, exc_info=True)
+        logger.info("%s: the share of keys that move is unknown", view.topic, exc_info=True)
         share = None
     return None if share == 0 else Resize(view.topic, view.epoch, old_count, new_count, share, successor)
 
@@ -98,7 +98,7 @@ class FirstKeyObserver:
         return self.inner.partition(key, count)
 
     def observe(self, key: bytes | None) -> None:
-        """Take in the key of a record that is about to be queued, whichever partitioner has placed the record."""
+        """Take in the key of a record that is about to be queued; any partitioner may have placed the record."""
         if self.keyed is not None and self.inner.requires_consistency(key):
             keyed, self.keyed = self.keyed, None
             if keyed is not None:  # another thread was faster
@@ -190,7 +190,7 @@ class Resizes:
     count: int = field(default=0, init=False)
     _topics: dict[str, _Topic] = field(default_factory=dict, init=False)
     _pending: dict[str, Resize] = field(default_factory=dict, init=False)  # senders take them out without a lock
-    _led: dict[str, Resize] = field(default_factory=dict, init=False)  # likewise; by the name that leads elsewhere
+    _led: dict[str, Resize] = field(default_factory=dict, init=False)  # likewise; by the name that points elsewhere
     _due: list[Resize] = field(default_factory=list, init=False)
 
     def observed(self, view: TopicView, picks: TopicPartitioner | None, *, first: bool) -> TopicPartitioner | None:
@@ -206,7 +206,7 @@ class Resizes:
         topic = self._topics[view.topic]
         if old_count is not None:
             self._note(view, old_count)
-        if picks is None:  # no keys are seen from now on: if there are any, they were seen before
+        if picks is None:  # no keys are seen from now on: earlier ones were seen before
             resize = self._pending.pop(view.topic, None)
             if resize is not None and topic.keyed:
                 self._due.append(resize)
@@ -217,7 +217,7 @@ class Resizes:
 
     def replaced(self, name: str, view: TopicView, successor: str, new_count: int) -> None:
         """Note that ``name`` now points to ``successor``, which has ``new_count`` writable partitions, and no longer to
-        the topic of ``view``. Report this with the next key, except with the policy ``ignore``."""
+        the topic of ``view``. The next key reports the change, except with the policy ``ignore``."""
         self._led.pop(name, None)
         if self.policy == "ignore":
             return
@@ -243,8 +243,8 @@ class Resizes:
         return due
 
     def report(self, resizes: Iterable[Resize]) -> None:
-        """Log and count each resize, and call the callback and Python's warning. Exceptions of the last two reach the
-        sender, where a record is being sent, and are logged otherwise."""
+        """Log and count each resize, call the callback, and emit Python's warning. Exceptions of the last two reach the
+        sender where a record is being sent, and are logged otherwise."""
         with ExitStack() as reports:  # an exception of one report does not prevent the others
             for resize in resizes:
                 self.count += 1
@@ -261,11 +261,11 @@ class Resizes:
     def _follow(self, view: TopicView, *, first: bool) -> int | None:
         """Return the number of writable partitions in the last view of this topic, where the number has changed.
 
-        Without a record all partitions were writable: as many as before the shrink of the first record.
+        Without a record all partitions were writable, so the number is that before the shrink of the first record.
         """
         topic = self._topics.setdefault(view.topic, _Topic())
         last, topic.last = topic.last, view
-        if last is not None and last.topic_id not in (None, view.topic_id):  # gone, or another topic of that name
+        if last is not None and last.topic_id not in (None, view.topic_id):  # deleted, or another topic of that name
             self._topics[view.topic] = _Topic(view)
             self._pending.pop(view.topic, None)
             return None
@@ -281,9 +281,9 @@ class Resizes:
             self._pending[view.topic] = resize
 
     def _first_key(self, topic: str) -> None:
-        """Take in the first record with a key of all, or since a resize; the record is being sent."""
+        """Take in a record with a key that is being sent: the first of all, or the first since a resize."""
         self._topics[topic].keyed = True
-        # In this order: a resize that another thread notes meanwhile is reported here, or is watched for anew.
+        # In this order: a resize that another thread notes meanwhile is reported here, or gets a new observer.
         self.lighten(topic)
         resize = self._pending.pop(topic, None)
         if resize is not None:

@@ -9,8 +9,8 @@ A topic whose partitions are all writable has no route: the client library's own
 
 The name of an old topic points to a new topic (:mod:`modeaware.chain`). Records under the old name go where records
 under the new name go, whatever topic has the new name now. If the new topic was deleted and created again, the records
-go to the partitions of the created topic, like records that name it. To refuse the records would stop every writer of a
-fenced topic, and gain nothing: records that are acknowledged there can be read there.
+go to the partitions of the created topic, like records under its own name. A refusal of the records would stop every
+writer of a fenced topic and protect nothing: acknowledged records of the created topic can be read there.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ class Route:
         view: the view of the route.
         writable: the partitions to choose from, ascending.
         dense: ``writable`` is ``0 .. n-1``, so an index is the partition itself.
-        by_load: for records that need no consistency, picks by their size and the load, where the partitioner can
+        by_load: for records that need no consistency: picks by record size and load, where the partitioner can
             (KIP-794).
         load: None where the load is never known.
-        open: the partitioner need not see every key: where it hashes, the hash alone gives the index.
-        passes: every partition is writable, so the client library chooses. The route has the topic's other facts.
+        open: the partitioner need not see every key: the hash of a key alone gives the index.
+        passes: every partition is writable, so the client library chooses; the route has the topic's other facts.
         name: the application's name for the topic, where the topic of ``view`` has replaced the topic of that name.
-        count: where ``name`` is set, the topic's number of partitions: a partition that the application names was meant
+        count: where ``name`` is set, the topic's number of partitions. A partition that the application names was meant
             for the old topic.
     """
 
@@ -98,10 +98,10 @@ class Route:
         if not is_absent and view.is_writable(partition):
             return None
         if view.is_replaced:
-            assert view.successor is not None, "it is replaced"
+            assert view.successor is not None, "the topic is replaced"
             return f"{view.topic} was replaced by {view.successor.topic} and takes no records: write to that topic"
         if not self.choices:
-            return f"no partition of {view.topic} takes records now ({view.describe()}): grow the topic"
+            return f"no partition of {view.topic} takes records now ({view.describe()}); grow the topic"
         advice = f"leave the partition out, or choose one of {format_ranges(self.choices)}"
         if is_absent:
             return (
@@ -114,7 +114,7 @@ class Route:
 
     @property
     def choices(self) -> tuple[int, ...]:
-        """The partitions to which a record may be addressed, as far as the route has them."""
+        """The partitions to which a record may be addressed, as far as the route knows them."""
         return self.writable if self.view.modes else tuple(range(self.count or 0))
 
     def refuse_retired(self, partition: int, error: type[PartitionRetired]) -> None:

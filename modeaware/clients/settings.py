@@ -30,7 +30,7 @@ from partitioners import (
 
 PREFIX = "modeaware_"
 OVERRIDES = "modeaware_librdkafka"
-"""Our keyword for librdkafka settings (a dict) that replace the translated ones."""
+"""Our keyword for a dict of librdkafka settings, which replace the translated ones."""
 TOKEN_LIFETIME_S = 60.0
 """The assumed lifetime of a token without an expiry: librdkafka requests the next token before its end."""
 
@@ -54,7 +54,7 @@ SAME_VALUES: Mapping[str, str] = {
     "ssl_keyfile": "ssl.key.location",
     "ssl_password": "ssl.key.password",
 }
-# Decide how to connect and have no equivalent in librdkafka -> the settings of librdkafka to give instead.
+# Settings that decide how to connect and have no equivalent -> the settings of librdkafka to give instead.
 _INSTEAD: Mapping[str, str] = {
     "ssl_context": "ssl.ca.location, ssl.certificate.location, ...",
     "sasl_kerberos_name": "sasl.kerberos.service.name, sasl.kerberos.principal",
@@ -71,12 +71,12 @@ _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI
 
 @dataclass(frozen=True)
 class Settings:
-    """A client's keyword arguments, parted.
+    """A client's keyword arguments, split by their reader.
 
     Attributes:
         config: our settings.
         conf: how to reach the cluster, as librdkafka's settings.
-        theirs: the keyword arguments of that library.
+        theirs: the keyword arguments of the client library.
     """
 
     config: ClientConfig
@@ -85,10 +85,10 @@ class Settings:
 
 
 def split_settings(configs: Mapping[str, Any]) -> Settings:
-    """Part the keyword arguments of a ``KafkaProducer`` or ``KafkaConsumer``.
+    """Split the keyword arguments of a ``KafkaProducer`` or ``KafkaConsumer``.
 
-    Ours are those of :class:`~modeaware.config.ClientConfig` with underscores (``modeaware_view_timeout_ms``), and
-    ``modeaware_librdkafka``: a dict of librdkafka settings for the source of the modes, which replace translated ones.
+    Ours are the settings of :class:`~modeaware.config.ClientConfig` with underscores (``modeaware_view_timeout_ms``),
+    and ``modeaware_librdkafka``: librdkafka settings (a dict) for the source of the modes, over translated ones.
 
     Raises:
         ConfigError: an unknown setting of ours (the message gives the nearest known name), a bad value, or a setting
@@ -110,11 +110,11 @@ def librdkafka_conf(configs: Mapping[str, Any], overrides: Mapping[str, Any]) ->
     """Return librdkafka's settings to reach the cluster of ``configs`` (kafka-python's).
 
     Args:
-        configs: what the application gave; kafka-python's defaults are librdkafka's.
-        overrides: librdkafka settings that replace what is translated.
+        configs: the application's arguments; kafka-python's defaults are librdkafka's.
+        overrides: librdkafka settings that replace translated ones.
 
     Raises:
-        ConfigError: a setting cannot be translated and nothing in ``overrides`` stands in for it.
+        ConfigError: a setting cannot be translated, and ``overrides`` has no setting in its place.
     """
     conf: dict[str, Any] = {"bootstrap.servers": _servers(configs.get("bootstrap_servers", "localhost"))}
     given = {name: value for name, value in configs.items() if value is not None}
@@ -144,7 +144,7 @@ def _dotted(name: str) -> str:
 
 
 def _concerns(name: str, protocol: str) -> bool:
-    """Whether a setting applies: one of TLS or SASL only where the protocol has them."""
+    """Whether a setting applies: one of TLS or SASL applies only where the protocol has TLS or SASL."""
     part, underscore, _ = name.partition("_")
     return not underscore or part not in ("ssl", "sasl") or part.upper() in protocol.split("_")
 
@@ -185,7 +185,7 @@ def _underscored(message: str) -> str:
 
 
 def given_conf(args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the configuration in the arguments of a confluent_kafka client: a dict, by name, or both, where the names
+    """Return the configuration in the arguments of a confluent_kafka client: a dict, keywords, or both. The keywords
     override the dict.
 
     Raises:
@@ -211,7 +211,7 @@ def own_partitioner(partitioner: Any) -> Partitioner | None:
 
 
 def is_beyond_librdkafka(partitioner: object) -> bool:
-    """Return whether this value of ``partitioner`` is for us alone: one of ours by name, ``"package.module:name"``, or
+    """Return whether only we can use this value of ``partitioner``: one of ours by name, ``"package.module:name"``, or
     an object. librdkafka takes its own names, and reports unknown ones."""
     if isinstance(partitioner, str):
         return (partitioner in NAMES and partitioner not in LIBRDKAFKA_NAMES) or is_plug_in(partitioner)
@@ -219,11 +219,11 @@ def is_beyond_librdkafka(partitioner: object) -> bool:
 
 
 def partitioner_of(conf: Mapping[str, Any]) -> Partitioner:
-    """Return the partitioner of ``partitioner`` and ``sticky.partitioning.linger.ms``, with the hashes in C.
+    """Return the partitioner that ``partitioner`` and ``sticky.partitioning.linger.ms`` set, with the hashes in C.
 
     Args:
-        conf: a configuration whose other settings librdkafka has accepted; its ``default.topic.config`` overrides the
-            other settings, as in librdkafka.
+        conf: a configuration whose other settings librdkafka has accepted. As in librdkafka, its
+            ``default.topic.config`` overrides the other settings.
 
     Raises:
         ConfigError: ``partitioner`` is neither a partitioner nor the name of one.
@@ -263,7 +263,7 @@ def _sticky_linger_ms(settings: Mapping[str, Any]) -> int:
 
 
 def _number(value: Any, default: float) -> float:
-    # As strtol and strtod: "0x10" and "10ms" are numbers there.
+    # As for strtol and strtod: "0x10" and "10ms" are numbers.
     match = re.match(r"\s*(0[xX][0-9a-fA-F]+|\d+\.?\d*(?:[eE]\d+)?)", str(value))
     if match is None:
         return default

@@ -1,24 +1,24 @@
 """Where a consumer starts to read: every start offset a number, decided once, when the partition is assigned.
 
-``auto.offset.reset`` is resolved then and never decides in mid-life: a partition that is assigned a second time before
-it delivered anything would otherwise skip what arrived in between (``latest``). :func:`start_offset` is the rule:
+``auto.offset.reset`` is resolved then, and never decides later. Otherwise, with ``latest``, a partition that is
+assigned a second time before it delivered anything would skip the records between. :func:`start_offset` is the rule:
 
 1. the group's committed offset; else
-2. where ``latest`` would skip records, the *resume offset*: of a partition that returned or is new, the offset that the
-   mode log names (its seal, or the offset at which it was opened); of a topic that was created again while this
-   consumer lived, and of one that replaces a topic that the group uses, 0, because all of it is new to the group; else
+2. where ``latest`` would skip records, the *resume offset*. For a partition that returned or is new, the mode log has
+   that offset: its seal, or the offset at which it was opened. For a topic that is new to the group, that is 0: one
+   that was created again while this consumer lived, or that replaces a topic of the group; else
 3. the log start or the log end, as ``auto.offset.reset`` names it;
 
-and never an offset below the log start that the brokers return: that one would be reset in mid-life.
+but never an offset below the log start that the brokers return: ``auto.offset.reset`` would replace such an offset.
 
-A topic that was deleted and created again under its name is another topic: neither resume offsets nor positions nor
-commits of the old one count for it (invariant I8). Another topic id in the view in force proves it, or a view that was
-set aside because the cluster has returned another id. A record that was merely taken back proves nothing, its topic may
-live on: then the cluster's id decides.
+A topic that was deleted and created again under its name is another topic: resume offsets, positions and commits of the
+old one do not count (invariant I8). Another topic id in the view in force proves such a topic, and so does a view that
+was set aside because the cluster has returned another id. A record that was merely removed from the log proves nothing,
+because its topic may still exist: then the cluster's id decides.
 
-librdkafka commits what was delivered, and an application may commit by itself what it has handled. So a partition that
-delivers nothing never shows as read to the controller, which waits for the group's commit, and ``latest`` would decide
-again for its next owner. Hence consumers commit the start offsets of idle partitions (:meth:`Starts.idle`).
+librdkafka commits only what was delivered, and so do many applications. So a partition that delivers nothing has no
+commit. The controller, which waits for the group's commit, never sees it as read, and ``latest`` would decide again for
+its next owner. Hence consumers commit the start offsets of idle partitions (:meth:`Starts.idle`).
 """
 
 from __future__ import annotations
@@ -43,18 +43,18 @@ LATEST = frozenset({"largest", "latest", "end"})
 
 
 def start_offset(committed: int | None, resume: int | None, named: int | None, log_start: int | None) -> int | None:
-    """Return where to start; None where nothing is known.
+    """Return where to start; None if nothing is known.
 
     Args:
         committed: the group's committed offset, if there is one.
         resume: the offset at which a ``latest`` group reads a partition that returned or is new; None where another
-            rule holds.
+            rule applies.
         named: what ``auto.offset.reset`` names: the log start or the end; None where it names nothing.
         log_start: the partition's log start.
     """
     start = committed
     if start is None and resume is not None:
-        # An end below it: the log was truncated, or another topic has the name now.
+        # An end below the resume offset: the log was truncated, or another topic has the name now.
         start = resume if named is None else min(resume, named)
     if start is None:
         return named
@@ -62,15 +62,15 @@ def start_offset(committed: int | None, resume: int | None, named: int | None, l
 
 
 def start_on_new_topic(view: TopicView, group: str, *, has_used: bool = False) -> int | None:
-    """Return where a group without a commit begins to read the topic that replaces that of ``view``; None: where
-    ``auto.offset.reset`` says.
+    """Return where a group without a commit begins to read the topic that replaces that of ``view``; None:
+    ``auto.offset.reset`` decides.
 
-    Until the old topic is released that is 0 for a group that begins after the switch, too: what it would skip of the
-    new topic may be newer than what still comes on the old one, where a fence is lifted.
+    Until the old topic is released, that is 0 also for a group that begins after the switch. Where a fence is lifted,
+    skipped records of the new topic may be newer than records that still arrive on the old one.
 
     Args:
-        has_used: the group has offsets on the old topic, or on a topic before it: it comes back late, or they were set
-            for it. It goes on to the new topic, and skips nothing of it.
+        has_used: the group has offsets on the old topic or on a topic before it: the group was away for long, or the
+            offsets were set for it. It continues on the new topic and must skip nothing.
     """
     successor = view.successor
     if successor is None:
@@ -112,7 +112,7 @@ class _Started(NamedTuple):
 
 
 class Starts:
-    """Finds start offsets, and remembers where partitions started. All but :meth:`remember` is for the polling thread.
+    """Finds start offsets, and remembers where partitions started. Only :meth:`remember` may be called by any thread.
 
     Args:
         views: the client's share.
@@ -120,7 +120,7 @@ class Starts:
         group: the consumer's group.
 
     Attributes:
-        has_commit: partitions the group is known to have a committed offset for.
+        has_commit: partitions for which the group is known to have a committed offset.
     """
 
     def __init__(self, views: Views, reset: str, group: str = "") -> None:
@@ -131,14 +131,14 @@ class Starts:
         self.latest = reset.lower() in LATEST
         self._lock = InnerLock()
         self._resume: dict[Key, tuple[str | None, int]] = {}
-        self._ids: dict[str, str | None] = {}  # the last known ids of topics of which partitions were assigned
-        self._created_again: dict[str, set[int]] = {}  # and their partitions that have started since
+        self._ids: dict[str, str | None] = {}  # topics with partitions that were assigned -> the last known id
+        self._created_again: dict[str, set[int]] = {}  # of these, recreated ones -> partitions that started since
         self._started: dict[Key, _Started] = {}
         self._told: set[str] = set()
         self.has_commit: set[Key] = set()
 
     def remember(self, view: TopicView) -> None:
-        """Keep the resume offsets of ``view``, for when a later view no longer has them (any thread).
+        """Keep the resume offsets of ``view``, for the time when a later view no longer has them (any thread).
 
         The oldest one counts: a partition may be revived and retired again before this consumer returns to it.
         """
@@ -151,7 +151,7 @@ class Starts:
                 self._ids[view.topic] = view.topic_id
 
     def assigning(self, topics: Iterable[str]) -> None:
-        """Partitions of ``topics`` are being assigned; their views have been verified, as far as they could be."""
+        """Note that partitions of ``topics`` are being assigned. Their views have been verified as far as possible."""
         self._predecessors = predecessors(self._views.views())
         for topic in topics:
             view = self._views.view(topic)
@@ -174,7 +174,7 @@ class Starts:
             return False
         if view.topic_id is not None or self._views.recorded((topic,)):
             return True
-        return self._views.live_id(topic, VERIFY_TIMEOUT_S) not in (None, topic_id)  # the record was taken back
+        return self._views.live_id(topic, VERIFY_TIMEOUT_S) not in (None, topic_id)  # the record was removed
 
     def find(
         self, keys: Iterable[Key], offsets: BrokerOffsets, *, group: bool = True, ask_again: bool = False
@@ -192,7 +192,7 @@ class Starts:
         committed = {key: offset for key, offset in commits.items() if offset is not None}
         new = commits.keys() - committed.keys()
         if group:
-            self._tell_of_deleted({topic for topic, _ in new})
+            self._log_deleted({topic for topic, _ in new})
         used = self._used_before({topic for topic, _ in new}, offsets) if group else ()
         resumed = {
             key: offset for key in new if (offset := self._resume_offset(key, has_used=key[0] in used)) is not None
@@ -216,15 +216,16 @@ class Starts:
     def _may_be_behind(self, key: Key, offset: int) -> bool:
         """Whether ``offset`` may lie below the log start: deleted with a seal, or before a transaction's marker.
 
-        What retention deleted beyond that is for ``auto.offset.reset``, where it names an error.
+        Records that retention has deleted beyond that are for ``auto.offset.reset``, where it names an error.
         """
         view = self._views.view(key[0])
         marked = view.topic_id is not None or key[0] in self._created_again
         return (self.latest and marked) or key[0] in self._predecessors or offset < self.reclaimed_to(key)
 
     def _used_before(self, topics: Iterable[str], offsets: BrokerOffsets) -> set[str]:
-        """Return the successors among ``topics`` to which the group, which was not noted at the switch, comes from a
-        topic before them: it has offsets there, or that is not known. It rather reads again than it skips."""
+        """Return the successors among ``topics`` that the group reaches from an earlier topic of the chain, though it
+        was not noted at the switch. It has offsets on the earlier topic, or these are unknown: to read records again is
+        safer than to skip them."""
         before: dict[str, set[Key]] = {}
         for topic in () if self.earliest else topics:
             view = self._predecessors.get(topic)
@@ -254,7 +255,7 @@ class Starts:
         known = [view.resume_offsets.get(partition), remembered if view.topic_id == topic_id else None]
         return min((offset for offset in known if offset is not None), default=None)
 
-    def _tell_of_deleted(self, topics: Collection[str]) -> None:
+    def _log_deleted(self, topics: Collection[str]) -> None:
         """Log that topics which ``topics`` have replaced were deleted before the group had read them; each once."""
         for topic in sorted(self._predecessors.keys() & set(topics) - self._told):
             before = self._predecessors[topic]
@@ -262,15 +263,15 @@ class Starts:
                 self._told.add(topic)
                 logger.log(
                     logging.WARNING if self._group in before.successor.groups else logging.INFO,
-                    "group %r begins at topic %r, which has replaced topic %r. That is deleted, with what the group "
-                    "had not read of it",
+                    "group %r begins at topic %r, the replacement of topic %r, which was deleted; records that the "
+                    "group had not read there are lost to it",
                     *(self._group, topic, before.topic),
                 )
 
     def settled(self, keys: Iterable[Key]) -> None:
-        """``keys`` have a start, found or set by the application: from now on the group reads by itself.
+        """Note that ``keys`` have a start, found or set by the application. From now on the group reads by itself.
 
-        A resume offset counts for one assignment after the view no longer has it.
+        When the view no longer has a resume offset, the offset counts for one more assignment.
         """
         with self._lock:
             for topic, partition in keys:
@@ -282,25 +283,26 @@ class Starts:
     # Partitions of this assignment
 
     def started(self, key: Key, offset: int | None) -> None:
-        """``key`` starts at ``offset``; None or a negative one: the client library decides."""
+        """Note that ``key`` starts at ``offset``; None or a negative one: the client library decides."""
         before = self._predecessors.get(key[0])
         predecessor = None if before is None else self._views.view(before.topic)
         self._started[key] = _Started(offset, self._views.view(key[0]).topic_id, predecessor)
 
     def hidden(self, key: Key) -> None:
-        """``key`` is not read for a while. A view that hides it has its topic's id, which none had when it started."""
+        """Note that ``key`` is not read for a while. A view that hides it has the topic's id, which may have been
+        unknown at the start."""
         before = self._started.get(key, _Started())
         if before.topic_id is None:
             self._started[key] = before._replace(topic_id=self._views.view(key[0]).topic_id)
 
     def forget(self, keys: Iterable[Key]) -> None:
-        """``keys`` are no longer assigned."""
+        """Note that ``keys`` are no longer assigned."""
         for key in keys:
             self._started.pop(key, None)
             self.has_commit.discard(key)
 
     def keep(self, keys: Collection[Key]) -> None:
-        """``keys`` are assigned, and no others."""
+        """Note that ``keys`` are assigned, and no others."""
         self.forget((self._started.keys() | self.has_commit).difference(keys))
 
     def start_of(self, key: Key) -> int | None:
@@ -310,7 +312,7 @@ class Starts:
     def is_of_another_topic(self, key: Key) -> bool:
         """Return whether the topic was deleted and created again since ``key`` started. May request the topic's id.
 
-        A successor has no record of its own: that of its predecessor names another one.
+        A new topic has no record of its own: the record of its old topic has another id.
         """
         start = self._started.get(key, _Started())
         if (before := start.predecessor) is not None:
@@ -332,7 +334,7 @@ class Starts:
     def may_be_behind(self, key: Key, offset: int) -> bool:
         """Return whether the log of ``key``, which was not read for a while, may begin behind ``offset`` by now.
 
-        At the start of a topic that replaces another one that is no error for ``auto.offset.reset`` to decide.
+        At the start of a topic that replaces another one, such a gap is no case for ``auto.offset.reset``.
         """
         waited = key[0] in self._predecessors and offset == self.start_of(key)
         return offset >= 0 and (waited or offset < self.reclaimed_to(key))
@@ -341,8 +343,8 @@ class Starts:
         """Return the start offsets to commit for those of ``keys`` that delivered nothing and have no commit.
 
         Args:
-            leaving: partitions of topics with modes, where ``latest`` would decide once more for their next owner; else
-                ReadOnly ones, which the controller waits for.
+            leaving: take partitions of topics with modes, where ``latest`` would decide once more for their next owner;
+                else take ReadOnly ones, which the controller waits for.
         """
         starts = {
             key: self._started[key].offset for key in set(keys) & self._started.keys() if key not in self.has_commit

@@ -1,25 +1,25 @@
 """Which topics a member subscribes to, and which new topics it shows: a pure function of views and names.
 
-There is no request, no clock and no memory here: what the mode log says does not expire, and every member of a group
-that has the same views comes to the same answer.
+The function has no request, no clock and no memory: facts of the mode log do not expire, and every member of a group
+with the same views gets the same answer.
 
-**Subscribed**: to every topic of the chain that a name leads to and that is not gone; but not to an old topic that is
-released and beyond which the group was let through. A pattern also matches such a topic, and a subscription to a topic
-keeps it from being deleted, so the topic is *left out* of the pattern.
+**Subscribed**: every topic of a name's chain that is not gone. The exception is a released old topic behind which the
+gate is open for the group. A pattern also matches such a topic, and a subscription keeps a topic from being deleted, so
+the topic is *left out* of the pattern.
 
-**Shown**: a new topic is hidden behind its *gate* until the group is let through by the controller (``moved``), past
-each old topic of its chain that is not gone. The gate holds however a partition came to the member: by name, by
-pattern, or because the member subscribed to the new topic itself (invariant I9). A gate is open without that
+**Shown**: a new topic is hidden behind its *gate* until the controller opens the gate for the group (``moved``), past
+each old topic of the chain that is not gone. The gate applies however a partition came to the member: by name, by
+pattern, or by a subscription to the new topic itself (invariant I9). A gate is open without the controller
 
 * for a group that names the new topic and not the old one, and that is not among the groups of the replacement. The
-  switch has to be in force: until then those groups are not known. Names mean topic ids, because a chain may return to
-  its first name;
+  switch has to be in force: before it, those groups are not known. Topics are compared by id, because a chain may
+  return to its first name;
 * with ``modeaware.on.replace=unordered``.
 
-A release opens no gate. A consumer without a group decides by what it has read itself.
+A release opens no gate. A consumer without a group decides by its own progress.
 
-A topic to which no name leads any more (its replacement was undone before the switch) has no gate and is not shown
-either: it is assigned to the member for a while yet, and brokers delete it.
+A topic to which no name points any more has no gate and is not shown either: its replacement was undone before the
+switch. The topic stays assigned to the member for a while, until brokers delete it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from modeaware.modes import PartitionMode
 from modeaware.topic_view import TopicView
 
 Match = Callable[[str, str], bool | None]
-"""Whether a pattern (``^...``) matches a topic, to the client library; None: that cannot be told."""
+"""Whether a pattern (``^...``) matches a topic, to the client library; None: unknown."""
 
 
 class Gate(Enum):
@@ -44,13 +44,13 @@ class Gate(Enum):
     ABSENT = "replaces no topic"
     CLOSED = "closed"
     OPEN = "open"
-    UNNAMED = "no name leads to the topic"
-    LEFT = "released, and the group was let through beyond it"
+    UNNAMED = "no name points to the topic"
+    LEFT = "released, and the gate behind it is open for the group"
 
 
 @dataclass(frozen=True)
 class Reader:
-    """Who reads, and what it names.
+    """A reader, and the names that it subscribes to.
 
     Attributes:
         group: the group; "" for a consumer without one.
@@ -76,11 +76,11 @@ class Reader:
         return tuple(name for name in self.names if name.startswith("^"))
 
     def names_topic(self, topic: str) -> bool:
-        """Return whether the application's subscription includes ``topic``, as far as can be told."""
+        """Return whether the application's subscription includes ``topic``, as far as is known."""
         return topic in self.names or any(self.match(pattern, topic) is not False for pattern in self.patterns)
 
-    def is_let_through(self, old: TopicView) -> bool:
-        """Return whether the controller has let the group through to the topic that replaces ``old``."""
+    def has_open_gate(self, old: TopicView) -> bool:
+        """Return whether the controller has opened the gate behind ``old`` for the group."""
         if old.successor is None:
             return False
         return old.successor.moved.lets(self.group) if self.group else old.topic_id in self.passed
@@ -88,24 +88,24 @@ class Reader:
     def needs(self, old: TopicView) -> bool:
         """Return whether the member subscribes to ``old``, which is replaced."""
         successor = old.successor
-        return successor is None or not (successor.gone or (successor.let_go and self.is_let_through(old)))
+        return successor is None or not (successor.gone or (successor.let_go and self.has_open_gate(old)))
 
 
 class TopicReading(NamedTuple):
-    """What a member makes of one topic.
+    """How a member reads one topic.
 
     Attributes:
         view: of the topic that brokers have under the name.
-        gate: what hides it.
-        ends: partition -> the offset behind its last record, of those that take no writes any more: of an old topic
+        gate: what hides the topic.
+        ends: partition -> the offset behind its last record, for partitions that take no more writes: of an old topic
             once they are sealed, and of a topic that was shrunk.
-        awaits_word: it is an old topic, and the group, which is not let through beyond it, says what it has read.
+        awaits_report: the group has to report on this old topic, because the gate behind it is not open for the group.
     """
 
     view: TopicView
     gate: Gate
     ends: Mapping[int, int]
-    awaits_word: bool
+    awaits_report: bool
 
 
 @dataclass(frozen=True)
@@ -114,8 +114,8 @@ class Reading:
 
     Attributes:
         topics: what to subscribe to: names and patterns of the application, and topics of their chains.
-        left_out: topics that a pattern of the application matches and that are not read any more.
-        logical: new topic -> the name by which the application subscribes to its chain. Without those that it names.
+        left_out: topics that a pattern of the application matches and that are no longer read.
+        logical: new topic -> the name by which the application subscribes to its chain; not for those it names.
         old: new topic -> the view of the topic that it replaces.
     """
 
@@ -130,8 +130,8 @@ class Reading:
     _topics: dict[str, TopicReading] = field(default_factory=dict, compare=False)
 
     def view(self, topic: str) -> TopicView:
-        """Return the view of the topic that brokers have under a name: that of an alias is of one that is gone, and a
-        chain may lead back to its name (invariant I8)."""
+        """Return the view of the topic that brokers have under a name. The view of an alias is of a topic that is gone,
+        and a chain may lead back to the name (invariant I8)."""
         view = self.views.get(topic)
         return TopicView.unlisted(topic) if view is None or view.is_alias else view
 
@@ -139,11 +139,11 @@ class Reading:
         return topic in self.views and self.views[topic].is_alias
 
     def topic(self, topic: str) -> TopicReading:
-        """Return what the member makes of ``topic``; worked out once."""
+        """Return how the member reads ``topic``; computed once."""
         reading = self._topics.get(topic)
         if reading is None:
             view = self.view(topic)
-            waits = view.successor is not None and not self.reader.is_let_through(view)
+            waits = view.successor is not None and not self.reader.has_open_gate(view)
             reading = TopicReading(view, self._gate(topic, view), _ends(view), bool(self.reader.group) and waits)
             self._topics[topic] = reading
         return reading
@@ -162,7 +162,7 @@ class Reading:
 
     @cached_property
     def _gates(self) -> Mapping[str, Gate]:
-        """Those of the new topics."""
+        """The gates of the new topics."""
         is_ordered = self.reader.on_replace != "unordered"
         passed = {view.topic_id: self._is_passed(view) for view in self.old.values()}
         closed = {
@@ -174,7 +174,7 @@ class Reading:
 
     def _is_passed(self, old: TopicView) -> bool:
         successor = old.successor
-        if successor is None or successor.gone or self.reader.is_let_through(old):
+        if successor is None or successor.gone or self.reader.has_open_gate(old):
             return True
         group = self.reader.group
         is_user = bool(group) and (group in successor.groups or not successor.groups_complete)
@@ -219,7 +219,7 @@ def _ends(view: TopicView) -> Mapping[int, int]:
 
 
 def _first_topics(reader: Reader, views: Mapping[str, TopicView]) -> Iterable[str]:
-    """The names from which the chains of ``reader`` begin."""
+    """Return the names from which the chains of ``reader`` begin."""
     matched = (
         topic for topic in views if any(reader.match(pattern, topic) is not False for pattern in reader.patterns)
     )
@@ -231,10 +231,10 @@ def _id(views: Mapping[str, TopicView], topic: str) -> str | None:
 
 
 def _matched(reader: Reader, pattern: str, views: Mapping[str, TopicView], left_out: set[str]) -> list[str]:
-    """The pattern, and what it does not match of the chains of topics that it matches.
+    """Return the pattern, and the topics that it does not match of the chains of topics that it matches.
 
     Args:
-        left_out: what it matches of them and is not read any more is added to it.
+        left_out: gets the topics of these chains that the pattern matches and that are no longer read.
     """
     replaced = {topic for topic, view in views.items() if view.successor and reader.match(pattern, topic)}
     needed = dict.fromkeys(topic for first in sorted(replaced) for topic in read_topics(first, views.get, reader.needs))

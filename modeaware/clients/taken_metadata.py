@@ -1,5 +1,5 @@
-"""Which consumer has returned the metadata of a group, with which a producer sends offsets to its transaction: its
-notes ride on them, too."""
+"""Which consumer returned the group metadata with which a producer sends offsets to its transaction. The consumer's
+notes are sent in the same commit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _taken: WeakValueDictionary[Hashable, Any] = WeakValueDictionary()
 
 
 def metadata_taken(metadata: Hashable, notes: Any) -> None:
-    """The application has taken the metadata of a group from the consumer that has ``notes`` (any thread).
+    """Note that the application took a group's metadata from the consumer that has ``notes`` (any thread).
 
     Args:
         notes: is not kept alive.
@@ -20,5 +20,5 @@ def metadata_taken(metadata: Hashable, notes: Any) -> None:
 
 
 def notes_of(metadata: Hashable) -> Any:
-    """Return the notes of the consumer that has returned ``metadata``; None: it is not known, or gone (any thread)."""
+    """Return the notes of the consumer that returned ``metadata``; None: unknown, or gone (any thread)."""
     return _taken.get(metadata)

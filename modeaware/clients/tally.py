@@ -16,7 +16,7 @@ NAMES = (SENDS_REFUSED, RESIZE_WARNINGS, PARTITIONS_LEFT_OUT, PARTITIONS_TAKEN_U
 
 
 class Tally:
-    """Counters. Thread-safe; in a forked child they begin at 0. Not for events of each record."""
+    """Counters. Thread-safe; in a forked child they begin at 0. Not for per-record events."""
 
     def __init__(self) -> None:
         self._lock = InnerLock()
@@ -33,7 +33,7 @@ class Tally:
             return {name: self._counts[name] for name in NAMES}
 
     def forget_parent(self) -> None:
-        """In a forked child, whose parent may have held the lock."""
+        """Begin anew in a forked child, whose parent may have held the lock."""
         self._lock = InnerLock()
         self._counts = Counter()
 

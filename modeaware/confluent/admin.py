@@ -1,6 +1,6 @@
-"""confluent_kafka's AdminClient, with KIP-694's DeletePartitions beside what it has.
+"""confluent_kafka's AdminClient with KIP-694's DeletePartitions.
 
-Needs the extra ``controller`` (kafka-python's codec) for the requests that go to our controller, and only then.
+Only the requests to our controller need the extra ``controller`` (kafka-python's codec).
 """
 
 from __future__ import annotations
@@ -63,10 +63,10 @@ _T = TypeVar("_T")
 
 
 class AdminClient(librdkafka.AdminClient):
-    """A drop-in for ``confluent_kafka.admin.AdminClient``: same constructor and methods, and some of ours.
+    """A drop-in for ``confluent_kafka.admin.AdminClient``: same constructor and methods, with additional ones.
 
     The constructor does not block and sends nothing to the cluster. All methods may be called from any thread.
-    Commands to the controller are sent to the address that its claim in the mode log gives.
+    Commands to the controller are sent to the address in its claim in the mode log.
 
     Args:
         conf: librdkafka's settings and ours (``modeaware.*``, see :class:`modeaware.config.ClientConfig`).
@@ -86,12 +86,12 @@ class AdminClient(librdkafka.AdminClient):
         self._pool: ThreadPoolExecutor | None = None
 
     def set_sasl_credentials(self, username: str, password: str) -> None:
-        """As ``confluent_kafka.admin.AdminClient.set_sasl_credentials``; the controller is reached by them as well."""
+        """As ``confluent_kafka.admin.AdminClient.set_sasl_credentials``; calls to the controller use them as well."""
         super().set_sasl_credentials(username, password)
         self._calls.set_sasl_credentials(username, password)
 
     def close(self) -> None:
-        """Wait for what is on its way to the controller, and give the views back. Idempotent; it can be used again."""
+        """Wait for requests under way to the controller, and release the views. Idempotent; may be used again."""
         with self._pool_lock:
             pool, self._pool = self._pool, None
         if pool is not None:
@@ -100,14 +100,14 @@ class AdminClient(librdkafka.AdminClient):
 
     def __exit__(self, *exc_info: Any) -> bool | None:
         if isinstance(exc_info[1], KeyboardInterrupt):
-            self._calls.give_up()  # it must not be done minutes after Ctrl-C
+            self._calls.give_up()  # no attempt may begin minutes after Ctrl-C
         self.close()
         return super().__exit__(*exc_info)
 
     def list_topics(self, *args: Any, **kwargs: Any) -> ClusterMetadata:
-        """As the stock method; the name of a topic that was replaced and is gone stands for the topic that it leads to.
+        """As the stock method; the name of a replaced and deleted topic stands for the topic that it points to.
 
-        Brokers that create topics automatically do so when they are asked for one by name.
+        Brokers that create topics automatically do so when a request names one.
         """
         return named.list_topics(super().list_topics, self._present, *args, **kwargs)
 
@@ -115,37 +115,37 @@ class AdminClient(librdkafka.AdminClient):
         try:
             views = self._calls.views(Deadline(REQUEST_TIMEOUT_S if timeout_s < 0 else timeout_s))
         except ModeSourceError as error:
-            log.warning("%s: listed by this name, though it may be that of a topic that was replaced: %s", name, error)
+            log.warning("%s: listed under this name, which may belong to a topic that was replaced: %s", name, error)
             return name
         return present_topic(name, views.view).topic
 
     def create_topics(  # type: ignore[override]  # the stock method overrides its own base class likewise
         self, new_topics: Sequence[NewTopic], **kwargs: Any
     ) -> dict[str, Future[Any]]:
-        """Create topics: as the stock method, and those with a ``min_required_replication_factor`` by KIP-409.
+        """Create topics: as the stock method does, and by KIP-409 where ``min_required_replication_factor`` is set.
 
-        Such a topic is placed here, rack-aware, and sent with its assignment: the brokers' own placement takes no
-        notice of which brokers are alive. The controller's policy in the mode log
-        (``modeaware.under.replicated.creation``) says which ones may be down; with ``disabled``, and without a mode
-        log, none. A broker that was killed counts as alive until its ``broker.session.timeout.ms`` is over.
+        A topic with this minimum is placed here, rack-aware, and sent with its assignment: the brokers' own placement
+        ignores which brokers are alive. The controller's policy in the mode log
+        (``modeaware.under.replicated.creation``) decides which brokers may be down: none with ``disabled``, or without
+        a mode log. A broker that was killed counts as alive until its ``broker.session.timeout.ms`` is over.
 
-        The name of a topic that was replaced is refused, also when that topic is gone: clients that use the name write
-        to another topic and read that one. Such a creation needs the mode log, where there is one.
+        The name of a replaced topic is refused, also if that topic was deleted: clients that use the name write to and
+        read another topic. If the cluster has a mode log, this check has to read it.
 
         Args:
             new_topics: stock ones and ours (:class:`modeaware.NewTopic`).
             kwargs: the stock method's: ``operation_timeout``, ``request_timeout`` (seconds), ``validate_only``.
 
         Returns:
-            Per topic a future. Without a minimum: of None, as the stock method's; it fails with KafkaException. With
-            one: of a :class:`~modeaware.admin.new_topics.CreationResult`; it fails with RequestRefused (nothing was
-            created; INVALID_REPLICATION_FACTOR: fewer live replicas than the minimum), ClusterError (outcome unknown),
-            or ModeSourceError (the mode log cannot be read). The code TOPIC_ALREADY_EXISTS is also that of the name of
-            a replaced topic.
+            Per topic a future. Without a minimum: of None, as the stock method's; it fails with KafkaException. With a
+            minimum: of a :class:`~modeaware.admin.new_topics.CreationResult`. That fails with RequestRefused (nothing
+            was created; INVALID_REPLICATION_FACTOR: fewer live replicas than the minimum), ClusterError (outcome
+            unknown), or ModeSourceError (the mode log cannot be read). The code TOPIC_ALREADY_EXISTS also covers the
+            name of a replaced topic.
 
         Raises:
-            RequestRefused: INVALID_REQUEST: a topic comes twice, and one has a minimum; nothing was sent.
-            ValueError: numbers of one contradict its ``replica_assignment``.
+            RequestRefused: INVALID_REQUEST: a topic is named twice, and one has a minimum; nothing was sent.
+            ValueError: the numbers of a topic contradict its ``replica_assignment``.
         """
         ours = {new.topic: new for new in new_topics if minimum_of(new) is not None}
         all_different = len({new.topic for new in new_topics}) == len(new_topics) > 0
@@ -183,27 +183,27 @@ class AdminClient(librdkafka.AdminClient):
         timeout_ms: int | None = None,
         **kwargs: Any,
     ) -> dict[str, Future[Any]]:
-        """Grow topics: as the stock method (a list), or as KIP-195 has it (a mapping), and right for shrunk topics.
+        """Grow topics, shrunk ones included: as the stock method (a list), or as KIP-195 has it (a mapping).
 
-        A topic with a record in the mode log goes to the controller: the count then is one of *writable* partitions,
-        retired ones are revived first, and assignments and the minimum are for the really new partitions. So does the
-        new topic of a replacement until the old one is let go, which is refused. Every other topic goes to the brokers.
-        A minimum is kept as :meth:`create_topics` says.
+        The growth of a topic with a record in the mode log goes to the controller: the count is then the number of
+        *writable* partitions. Retired partitions are revived first; assignments and the minimum apply to new
+        partitions. The growth of the new topic of a replacement also goes to the controller, which refuses it until the
+        old topic is released. Every other topic goes to the brokers. :meth:`create_topics` explains the minimum.
 
         Args:
-            new_partitions: a list, as the stock method has it, or by topic (``NewPartitions.increase_to(6)``).
-            timeout_ms: KIP-195's option, in milliseconds; in place of ``request_timeout``.
+            new_partitions: a list, as for the stock method, or a mapping by topic (``NewPartitions.increase_to(6)``).
+            timeout_ms: KIP-195's option, in milliseconds; it replaces ``request_timeout``.
             kwargs: the stock method's: ``operation_timeout``, ``request_timeout`` (seconds, 60), ``validate_only``
                 (False; nothing is changed).
 
         Returns:
-            Per topic a future. Of a list, without a minimum: the stock method's. Of a mapping, or with a minimum: of a
-            :class:`~modeaware.admin.new_topics.CreationResult`; it fails with RequestRefused (nothing was changed;
-            ``code`` is Kafka's: see docs/admin.md), ClusterError (outcome unknown), ControllerUnavailable (a topic
-            that goes to the controller, and nothing was sent) or ModeSourceError.
+            Per topic a future. For a list without a minimum: the stock method's. For a mapping, or with a minimum: of a
+            :class:`~modeaware.admin.new_topics.CreationResult`. That fails with RequestRefused (nothing was changed;
+            ``code`` is Kafka's: see docs/admin.md), ClusterError (outcome unknown), ControllerUnavailable (the topic
+            goes to the controller, and nothing was sent) or ModeSourceError.
 
         Raises:
-            RequestRefused: INVALID_REQUEST: a topic comes twice, and one has a minimum; nothing was sent.
+            RequestRefused: INVALID_REQUEST: a topic is named twice, and one has a minimum; nothing was sent.
         """
         if timeout_ms is not None:
             kwargs["request_timeout"] = timeout_ms / 1000
@@ -277,20 +277,20 @@ class AdminClient(librdkafka.AdminClient):
         delay_ms: int | None = None,
         request_timeout: float = REQUEST_TIMEOUT_S,
     ) -> dict[str, Future[TopicResult]]:
-        """Shrink topics (KIP-694 ``deletePartitions``): retire their last partitions, which take no records any more.
+        """Shrink topics (KIP-694 ``deletePartitions``): retire their last partitions, which then take no records.
 
         Args:
             partitions: per topic, how many partitions to keep.
-            delay_ms: records of the retired partitions are deleted once every group has consumed them, and no earlier
-                than this many milliseconds from now. None: only the topic's own retention deletes them.
-            request_timeout: the deadline, in seconds. Until then the call is retried where nothing was done: see
+            delay_ms: delete the records of a retired partition when every group has consumed them, and no earlier than
+                this many milliseconds from now. None: only the topic's own retention deletes them.
+            request_timeout: the deadline, in seconds. Until then the call is retried if nothing was done: see
                 ``modeaware.wire.retries``.
 
         Returns:
-            Per topic a future of :class:`~modeaware.wire.messages.TopicResult`: the retired partitions and their
-            modes. It is done when the shrink is on the log; draining follows. It fails with RequestRefused
-            (nothing changed; ``code`` says why), ControllerUnavailable (nothing was sent), ClusterError (outcome
-            unknown), or ModeSourceError (the mode log cannot be read).
+            Per topic a future of :class:`~modeaware.wire.messages.TopicResult`: the retired partitions and their modes.
+            It is done when the shrink is on the log; the drain follows. It fails with RequestRefused (nothing changed;
+            ``code`` has the reason), ControllerUnavailable (nothing was sent), ClusterError (outcome unknown), or
+            ModeSourceError (the mode log cannot be read).
 
         Raises:
             RequestRefused: a count below 1 or a negative delay; nothing was sent.
@@ -313,36 +313,36 @@ class AdminClient(librdkafka.AdminClient):
         validate_only: bool = False,
         request_timeout: float = REQUEST_TIMEOUT_S,
     ) -> dict[str, Future[TopicResult]]:
-        """Replace topics by new ones of other partition counts: the count really changes, and keys keep their order.
+        """Replace topics by new ones with other partition counts. The count changes; keys keep their order.
 
-        The controller creates each successor and announces it. Then it leads the name to it: our producers write to
-        the successor, and each group reads it when it has read the topic to its end. Nothing is copied but the latest
-        values of a compacted topic (``evacuate``). The topic is deleted, by the controller, once every group has moved
-        and ``delete_partitions_delay_ms`` allows it.
-        Repeated before the switch, a call may change ``pause_before_switch`` and add to ``accept_state_loss``; any
-        other difference is refused (REASSIGNMENT_IN_PROGRESS). The same call again changes nothing.
+        The controller creates each new topic and announces it. At the switch the old name begins to point to the new
+        topic: our producers write there, and each group reads it after it has read the old topic to the end. Nothing is
+        copied, except the latest values of a compacted topic (``evacuate``). The controller deletes the old topic when
+        every group has moved and ``delete_partitions_delay_ms`` allows it. Before the switch, a repeated call may
+        change ``pause_before_switch`` and add to ``accept_state_loss``; any other difference is refused
+        (REASSIGNMENT_IN_PROGRESS). An identical call changes nothing.
 
         Args:
-            topics: per topic its successor. What is set on the topic is read and copied by this call.
-            pause_before_switch: do all that comes before the switch, and wait: a repetition without it switches.
-            undo: give the replacement up: the successor is deleted. Only until the switch. Of ``topics`` the names of
-                the successors count.
-            validate_only: check it all, and change nothing.
-            request_timeout: the deadline, in seconds. Until then the call is retried where nothing was done: see
+            topics: old topic -> replacement. This call reads and copies the settings of the old topic.
+            pause_before_switch: do everything up to the switch, and wait; a repeated call without this switches.
+            undo: cancel the replacement before the switch, and delete the new topic. Only the names in ``topics``
+                count.
+            validate_only: check everything, and change nothing.
+            request_timeout: the deadline, in seconds. Until then the call is retried if nothing was done: see
                 ``modeaware.wire.retries``.
 
         Returns:
-            Per topic a future of :class:`~modeaware.wire.messages.TopicResult`, without partitions. It is done when
-            the intent is on the log; :meth:`describe_modes` shows the successor once it exists. It fails with
+            Per topic a future of :class:`~modeaware.wire.messages.TopicResult`, without partitions. It is done when the
+            intent is on the log; :meth:`describe_modes` shows the new topic once it exists. It fails with
             RequestRefused (nothing changed; ``code`` is Kafka's: TOPIC_AUTHORIZATION_FAILED, TOPIC_ALREADY_EXISTS,
             POLICY_VIOLATION, REASSIGNMENT_IN_PROGRESS, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR, INVALID_CONFIG
             and others; UNSUPPORTED_VERSION: the controller is too old), ControllerUnavailable (nothing was sent),
             ClusterError (outcome unknown), or ModeSourceError (the mode log cannot be read).
 
-            The user needs ALTER, DELETE and ALTER_CONFIGS on the topic, and CREATE on the successor or the cluster.
-            POLICY_VIOLATION also refuses a call that leads to the switch: with DESCRIBE on the cluster, while an ACL of
-            the topic does not cover the successor, or one denies access to the successor alone, without
-            ``accept_access_loss``; and where MirrorMaker 2 is in use, without ``accept_mirroring``.
+            The user needs ALTER, DELETE and ALTER_CONFIGS on the old topic, and CREATE on the new one or on the
+            cluster. POLICY_VIOLATION also refuses a call that leads to the switch in two cases. First, without
+            ``accept_access_loss`` and with DESCRIBE on the cluster: an ACL of the old topic does not cover the new one,
+            or an ACL denies access to the new one alone. Second, without ``accept_mirroring``: MirrorMaker 2 is in use.
 
         Raises:
             RequestRefused: a number is out of range; nothing was sent.
@@ -371,9 +371,9 @@ class AdminClient(librdkafka.AdminClient):
     def forget_aliases(
         self, topics: Iterable[str], *, validate_only: bool = False, request_timeout: float = REQUEST_TIMEOUT_S
     ) -> dict[str, Future[TopicResult]]:
-        """End aliases: names of replaced topics that are gone, which lead to the topics that have replaced them.
+        """End aliases: names of replaced and deleted topics, which point to the topics that have replaced them.
 
-        Clients then use what brokers have under the name, a topic or none.
+            Clients then use what brokers have under the name: a topic or none.
 
         Args:
             topics: the names.
@@ -381,7 +381,7 @@ class AdminClient(librdkafka.AdminClient):
 
         Returns:
             Per name a future, as of :meth:`replace_topics`; INVALID_REQUEST: the name is no alias. The user needs ALTER
-            and DELETE on the topic that the name leads to, or ALTER on the cluster where that one was deleted.
+            and DELETE on the topic that the name points to, or ALTER on the cluster if that topic was deleted.
         """
         names = list(dict.fromkeys(topics))
         deadline = Deadline(request_timeout)
@@ -391,7 +391,7 @@ class AdminClient(librdkafka.AdminClient):
             commands, failures = [], {}
             for topic in names:
                 if (leads_to := views.view(topic).successor) is None:
-                    why = f"topic {topic!r}: it is no alias, its name leads to no other topic"
+                    why = f"topic {topic!r}: the name is no alias and points to no other topic"
                     failures[topic] = RequestRefused(why, code=ErrorCode.INVALID_REQUEST, topic=topic)
                     continue
                 commands.append(ReplaceTopicCommand(topic, leads_to.topic, leads_to.partition_count, forget=True))
@@ -402,11 +402,11 @@ class AdminClient(librdkafka.AdminClient):
     def describe_modes(
         self, topics: Iterable[str] | None = None, request_timeout: float = REQUEST_TIMEOUT_S
     ) -> dict[str, Future[TopicView]]:
-        """The partition modes on the mode log now: per topic a future of a :class:`~modeaware.topic_view.TopicView`.
+        """Read the partition modes from the mode log: per topic a future of a :class:`~modeaware.topic_view.TopicView`.
 
         Args:
-            topics: one that has no record (never shrunk) has empty ``modes``: all are ReadWrite.
-                None: every topic that has a record; this form blocks until the log has been read.
+            topics: a topic without a record (never shrunk) has empty ``modes``: all partitions are ReadWrite. None:
+                every topic that has a record; this form blocks until the log has been read.
             request_timeout: how long to wait for the log, in seconds; then the futures fail with ModeSourceError.
 
         Raises:
@@ -430,16 +430,16 @@ class AdminClient(librdkafka.AdminClient):
         remove: Iterable[tuple[str, str, str]] = (),
         request_timeout: float = REQUEST_TIMEOUT_S,
     ) -> Future[None]:
-        """Change the rules about the groups that a drain waits for: all of it in one step, or nothing.
+        """Change the rules about the groups that a drain waits for: all changes in one step, or none.
 
         Args:
-            add: rules; one takes the place of a rule with the same kind, group and topic.
+            add: rules; a rule replaces an existing one with the same kind, group and topic.
             remove: rules by their ``(kind, group, topic)``, removed before any is added.
             request_timeout: how long to wait for the controller's answer, in seconds.
 
         Returns:
-            A future that is done when the rules are on the log. It fails as those of :meth:`delete_partitions` do;
-            RequestRefused: a rule that cannot be one, or one to be removed that is not there.
+            A future that is done when the rules are on the log. It fails like those of :meth:`delete_partitions`;
+            RequestRefused: a rule is invalid, or a rule to remove does not exist.
 
         Raises:
             TypeError: an argument has the wrong type; nothing was sent.
@@ -454,13 +454,13 @@ class AdminClient(librdkafka.AdminClient):
         return self._futures([command.topic], work)[command.topic]
 
     def describe_group_rules(self, request_timeout: float = REQUEST_TIMEOUT_S) -> Future[tuple[GroupRule, ...]]:
-        """The rules about groups on the mode log now, in the order they were made; expired ones are still among them.
+        """Read the rules about groups from the mode log, in the order in which they were made, expired ones included.
 
         Args:
             request_timeout: how long to wait for the log, in seconds.
 
         Returns:
-            A future; it fails with ModeSourceError (the log cannot be read) or RecordError (nor can the rules).
+            A future; it fails with ModeSourceError (the log cannot be read) or RecordError (the rules cannot be read).
         """
         deadline = Deadline(request_timeout)
         return self._future(lambda: self._calls.group_rules(deadline))
@@ -473,33 +473,32 @@ class AdminClient(librdkafka.AdminClient):
         expected_replicas: Mapping[_Key, Sequence[int]] | None = None,
         request_timeout: float = REQUEST_TIMEOUT_S,
     ) -> dict[_Key, Future[None]]:
-        """Move partitions to other brokers, or cancel that (Java's ``Admin.alterPartitionReassignments``).
+        """Move partitions to other brokers, or cancel moves (Java's ``Admin.alterPartitionReassignments``).
 
         Args:
-            reassignments: per partition (a TopicPartition, of which topic and partition count, or a pair) the broker
-                ids its replicas shall be on, the preferred leader first; None: cancel its reassignment in progress.
-            allow_replication_factor_change: False: a partition whose number of replicas would change is refused
-                (KIP-860), by the number that it has at the end of a reassignment in progress. Needs Kafka 4.1; no
-                effect on cancellations.
-            expected_replicas: compare-and-set: of the partitions named here (all of them in ``reassignments``), only
-                those are reassigned whose replicas are these, in this order, by the metadata of every live broker, and
-                that are not being reassigned. See ``modeaware.admin.reassignments`` for what this cannot exclude.
+            reassignments: per partition the new broker ids of its replicas, the preferred leader first; None: cancel
+                its reassignment in progress. A key is a TopicPartition, of which topic and partition count, or a pair.
+            allow_replication_factor_change: False: refuse a partition whose number of replicas would change (KIP-860).
+                During a reassignment, the number at its end counts. Needs Kafka 4.1; no effect on cancellations.
+            expected_replicas: compare-and-set, for partitions that are all in ``reassignments``. A partition named here
+                is reassigned only if it has exactly these replicas, in this order, in the metadata of every live
+                broker, and is not being reassigned. ``modeaware.admin.reassignments`` has the limits of this.
             request_timeout: how long to wait for each answer, in seconds.
 
         Returns:
             Per partition, under the caller's own key, a future that is done when the reassignment is accepted
-            (:meth:`list_partition_reassignments` shows how it proceeds) or the cancellation is done. It fails for that
+            (:meth:`list_partition_reassignments` shows its progress) or the cancellation is done. It fails for that
             partition alone with
 
-            - RequestRefused, nothing was changed there; ``code`` is INVALID_REPLICATION_FACTOR (KIP-860),
+            - RequestRefused: nothing was changed; ``code`` is INVALID_REPLICATION_FACTOR (KIP-860),
               INVALID_REPLICA_ASSIGNMENT, UNKNOWN_TOPIC_OR_PARTITION, NO_REASSIGNMENT_IN_PROGRESS (of a cancellation),
               CLUSTER_AUTHORIZATION_FAILED, or UNSUPPORTED_VERSION: the broker does not have the option;
-            - ReplicasChanged, a RequestRefused: its replicas are not the expected ones;
+            - ReplicasChanged, a RequestRefused: the replicas are not the expected ones;
             - ClusterError: outcome unknown.
 
         Raises:
             TypeError: an argument has the wrong type; nothing was sent.
-            ValueError: a partition is named twice, or is in ``expected_replicas`` alone; nothing was sent.
+            ValueError: a partition is named twice, or only in ``expected_replicas``; nothing was sent.
         """
         keys = pairs(reassignments)
         wanted = {
@@ -531,10 +530,11 @@ class AdminClient(librdkafka.AdminClient):
         partitions: Iterable[TopicPartition | tuple[str, int]] | None = None,
         request_timeout: float = REQUEST_TIMEOUT_S,
     ) -> Future[dict[tuple[str, int], PartitionReassignment]]:
-        """What is being reassigned, by the controller of the cluster (Java's ``Admin.listPartitionReassignments``).
+        """List the reassignments in progress, by the controller of the cluster (Java's
+        ``Admin.listPartitionReassignments``).
 
         Args:
-            partitions: None: all. One that is not being reassigned is not in the answer.
+            partitions: None: all. The answer leaves out partitions that are not being reassigned.
             request_timeout: how long to wait for the answer, in seconds.
 
         Returns:
@@ -556,21 +556,21 @@ class AdminClient(librdkafka.AdminClient):
         return self._future(work)
 
     def _brokers(self, timeout_s: float) -> Brokers:
-        """Connections for one call, since they are one thread's at a time; kafka-python is loaded when first needed."""
+        """Return connections for one call, because one thread at a time may use them. Loads kafka-python."""
         from modeaware.wire.brokers import Brokers
 
         return Brokers(self._calls.conf, timeout_s=min(timeout_s, _BROKER_TIMEOUT_S))
 
     def _future(self, work: Callable[[], _T]) -> Future[_T]:
-        """Return a future of what ``work`` returns in another thread."""
+        """Return a future for the result of ``work`` in another thread."""
         return self._futures([""], lambda: {"": work()})[""]
 
     def _futures(
         self, keys: Iterable[Any], work: Callable[[], Mapping[Any, Any]], *, as_stock: bool = False
     ) -> dict[Any, Future[Any]]:
-        """Return a future per key (a topic, say), filled from what ``work``, run in another thread, returns or raises.
+        """Return a future per key (a topic, say), with the results or the exception of ``work`` in another thread.
 
-        An exception among the values fails its own future alone; ``as_stock`` makes ours KafkaExceptions.
+        An exception among the results fails its own future alone; ``as_stock`` makes ours KafkaExceptions.
         """
         futures: dict[Any, Future[Any]] = {key: Future() for key in keys}
         for future in futures.values():
@@ -606,7 +606,7 @@ def _failure(topic: str, future: Future[None], timeout_s: float) -> BaseExceptio
         return future.exception(timeout_s)
     except FutureTimeoutError:
         return ClusterError(
-            f"topic {topic!r}: no answer in time to its creation or growth; it may have been done all the same",
+            f"topic {topic!r}: no answer in time about its creation or growth; the outcome is unknown",
             code=ErrorCode.REQUEST_TIMED_OUT,
             topic=topic,
         )

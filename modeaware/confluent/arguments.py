@@ -1,4 +1,4 @@
-"""What AdminClient's methods are given: checks of it, before anything is sent, and what it means."""
+"""The arguments of AdminClient's methods: checks before anything is sent, and translations."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def refuse_duplicates(topics: Iterable[str]) -> None:
 
 
 def refused_aliases(views: Views, topics: Iterable[str]) -> dict[str, RequestRefused]:
-    """Return why no topic can be created under those of the names that lead to another topic; nothing for the rest."""
+    """Return why no topic can be created under some of the names: they point to another topic. Others are left out."""
     leads_to = {topic: written_topic(topic, views.view).topic for topic in topics if views.view(topic).is_replaced}
     return {
         topic: RequestRefused(
-            f"topic {topic!r} was replaced by {target!r}, and clients that use its name write to {target!r} and read "
-            f"that: there is nothing to create. For another topic of that name, first end the alias: modeaware alias "
+            f"topic {topic!r} was replaced by {target!r}: clients that use its name write to and read {target!r}, so "
+            f"there is nothing to create. To create another topic of that name, first end the alias: modeaware alias "
             f"forget {topic}",
             code=ErrorCode.TOPIC_ALREADY_EXISTS,
             topic=topic,
@@ -53,7 +53,7 @@ def check_numbers(new: NewTopic) -> None:
         raise ValueError(f"topic {new.topic!r}: replication_factor and replica_assignment are mutually exclusive")
     if new.num_partitions not in (-1, len(given)):
         raise ValueError(
-            f"topic {new.topic!r}: replica_assignment must be of as many partitions as num_partitions: "
+            f"topic {new.topic!r}: replica_assignment must have as many partitions as num_partitions: "
             f"{len(given)}, not {new.num_partitions}"
         )
 
@@ -78,7 +78,7 @@ def check_wanted(partitions: Mapping[str, DeletePartitions]) -> None:
 
 
 def checked_rules(rules: Iterable[GroupRule]) -> tuple[GroupRule, ...]:
-    """Return the rules; raise TypeError where one is none."""
+    """Return the rules; raise TypeError if one is not a rule."""
     checked = tuple(rules)
     for rule in checked:
         if not isinstance(rule, GroupRule):
@@ -87,7 +87,7 @@ def checked_rules(rules: Iterable[GroupRule]) -> tuple[GroupRule, ...]:
 
 
 def checked_keys(keys: Iterable[Any]) -> tuple[tuple[str, str, str], ...]:
-    """Return the keys of rules; raise TypeError where one is none."""
+    """Return the keys of rules; raise TypeError if one is not a key."""
     checked = tuple(keys)
     for key in checked:
         if not (isinstance(key, tuple) and len(key) == 3 and all(isinstance(part, str) for part in key)):
@@ -96,7 +96,7 @@ def checked_keys(keys: Iterable[Any]) -> tuple[tuple[str, str, str], ...]:
 
 
 def check_delay_ms(delay_ms: int | None) -> None:
-    """Raise TypeError for what is no delay, and RequestRefused for one below 0."""
+    """Raise TypeError for a value that is no delay, and RequestRefused for a delay below 0."""
     if delay_ms is None:
         return
     if isinstance(delay_ms, bool) or not isinstance(delay_ms, int):
@@ -106,7 +106,7 @@ def check_delay_ms(delay_ms: int | None) -> None:
 
 
 def pairs(keys: Iterable[_Key]) -> dict[tuple[str, int], _Key]:
-    """Return (topic, partition) -> the key as it was given; raise ValueError where one comes twice."""
+    """Return (topic, partition) -> the key as given; raise ValueError if a partition is named twice."""
     by_pair: dict[tuple[str, int], _Key] = {}
     for key in keys:
         pair = pair_of(key)
@@ -117,7 +117,7 @@ def pairs(keys: Iterable[_Key]) -> dict[tuple[str, int], _Key]:
 
 
 def pair_of(key: Any) -> tuple[str, int]:
-    """Return (topic, partition) of a key in either form; raise TypeError where it is neither."""
+    """Return (topic, partition) of a key in either form; raise TypeError for any other value."""
     pair = (key.topic, key.partition) if isinstance(key, TopicPartition) else key
     match pair:
         case (str() as topic, int() as partition) if isinstance(pair, tuple) and not isinstance(partition, bool):
@@ -126,7 +126,7 @@ def pair_of(key: Any) -> tuple[str, int]:
 
 
 def broker_ids(pair: tuple[str, int], replicas: Sequence[int]) -> tuple[int, ...]:
-    """Return the replicas of a partition; raise TypeError where they are no broker ids."""
+    """Return the replicas of a partition; raise TypeError if they are not broker ids."""
     if isinstance(replicas, str | bytes) or not isinstance(replicas, Sequence):
         raise TypeError(f"partition {pair[0]}-{pair[1]}: replicas must be a sequence of broker ids, not {replicas!r}")
     if any(isinstance(broker, bool) or not isinstance(broker, int) for broker in replicas):
@@ -137,8 +137,8 @@ def broker_ids(pair: tuple[str, int], replicas: Sequence[int]) -> tuple[int, ...
 def split_growths(
     views: Views, growths: Mapping[str, NewPartitions]
 ) -> tuple[dict[str, NewPartitions], dict[str, NewPartitions]]:
-    """Return the growths for the brokers, and those for the controller: of topics with a record in the mode log, and of
-    successors whose predecessor is not let go yet, which the controller refuses."""
+    """Return the growths for the brokers, and those for the controller. The latter are of topics with a record in the
+    mode log, and of new topics whose old topic is not released yet, which the controller refuses."""
     waiting = {
         successor.topic for view in views.views().values() if (successor := view.successor) and not successor.let_go
     }
@@ -161,7 +161,7 @@ def deadline_of(kwargs: Mapping[str, Any]) -> Deadline:
 
 
 def options_within(kwargs: Mapping[str, Any], deadline: Deadline) -> dict[str, Any]:
-    """Return the stock method's options when reading the modes has taken some of the time."""
+    """Return the stock method's options, less the time that reading the modes has taken."""
     return {**kwargs, **({"request_timeout": deadline.left_s()} if "request_timeout" in kwargs else {})}
 
 

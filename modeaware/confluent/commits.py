@@ -1,8 +1,8 @@
-"""Notes that ride on an application's own commits (:mod:`modeaware.clients.notes`), while it reads a topic to its end.
+"""Notes in an application's own commits (:mod:`modeaware.clients.notes`), while it reads a topic to its end.
 
-A commit without metadata of a partition whose end is known is sent with the note, wherever it passes this package:
-``commit`` and ``store_offsets`` of the consumer, and ``send_offsets_to_transaction`` of a producer of this package. A
-``commit()`` without arguments is sent as it is, and the member adds its note by a commit of its own.
+If the end of a partition is known, each commit of it without metadata gets the note. That covers ``commit`` and
+``store_offsets`` of the consumer, and ``send_offsets_to_transaction`` of a producer of this package. A ``commit()``
+without arguments is sent unchanged, and the member adds its note by a commit of its own.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class CommitNotes:
     """The application's commits through one consumer.
 
     Args:
-        commit, store_offsets: what they call, with the client first.
+        commit, store_offsets: the methods that they call, with the client as first argument.
         stock: the client's own methods.
     """
 
@@ -38,8 +38,8 @@ class CommitNotes:
         self._noting = partial(self._commit, commit), partial(self._store, store_offsets)
 
     def methods(self, *, noting: bool) -> tuple[Target, Target]:
-        """Return what to call for ``commit`` and ``store_offsets``: where there is something to note, what has the
-        member learn of commits, and notes ride on them."""
+        """Return the targets of ``commit`` and ``store_offsets``. Where there is something to note, they report commits
+        to the member, and add notes."""
         return self._noting if noting else self._own
 
     def for_transaction(self, offsets: Iterable[TopicPartition]) -> list[TopicPartition]:
@@ -50,7 +50,7 @@ class CommitNotes:
         given = {**dict(zip(_PARAMETERS, args, strict=False)), **kwargs}
         offsets = _offsets_of(given)
         if len(args) > len(_PARAMETERS) or (offsets is None and ("message" in given or "offsets" in given)):
-            return method(consumer, *args, **kwargs)  # librdkafka refuses it
+            return method(consumer, *args, **kwargs)  # librdkafka refuses the call
         others = {name: value for name, value in given.items() if name not in ("message", "offsets")}
         if offsets is None:
             sent = self._positions(self._member.partitions)
@@ -117,7 +117,7 @@ def _offsets_of(given: dict[str, Any]) -> list[TopicPartition] | None:
 
 
 def behind(message: Message, topic: str) -> TopicPartition:
-    """Return the offset behind a record, as librdkafka makes it of a message."""
+    """Return the offset behind a record, as librdkafka computes it from a message."""
     partition, offset, epoch = message.partition(), message.offset(), message.leader_epoch()
     assert partition is not None
     assert offset is not None
@@ -127,8 +127,8 @@ def behind(message: Message, topic: str) -> TopicPartition:
 
 
 def transactional_offsets(offsets: Any, metadata: Any) -> Any:
-    """Return ``offsets``, which a producer sends to its transaction with a group's metadata, with the notes of the
-    consumer that has returned this; as they are where there is none (any thread)."""
+    """Return ``offsets`` with the notes of the consumer that returned ``metadata``; unchanged if that consumer has no
+    notes or is unknown (any thread). A producer sends them to its transaction with the group's metadata."""
     notes = notes_of(metadata) if isinstance(metadata, bytes) else None
     is_usual = isinstance(offsets, list) and all(isinstance(partition, TopicPartition) for partition in offsets)
     return notes.for_transaction(offsets) if notes is not None and is_usual else offsets

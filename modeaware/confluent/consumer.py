@@ -39,7 +39,7 @@ _VIEW_POLL_S = 0.1
 
 
 class _Slots(librdkafka.Consumer):
-    """Has the place of what :func:`~modeaware.confluent.retarget.following` methods call."""
+    """Has the slots for the targets of :func:`~modeaware.confluent.retarget.following` methods."""
 
     __slots__ = ("_following_commit", "_following_consume", "_following_poll", "_following_store_offsets")
     _following_poll: Callable[[Any, float], Message | None]
@@ -49,21 +49,21 @@ class _Slots(librdkafka.Consumer):
 class Consumer(_Slots):
     """``confluent_kafka.Consumer``, aware of partition modes: same constructor forms, methods and callbacks.
 
-    Partitions of mode None are left out of the assignment, and read when they are readable again. Where a topic is
-    replaced, its successor is read after it (``modeaware.on.replace``). Settings that
-    start with ``modeaware.`` are ours (:class:`modeaware.config.ClientConfig`). ``docs/consumer-groups.md`` has what
-    the assignment strategies make of retired partitions.
+    Partitions of mode None are left out of the assignment, and read when they are readable again. A new topic is read
+    after the old topic that it replaces (``modeaware.on.replace``). Settings that start with ``modeaware.`` are ours
+    (:class:`modeaware.config.ClientConfig`). ``docs/consumer-groups.md`` describes the effect of retired partitions
+    under each assignment strategy.
 
-    * Without a first view of the modes ``subscribe()`` takes effect at a later ``poll()``; only ``poll`` and
-      ``consume`` block, for their timeout. After ``modeaware.view.timeout.ms``,
-      ``modeaware.on.unknown`` decides: ``block`` continues to wait (``poll`` returns None), ``writable`` reads every
-      partition, ``error`` raises :class:`~modeaware.errors.ViewTimeout` from ``poll``.
-    * Every start offset is a number from the moment of the assignment on; ``auto.offset.reset`` is resolved then, once.
-    * As long as nothing waits to be done, or to be renamed (``modeaware.topic.names``), ``poll`` and ``consume`` are
-      librdkafka's own. With ``enable.partition.eof`` they are not while a topic of the consumer has retired partitions,
-      of which it reports the end once.
-    * ``statistics.interval.ms`` is set to 1000 at most, to reach a thread inside an endless ``poll()``. A
-      ``stats_cb`` is called at its own interval.
+    * Without a first view of the modes, ``subscribe()`` takes effect at a later ``poll()``. Only ``poll`` and
+      ``consume`` block, for their timeout. After ``modeaware.view.timeout.ms``, ``modeaware.on.unknown`` decides:
+      ``block`` continues to wait (``poll`` returns None), ``writable`` reads every partition, and ``error`` raises
+      :class:`~modeaware.errors.ViewTimeout` from ``poll``.
+    * Every start offset is a number from the assignment on: ``auto.offset.reset`` is resolved then, once.
+    * While no work waits and no message has to be renamed (``modeaware.topic.names``), ``poll`` and ``consume`` are
+      librdkafka's own. With ``enable.partition.eof`` that is not so while a topic of the consumer has retired
+      partitions: their ends are reported once.
+    * ``statistics.interval.ms`` is set to 1000 at most, to reach a thread inside an endless ``poll()``. A ``stats_cb``
+      is still called at its own interval.
 
     Thread-safety: confluent_kafka's (one thread polls).
 
@@ -115,21 +115,21 @@ class Consumer(_Slots):
 
     @following
     def poll(self, timeout: float = -1) -> Message | None:
-        """As ``confluent_kafka.Consumer.poll``; changes of the assignment that wait are applied first."""
+        """As ``confluent_kafka.Consumer.poll``; pending changes of the assignment are applied first."""
         return self._following_poll(self, timeout)
 
     @following
     def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Message]:
-        """As ``confluent_kafka.Consumer.consume``; changes of the assignment that wait are applied first."""
+        """As ``confluent_kafka.Consumer.consume``; pending changes of the assignment are applied first."""
         return self._following_consume(self, num_messages, timeout)
 
     @following
     def commit(self, *args: Any, **kwargs: Any) -> Any:
-        """As ``confluent_kafka.Consumer.commit``. A message commits on the topic that its record is in.
+        """As ``confluent_kafka.Consumer.commit``. A message commits on the topic that contains its record.
 
         Raises:
-            KafkaException: as there; and code ``_INVALID_ARG`` where ``modeaware.topic.names=logical`` makes the topic
-                of ``offsets`` ambiguous. Nothing is committed then.
+            KafkaException: as there; also code ``_INVALID_ARG`` if ``modeaware.topic.names=logical`` makes a topic in
+                ``offsets`` ambiguous, and then nothing is committed.
         """
         return self._names.commit.call(self, *args, **kwargs)
 
@@ -139,16 +139,16 @@ class Consumer(_Slots):
         self._names.store_offsets.call(self, *args, **kwargs)
 
     def logical_topic(self, message: Message) -> str | None:
-        """Return the topic that this consumer subscribed to, in whose place it reads the topic of ``message``.
+        """Return the subscribed topic in whose place this consumer reads the topic of ``message``.
 
-        Through chains of replaced topics, whatever ``modeaware.topic.names`` is. It is the message's own topic where
-        that is subscribed to by its own name, and where nothing is replaced. Of several names in one chain that a
-        pattern matches, the earliest.
+        The answer follows chains of replaced topics, and does not depend on ``modeaware.topic.names``. It is the
+        message's own topic if the application subscribes to that name, or if nothing is replaced. If a pattern
+        matches several names of one chain, it is the earliest one.
         """
         return self._names.logical(message)
 
     def physical_topic(self, message: Message) -> str | None:
-        """Return the topic that the record of ``message`` is in, whatever ``modeaware.topic.names`` is."""
+        """Return the topic that contains the record of ``message``, whatever ``modeaware.topic.names`` is."""
         return physical_topic(message)
 
     # Subscription and assignment
@@ -160,10 +160,10 @@ class Consumer(_Slots):
         on_revoke: Callback | None = None,
         on_lost: Callback | None = None,
     ) -> None:
-        """As ``confluent_kafka.Consumer.subscribe``. The callbacks see the partitions that are really held.
+        """As ``confluent_kafka.Consumer.subscribe``. The callbacks see the partitions that the consumer really holds.
 
-        Under an eager protocol a change of modes within a generation is shown to them as a rebalance: ``on_revoke``
-        with all held partitions, then ``on_assign`` with all that are held afterwards.
+        Under an eager protocol, a change of modes within a generation is shown to them as a rebalance: ``on_revoke``
+        with all partitions held before, then ``on_assign`` with all partitions held afterwards.
         """
         _check_subscription(topics, on_assign, on_revoke, on_lost)
         self._membership.subscription = Subscription(tuple(topics), on_assign, on_revoke, on_lost)
@@ -213,19 +213,19 @@ class Consumer(_Slots):
         self._look_soon()
 
     def resume(self, partitions: list[TopicPartition]) -> None:
-        """As ``confluent_kafka.Consumer.resume``; partitions of mode None follow when they are readable again."""
+        """As ``confluent_kafka.Consumer.resume``; partitions of mode None are resumed when they are readable again."""
         self._membership.resume(partitions)
         self._look_soon()
 
     def seek(self, partition: TopicPartition) -> None:
-        """As ``confluent_kafka.Consumer.seek``; a topic that is ambiguous is refused as in :meth:`commit`."""
+        """As ``confluent_kafka.Consumer.seek``; an ambiguous topic is refused as in :meth:`commit`."""
         self._names.refuse([partition])
         self._membership.seek(partition)
         self._look_soon()
 
     def consumer_group_metadata(self) -> Any:
-        """As ``confluent_kafka.Consumer.consumer_group_metadata``, to commit with transactions: this consumer commits
-        nothing by itself from now on where the group has a commit."""
+        """As ``confluent_kafka.Consumer.consumer_group_metadata``, to commit with transactions. From now on this
+        consumer makes no commit of its own where the group has one."""
         metadata = super().consumer_group_metadata()
         self._membership.member.commits_with_transactions()
         metadata_taken(metadata, self._notes)
@@ -244,10 +244,10 @@ class Consumer(_Slots):
         return self._named.writable_partitions(topic, self._count)
 
     def list_topics(self, *args: Any, **kwargs: Any) -> ClusterMetadata:
-        """As ``confluent_kafka.Consumer.list_topics``: partitions as the brokers have them, those in mode None too.
+        """As ``confluent_kafka.Consumer.list_topics``: partitions as the brokers have them, also those in mode None.
 
-        Asked for the name of a topic that was replaced and is gone, it has under that name the topic that the name
-        leads to; so have :meth:`committed`, :meth:`offsets_for_times` and :meth:`get_watermark_offsets`.
+        The name of a topic that was replaced and deleted stands for the topic that the name points to; so it does
+        in :meth:`committed`, :meth:`offsets_for_times` and :meth:`get_watermark_offsets`.
         """
         return named.list_topics(super().list_topics, self._named.present, *args, **kwargs)
 
@@ -268,13 +268,13 @@ class Consumer(_Slots):
     # Life
 
     def set_sasl_credentials(self, username: str, password: str) -> None:
-        """As ``confluent_kafka.Consumer.set_sasl_credentials``; the clients beside this one use them as well."""
+        """As ``confluent_kafka.Consumer.set_sasl_credentials``; the auxiliary clients use them as well."""
         super().set_sasl_credentials(username, password)
         for beside in (self._views, self._onlooker, self._describer):
             beside.set_sasl_credentials(username, password)
 
     def close(self) -> None:
-        """As ``confluent_kafka.Consumer.close``; the share of the views is given back first."""
+        """As ``confluent_kafka.Consumer.close``; the share of the views is released first."""
         if not self._hook.stopped:
             self._pending = False
             self._membership.before_close()
@@ -283,8 +283,8 @@ class Consumer(_Slots):
             self._describer.close()
             self._onlooker.close()
             if assigned := super().assignment():
-                # rd_kafka_consumer_close drops what was fetched, but stores the offsets of the control records behind
-                # it, and commits those: on a transactional topic the group would skip the records.
+                # rd_kafka_consumer_close drops fetched records, but stores and commits the offsets of the control
+                # records behind them: on a transactional topic the group would skip the records.
                 self._stock.pause(assigned)
         super().close()
 
@@ -292,14 +292,14 @@ class Consumer(_Slots):
         self.close()
 
     def modeaware_stats(self) -> dict[str, Any]:
-        """Figures that cost nothing per record.
+        """Return figures that cost nothing per record.
 
         Returns:
-            ``state`` (``waiting`` for the first view, ``direct`` = librdkafka's own ``poll``, ``acting`` = something
-            is to be done at the next one), ``assigned`` (partitions held), ``hidden`` (given to this consumer and not
-            held, being in mode None or behind a gate), ``in_doubt`` (topics of which nothing is held until the group
-            can be described), ``rejoins`` (rebalances requested), ``gates`` (one for each topic that is replaced:
-            ``topic``, ``new_topic``, ``state`` = ``closed`` or ``open``), and ``views``: what the shared source reports
+            ``state`` (``waiting`` for the first view, ``direct`` = librdkafka's own ``poll``, ``acting`` = the next
+            poll has work to do), ``assigned`` (partitions held), ``hidden`` (partitions given to this consumer and not
+            held: in mode None or behind a gate), ``in_doubt`` (topics of which nothing is held until the group can be
+            described), ``rejoins`` (rebalances requested), ``gates`` (one for each replaced topic: ``topic``,
+            ``new_topic``, ``state`` = ``closed`` or ``open``), and ``views``: the report of the shared source
             (``view_age_ms``, ``stale``, ...).
         """
         state = "direct" if self._hook.direct else "acting"
@@ -330,14 +330,14 @@ class Consumer(_Slots):
         self._finish_what_is_needed()
 
     def _finish_what_is_needed(self) -> None:
-        # An event about a topic that the application has not named may be in librdkafka's queue.
+        # librdkafka's queue may contain an event about a topic that the application has not named.
         finishes = self._renames or self._membership.sees_absences
         self._hook.finish_all(finishes or (self._wants_ends and self._may_end_hidden()))
         self._names.put_over(*self._notes.methods(noting=self._membership.watches))
 
     def _may_end_hidden(self) -> bool:
-        """Whether the end of a partition may be reported that is hidden, or will be: from before the assignment, after
-        which the same poll may return it."""
+        """Whether librdkafka may report the end of a partition that is hidden, or will be: an end from before the
+        assignment, which the same poll may return after it."""
         return any(not view.all_writable and self._concerns(view) for view in self._views.views().values())
 
     def _logical_names(self) -> Mapping[str, str]:
@@ -365,7 +365,7 @@ class Consumer(_Slots):
             self._finish_what_is_needed()
 
     def _finish(self, result: Message | list[Message] | None) -> bool:
-        """Rename records and drop events about hidden topics; return whether there was nothing else."""
+        """Rename records and drop events about hidden topics; return whether nothing else is left."""
         self._names.rename(result)
         if self._wants_ends and result is not None:
             self._membership.ends.take(result if isinstance(result, list) else [result])
@@ -388,7 +388,7 @@ class Consumer(_Slots):
 
 
 def _check_subscription(topics: Any, *callbacks: Any) -> None:
-    """What confluent_kafka refuses at once, also where the subscription itself has to wait."""
+    """Raise confluent_kafka's errors for bad arguments at once, also if the subscription itself has to wait."""
     if not isinstance(topics, list):
         raise TypeError("expected list of topic unicode strings")
     if not all(isinstance(topic, str) for topic in topics):

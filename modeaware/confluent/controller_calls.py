@@ -1,4 +1,4 @@
-"""Requests of our AdminClient to the controller that the mode log names, and what it reads from that log."""
+"""Requests of our AdminClient to the controller that the mode log names, and its reads of that log."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from modeaware.modelog.records import OBSERVED_BROKERS_KEY, ClaimRecord, Observe
 from modeaware.modelog.replay import Replay
 from modeaware.views import registry
 from modeaware.views.source import Views
-from modeaware.wire.retries import Deadline, Outcome, Retrying, RetryPolicy, in_doubt, outcome_of
+from modeaware.wire.retries import Deadline, Outcome, Retrying, RetryPolicy, outcome_of, outcome_unknown
 from modeaware.wire.security import bootstrap_servers
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 REQUEST_TIMEOUT_S = 60.0
 
 Answers = dict[str, "TopicResult | ModeAwareError"]
-"""Per topic what was answered; what made the request fail as a whole is the answer of each of its topics."""
+"""The answer per topic; a failure of the whole request is the answer of each of its topics."""
 
 
 @dataclass(frozen=True)
@@ -47,8 +47,8 @@ class DeletePartitions:
     Attributes:
         total_count: how many partitions to keep; the ones with the highest ids are retired.
         immediate_delete: delete the retired partitions' records without waiting for a delay or for consumers.
-        accept_state_loss: the names of groups that keep state per partition (Kafka Streams) and may lose what belongs
-            to the keys that move. Without its name here, such a group makes the controller refuse the shrink.
+        accept_state_loss: the names of groups that keep state per partition (Kafka Streams) and may lose the state of
+            the keys that move. The controller refuses the shrink if such a group is not named here.
     """
 
     total_count: int
@@ -57,10 +57,10 @@ class DeletePartitions:
 
 
 def group_rules_of(replay: Replay, mode_log_topic: str) -> tuple[GroupRule, ...]:
-    """The rules that a mode log holds, expired ones too.
+    """Return the rules in a mode log, expired ones included.
 
     Raises:
-        RecordError: their record cannot be used here: which rules hold is not known.
+        RecordError: their record cannot be used here, so the rules are unknown.
     """
     _check_readable(replay, GROUP_RULES_KEY, f"the rules about groups in {mode_log_topic!r}", "look at the log")
     return replay.group_rules.rules if replay.group_rules is not None else ()
@@ -77,11 +77,11 @@ class ControllerCalls:
     """Requests to the controller of one cluster. May be used from any thread; every call blocks until its deadline.
 
     Args:
-        conf: librdkafka configuration, ours taken out.
+        conf: librdkafka's configuration, without our settings.
         config: our settings.
 
     Attributes:
-        conf: the configuration with the credentials of now.
+        conf: the configuration with the present credentials.
     """
 
     def __init__(self, conf: Mapping[str, Any], config: ClientConfig) -> None:
@@ -92,11 +92,11 @@ class ControllerCalls:
         self._given_up = Event()
 
     def give_up(self) -> None:
-        """Begin no further attempts, until :meth:`close`: waiting calls end with the answer that they have."""
+        """Begin no further attempts, until :meth:`close`: waiting calls end with the answers that they have."""
         self._given_up.set()
 
     def views(self, deadline: Deadline) -> Views:
-        """Views that include everything on the mode log now. The handle is taken when first needed, and kept.
+        """Return views that include everything on the mode log now. The handle is acquired when needed, and kept.
 
         Raises:
             ModeSourceError: the mode log cannot be read (in time).
@@ -121,7 +121,7 @@ class ControllerCalls:
             views.set_sasl_credentials(username, password)
 
     def close(self) -> None:
-        """Give the views back. The next call takes them again."""
+        """Release the views. The next call acquires them again."""
         self._given_up.clear()
         with self._lock:
             views, self._views = self._views, None
@@ -131,14 +131,14 @@ class ControllerCalls:
     def delete_partitions(
         self, views: Views, shrinks: Mapping[str, DeletePartitions], delay_ms: int | None, deadline: Deadline
     ) -> Answers:
-        """Have topics shrunk. Errors, in the answers: RequestRefused (nothing changed), ControllerUnavailable (nothing
+        """Shrink topics. The answers may be errors: RequestRefused (nothing changed), ControllerUnavailable (nothing
         was sent), ClusterError (sent, outcome unknown), ModeSourceError.
 
-        An attempt without an answer is repeated, except an ``immediate_delete``. Whether an earlier attempt was carried
-        out is read from the mode log.
+            An attempt without an answer is repeated, except an ``immediate_delete``. The mode log shows whether an
+            earlier attempt was carried out.
         """
         answers: Answers = {}
-        for immediate in (False, True):  # a request says it once, for all of its topics
+        for immediate in (False, True):  # one request has one such flag for all of its topics
             if chosen := {
                 topic: shrink for topic, shrink in shrinks.items() if bool(shrink.immediate_delete) is immediate
             }:
@@ -170,20 +170,20 @@ class ControllerCalls:
             try:
                 views.refresh(deadline.left_s())
             except ModeSourceError:
-                return in_doubt(topic, last)
+                return outcome_unknown(topic, last)
             view = views.view(topic)
             unchanged = (view.topic_id, view.epoch) == (before[topic].topic_id, before[topic].epoch)
             if unchanged and outcome_of(last) is Outcome.FINAL:
                 return last
             if unchanged or len(view.writable) != shrinks[topic].total_count:
-                return in_doubt(topic, last)
+                return outcome_unknown(topic, last)
             retired = {p: mode for p, mode in enumerate(view.modes) if not mode.writable}
             return messages.TopicResult(topic, retired, "an earlier attempt has done it")
 
         return self._answers(shrinks, views, message, deadline, repeatable=not immediate_delete, settle=settle)
 
     def alter_group_rules(self, views: Views, command: AlterGroupRulesCommand, deadline: Deadline) -> Answers:
-        """Have rules about groups changed. The one answer has the key ``""``; errors as :meth:`delete_partitions`."""
+        """Change rules about groups. The only answer has the key ``""``; errors as :meth:`delete_partitions`."""
         from modeaware.wire import messages
 
         def message(_: Sequence[str], timeout_ms: int) -> Any:
@@ -192,7 +192,7 @@ class ControllerCalls:
         return self._answers([command.topic], views, message, deadline, repeatable=not command.remove)
 
     def group_rules(self, deadline: Deadline) -> tuple[GroupRule, ...]:
-        """The rules about groups on the mode log now.
+        """Return the rules about groups on the mode log now.
 
         Raises:
             RecordError: their record cannot be used here.
@@ -201,7 +201,7 @@ class ControllerCalls:
         return group_rules_of(self._read_log(deadline), self.config.mode_log_topic)
 
     def observed_brokers(self, deadline: Deadline) -> ObservedBrokersRecord | None:
-        """The brokers that the controller has seen, and its policy of under-replicated creations; None: no record.
+        """Return the brokers that the controller has seen, and its policy of under-replicated creations, if recorded.
 
         Raises: as :meth:`group_rules`.
         """
@@ -215,7 +215,7 @@ class ControllerCalls:
     def create_partitions(
         self, views: Views, commands: Sequence[CreatePartitionsCommand], validate_only: bool, deadline: Deadline
     ) -> Answers:
-        """Have topics grown. Errors as :meth:`delete_partitions` has them."""
+        """Grow topics. Errors as for :meth:`delete_partitions`."""
         from modeaware.wire import messages
 
         by_topic = {command.topic: command for command in commands}
@@ -229,7 +229,7 @@ class ControllerCalls:
     def replace_topics(
         self, views: Views, commands: Sequence[ReplaceTopicCommand], validate_only: bool, deadline: Deadline
     ) -> Answers:
-        """Have topics replaced, or that undone. Errors as :meth:`delete_partitions` has them."""
+        """Replace topics, or undo that. Errors as for :meth:`delete_partitions`."""
         from modeaware.wire import messages
 
         by_topic = {command.topic: command for command in commands}
@@ -238,7 +238,7 @@ class ControllerCalls:
             chosen = [by_topic[topic] for topic in topics]
             return messages.replace_topics_request(chosen, validate_only=validate_only, timeout_ms=timeout_ms)
 
-        # A second attempt would be refused: there is nothing to undo, or to forget.
+        # A second attempt would be refused: nothing would be left to undo, or to forget.
         repeatable = validate_only or not any(command.undo or command.forget for command in commands)
         return self._answers(by_topic, views, message, deadline, repeatable=repeatable)
 
@@ -250,18 +250,19 @@ class ControllerCalls:
         deadline: Deadline,
         *,
         repeatable: bool,
-        settle: Callable[[str, ModeAwareError], TopicResult | ModeAwareError] = in_doubt,
+        settle: Callable[[str, ModeAwareError], TopicResult | ModeAwareError] = outcome_unknown,
     ) -> Answers:
-        """Ask the controller that the log names, or the next one where it is gone (:mod:`modeaware.wire.retries`)."""
+        """Send to the controller that the log names, or to the next one if that is gone
+        (:mod:`modeaware.wire.retries`)."""
         first = True
 
         def attempt(pending: Sequence[str]) -> Mapping[str, TopicResult | ModeAwareError]:
             nonlocal first
             try:
-                if not first:  # before the first one, the caller has read the log
+                if not first:  # before the first attempt, the caller has read the log
                     views.refresh(deadline.left_s())
             except ModeSourceError as error:
-                # Cut short by the deadline: nothing was sent, and the earlier answers say why.
+                # The deadline ended the read: nothing was sent, and the earlier answers have the reason.
                 return {} if deadline.is_over else dict.fromkeys(pending, error)
             first = False
             return ask(pending)
@@ -284,7 +285,7 @@ class ControllerCalls:
         if claim is None or claim.address is None:
             raise self._unavailable("no controller is running for this cluster")
         left_s = deadline.left_s()
-        message = message_of(max(int(left_s * 900), 1))  # it has to answer before we stop waiting for it
+        message = message_of(max(int(left_s * 900), 1))  # the answer has to arrive before our deadline
         try:
             results = messages.results_of(client.request(self.conf, claim, message, left_s))
         except ControllerUnavailable as error:
@@ -305,7 +306,7 @@ class ControllerCalls:
     def _unavailable(self, why: str, error: ModeAwareError | None = None) -> ControllerUnavailable:
         servers = bootstrap_servers(self.conf)
         return ControllerUnavailable(
-            f"{why}; start one with 'modeaware controller --bootstrap-server {servers}', try again in some seconds "
-            "where another one stands by, or let a command do its work: shrink, grow, replace and apply with --wait",
+            f"{why}; start one with 'modeaware controller --bootstrap-server {servers}', retry in some seconds if a "
+            "standby takes over, or let a command do the work itself: shrink, grow, replace and apply with --wait",
             code=error.code if error is not None else None,
         )

@@ -1,12 +1,12 @@
-"""Delivery reports of records that were queued for a topic before another one replaced it.
+"""Delivery reports of records that were queued for a topic before its replacement.
 
-:mod:`modeaware.clients.refusals` says what brokers do with them. Where the application's callback can be reached it is
-called with :class:`~modeaware.confluent.errors.ReplacedTopicRefused`.
+:mod:`modeaware.clients.refusals` explains why brokers reject these records. Where the application's callback can be
+reached, it is called with :class:`~modeaware.confluent.errors.ReplacedTopicRefused`.
 
-Callbacks are reached for as long as it costs nothing in between replacements. The configured ``on_delivery`` is called
-through a switch, so it is reached whenever its record was queued. The callback of one record is wrapped as it is
-queued, from the announcement of the successor until the switch (in C, where it costs next to nothing); those of records
-queued before are called as they are.
+Between replacements, callbacks are reached only where that costs nothing. The configured ``on_delivery`` is called
+through a switch, so it is always reached. The callback of a single record is wrapped when the record is queued, from
+the announcement of the new topic until the switch (in C, at almost no cost). Callbacks of records that were queued
+earlier are called unchanged.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from modeaware.librdkafka import KafkaError
 Report = Callable[[Callable[[Any, Any], Any], Any, Any], Any]
 Reported: Any = partial
 """``Reported(report, callback)`` is a delivery callback that calls ``report(callback, error, message)``. In C it calls
-``callback`` itself where there is no error."""
+``callback`` directly where there is no error."""
 with suppress(ImportError):
     from modeaware.confluent import _routed
 
@@ -57,15 +57,15 @@ class Deliveries(Refusals):
         self._configured = Switch(configured) if callable(configured) else None
 
     def settings(self) -> dict[str, Any]:
-        """Return what to put in place of the application's own settings."""
+        """Return the settings that replace the application's own."""
         return {} if self._configured is None else {"on_delivery": self._configured.call}
 
     def follow(self, *, announced: bool, switched: bool) -> None:
-        """Views have changed.
+        """Note that views have changed.
 
         Args:
             announced: some topic is about to be replaced.
-            switched: some topic was replaced just now: what was queued for it before has its outcome in time.
+            switched: some topic was replaced just now; records queued before will have their outcomes in time.
         """
         with self._lock:
             self._announced = announced
@@ -85,8 +85,8 @@ class Deliveries(Refusals):
         return self.report(callback, error, message)
 
     def _settle(self, message: Any) -> None:
-        """Stop watching once a record is reported that was queued when all earlier ones had their outcome: reports come
-        in the order of the outcomes, however late the application polls."""
+        """Stop watching when a record is reported that was queued after all earlier ones had their outcome. Reports
+        arrive in the order of the outcomes, however late the application polls."""
         queued_ago_s = message.latency()
         with self._lock:
             if queued_ago_s is None or queued_ago_s >= time.monotonic() - self._until_s:
@@ -95,7 +95,7 @@ class Deliveries(Refusals):
         self._point()
 
     def report(self, callback: Callable[[Any, Any], Any], error: Any, message: Any) -> Any:
-        """Call the ``callback`` of a record that was queued for a topic before another one replaced it."""
+        """Call the ``callback`` of a record that was queued for a topic before its replacement."""
         if error is not None and error.code() == FENCED:
             error = self._explained(error, message)
         return callback(error, message)
@@ -106,6 +106,6 @@ class Deliveries(Refusals):
 
 
 def reported(reports: Mapping[str, Report], topic: Any, callback: Any) -> Any:
-    """Return what to queue a record under the name ``topic`` with in the place of its ``callback``."""
+    """Return the callback with which to queue a record under the name ``topic``, in place of ``callback``."""
     report = reports.get(topic) if reports and isinstance(topic, str) else None
     return Reported(report, callback) if report is not None and callable(callback) else callback

@@ -1,8 +1,8 @@
-"""Ends that librdkafka reports (``enable.partition.eof``) of partitions in mode None.
+"""Ends that librdkafka reports (``enable.partition.eof``) for partitions in mode None.
 
-Of a paused partition librdkafka does not report the end, and an application may wait for the end of every partition. So
-where it wants them, a hidden partition in mode None that has nothing left to read is not paused before librdkafka has
-reported its end. All of it is for the polling thread.
+librdkafka does not report the end of a paused partition, and an application may wait for the end of every partition. So
+if the application wants ends, a hidden partition in mode None without unread records is paused only after librdkafka
+has reported its end. Only the polling thread may use this module.
 """
 
 from __future__ import annotations
@@ -26,31 +26,31 @@ class PartitionEnds:
     Args:
         stock: the client's own methods.
         seek: seeks, unless librdkafka is not ready for that; returns whether it has.
-        wanted: the application is given the end of each partition.
+        wanted: the application gets an event at the end of each partition.
 
     Attributes:
-        retry_s: when to try again, on the monotonic clock: librdkafka was not ready for one of them.
+        retry_s: when to try again, on the monotonic clock: librdkafka was not ready for a seek.
     """
 
     def __init__(self, stock: Any, member: Member, seek: Callable[[TopicPartition], bool], *, wanted: bool) -> None:
         self._stock = stock
         self._member = member
         self._seek = seek
-        self._ending: set[Key] = set()  # hidden ones that run until librdkafka reports their end
-        self._reported: dict[Key, int] = {}  # the last end that it has reported, of those that may be hidden
+        self._ending: set[Key] = set()  # hidden partitions that run until librdkafka reports their end
+        self._reported: dict[Key, int] = {}  # partitions that may be hidden -> the end that was reported last
         self._paused: set[Key] = set()
         self.wanted = wanted
         self.retry_s: float | None = None
 
     def pause(self, keys: Collection[Key]) -> None:
-        """Hide ``keys``, each once its end is reported."""
+        """Hide ``keys``, each after its end is reported."""
         self.run_to_end(keys)
         if paused := set(keys) - self._ending:
             self._stock.pause(parts_of(paused))
             self._paused |= paused
 
     def shown(self, keys: Collection[Key]) -> None:
-        """``keys`` are hidden no longer."""
+        """Note that ``keys`` are no longer hidden."""
         self._ending.difference_update(keys)
         self._paused.difference_update(keys)
         for key in keys:
@@ -64,19 +64,19 @@ class PartitionEnds:
         self._reported.pop(key, None)
 
     def forget(self, keys: Collection[Key]) -> None:
-        """``keys`` are no longer assigned. librdkafka keeps what is paused."""
+        """Note that ``keys`` are no longer assigned. librdkafka keeps their pause flags."""
         self._ending.difference_update(keys)
         for key in keys:
             self._reported.pop(key, None)
 
     def run_to_end(self, keys: Iterable[Key] | None = None) -> None:
-        """Have hidden partitions in mode None that have nothing left to read run until their end is reported.
+        """Let hidden partitions in mode None without unread records run until their end is reported.
 
-        One that is read already goes on where it is, since librdkafka may have reported its end before; one whose
-        records were deleted, from its end. A record that arrives there nevertheless is delivered at once.
+            A partition that is read already continues at its position, since librdkafka may have reported its end
+            before. A partition whose records were deleted runs from its end. A record there is delivered at once.
 
         Args:
-            keys: None: all that are hidden.
+            keys: None: all hidden partitions.
         """
         self.retry_s = None
         partitions = self._member.partitions
@@ -101,7 +101,7 @@ class PartitionEnds:
                 self._stock.resume(parts_of(free))
 
     def end_of(self, key: Key) -> int | None:
-        """Return the end of a partition in mode None behind records that were deleted, where ends are wanted."""
+        """Return the end of a partition in mode None whose records were deleted; None: ends are not wanted."""
         end = self._end_of(key)
         return end if end is not None and key[1] in self._member.reading.view(key[0]).reclaimed else None
 
@@ -118,9 +118,9 @@ class PartitionEnds:
         return view.resume_offsets.get(key[1])
 
     def take(self, messages: Iterable[Message]) -> None:
-        """Note the ends that are among ``messages``, and pause the hidden partitions that have them.
+        """Note the ends that are among ``messages``, and pause the hidden partitions that have reached them.
 
-        The position does not show whether an end was reported: behind the marker of a transaction it is short of it.
+        The position does not show whether an end was reported: behind a transaction's marker it is below the end.
         """
         for message in messages:
             error, partition, end = message.error(), message.partition(), message.offset()

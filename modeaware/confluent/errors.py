@@ -1,5 +1,5 @@
-"""What the clients raise: errors that are ours and confluent_kafka's at once, so that code written for either catches
-them. And the errors of librdkafka after which views may be old.
+"""Errors of the clients. Each is one of ours and one of confluent_kafka's, so that code written for either catches it.
+Also the errors of librdkafka after which views may be old.
 
 ``error.args[0]`` is a ``KafkaError``, as in every ``KafkaException``; ``str(error)`` is the whole message.
 """
@@ -15,7 +15,7 @@ from modeaware.views.source import Views
 
 
 class _WithKafkaError(ModeAwareError):
-    """Puts a ``KafkaError`` where confluent_kafka's users look for one."""
+    """Has a ``KafkaError`` where users of confluent_kafka expect one."""
 
     kafka_code: int
 
@@ -30,21 +30,21 @@ class _WithKafkaError(ModeAwareError):
 class RetiredPartitionChosen(_WithKafkaError, PartitionRetired, KafkaException):
     """A record was addressed to a partition that takes no writes; it was not queued.
 
-    The ``KafkaError`` has the code ``_UNKNOWN_PARTITION``: what librdkafka's ``produce`` raises for a partition that
-    does not exist, so code that handles that (by choosing anew) handles this. ``code`` is ``POLICY_VIOLATION``.
+    The ``KafkaError`` has the code ``_UNKNOWN_PARTITION``, as librdkafka's ``produce`` raises for a partition that does
+    not exist. So code that chooses again then also handles this error. ``code`` is ``POLICY_VIOLATION``.
     """
 
     kafka_code = KafkaError._UNKNOWN_PARTITION
 
 
 class ReplacedTopicRefused(KafkaError):
-    """Delivery callbacks are called with this for a record that brokers refused because its topic was replaced.
+    """The error that delivery callbacks get for a record that brokers rejected because its topic was replaced.
 
-    It has the code that the brokers returned, ``MSG_SIZE_TOO_LARGE``, and is ``retriable()``: the application may send
-    the record again under the same name, and decides whether a record that is stored twice does harm.
+    It has the code that the brokers returned, ``MSG_SIZE_TOO_LARGE``, and is ``retriable()``. The application may send
+    the record again under the same name; it decides whether a record that is stored twice does harm.
 
     Attributes:
-        error: the same to be raised: topic, partition, and the successor.
+        error: the same error as an exception, with topic, partition, and the new topic.
     """
 
     error: TopicReplaced
@@ -66,7 +66,7 @@ class FirstViewTimeout(_WithKafkaError, ViewTimeout, KafkaException):
 class FirstViewPending(ModeSourceError, BufferError):
     """No first view within ``modeaware.view.timeout.ms``, and ``modeaware.on.unknown`` is ``block``.
 
-    A BufferError, which callers of ``produce`` already answer with ``poll()`` and another try.
+    A BufferError: callers of ``produce`` already handle it by ``poll()`` and another attempt.
     """
 
 
@@ -89,10 +89,10 @@ STALE = frozenset(
 
 
 class StaleHints:
-    """Wraps a client's ``error_cb``: errors that show that metadata may be old make the source of the views refresh.
+    """Wraps a client's ``error_cb``: errors that hint at old metadata make the source of the views refresh.
 
-    Only an ``error_cb`` of the application is wrapped: it is called when something is wrong and never per record. Ours
-    where there was none would silence what librdkafka logs instead.
+    Only an ``error_cb`` of the application is wrapped: it is called on errors and never per record. An ``error_cb`` of
+    ours, where the application has none, would silence librdkafka's log messages.
 
     Attributes:
         views: the client's share; None until it has one.
@@ -102,7 +102,7 @@ class StaleHints:
         self.views: Views | None = None
 
     def listening(self, conf: Any) -> Any:
-        """Return ``conf`` with its ``error_cb`` wrapped, where it has one."""
+        """Return ``conf`` with its ``error_cb`` wrapped, if it has one."""
         callback = conf.get("error_cb") if isinstance(conf, dict) else None
         return {**conf, "error_cb": self._over(callback)} if callable(callback) else conf
 

@@ -1,16 +1,16 @@
-"""A confluent_kafka consumer as a member of its group: librdkafka's events for the member, the member's actions for it.
+"""A confluent_kafka consumer as a member of its group: librdkafka's events become inputs, and actions become calls.
 
-All that is decided about partitions, gates, notes and starts is decided in :mod:`modeaware.clients.member`; this module
-and its neighbours only carry out. librdkafka calls :meth:`Membership.on_assign` with the partitions that the
-coordinator gave to this member, all modes included. Under ``range``, which deals contiguous runs, this member holds
-only those that it *owns* by range's rule over the readable partitions (:mod:`modeaware.clients.assignment` has the
-theory). For that :class:`~modeaware.confluent.ownership.Ownership` notes the views at the join, reads the mode log
-after the assignment, and where partitions are hidden, has the coordinator describe the group. Topics for which that is
-not certain are *in doubt*: their partitions are withheld until it is, for ``ownership.GIVE_UP_S`` at most; then the
-plain assignment stands. Where the modes have changed since, the members take turns in requesting a rebalance.
+:mod:`modeaware.clients.member` makes all decisions about partitions, gates, notes and starts; this module and its
+neighbours only carry them out. librdkafka calls :meth:`Membership.on_assign` with the partitions that the coordinator
+gave to this member, in all modes. Under ``range``, which assigns contiguous runs, this member holds only those that it
+*owns* by range's rule over the readable partitions (:mod:`modeaware.clients.assignment` has the theory).
+:class:`~modeaware.confluent.ownership.Ownership` determines them: it notes the views at the join, reads the mode log
+after the assignment, and has the coordinator describe the group where partitions are hidden. Topics without a certain
+answer are *in doubt*: their partitions are withheld, for ``ownership.GIVE_UP_S`` at most; then the plain assignment
+applies. If the modes have changed since, the members take turns in requesting a rebalance.
 
-A change of views leaves a note for the polling thread, whose next poll calls :meth:`Membership.apply`. All of it is for
-the polling thread, which the callbacks run in, except ``Ownership.note``.
+A change of views leaves a note for the polling thread, whose next poll calls :meth:`Membership.apply`. Only the polling
+thread, in which callbacks run too, may use this module, except ``Ownership.note``.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ from modeaware.views.source import Views
 log = get_logger(__name__)
 
 LOOK_S = 0.1
-"""How often positions are looked at, where a topic is read to its end."""
+"""How often positions are checked while a topic is read to its end."""
 _ABSENT = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
 _UNSET = (OFFSET_INVALID, OFFSET_STORED)
 _UNTIMELY = (
@@ -74,14 +74,14 @@ _UNTIMELY = (
     KafkaError.UNKNOWN_MEMBER_ID,
     KafkaError.STALE_MEMBER_EPOCH,
 )
-"""What the coordinator returns for a commit while the group joins again."""
+"""The coordinator's answers to a commit while the group rebalances."""
 
 Callback = Callable[[Any, list[TopicPartition]], Any]
 
 
 @dataclass(frozen=True)
 class Subscription:
-    """What the application subscribed to, with its callbacks."""
+    """The application's subscription, with its callbacks."""
 
     topics: tuple[str, ...]
     on_assign: Callback | None = None
@@ -89,7 +89,7 @@ class Subscription:
     on_lost: Callback | None = None
 
     def covers(self, topic: str) -> bool:
-        """Return whether changes of ``topic`` may concern this subscription (librdkafka matches patterns: any may)."""
+        """Return whether changes of ``topic`` may concern this subscription (any may if there are patterns)."""
         return topic in self.topics or any(name.startswith("^") for name in self.topics)
 
     def callback(self, event: Event) -> Callback | None:
@@ -99,7 +99,7 @@ class Subscription:
 
 
 def member_of(conf: GroupConf, config: ClientConfig) -> Member:
-    """Return the member of a group that a consumer with these settings is."""
+    """Return the member for a consumer with these settings."""
     match = partial(matches, whole_names=conf.whole_names)
     return Member(
         Reader(conf.group_id, (), match, config.on_replace),
@@ -109,18 +109,18 @@ def member_of(conf: GroupConf, config: ClientConfig) -> Member:
 
 
 class Membership:
-    """Stands between librdkafka's rebalances and the application.
+    """The layer between librdkafka's rebalances and the application.
 
     Args:
         stock: the client's own methods.
         client: returns the client, with which callbacks are called.
-        look_again: has :meth:`apply` called by the polling thread soon.
+        look_again: makes the polling thread call :meth:`apply` soon.
 
     Attributes:
-        subscription: the last one; stays after ``unsubscribe()``, whose revocation still calls back.
-        given: what the group gave to this member in this generation; None while it has no assignment.
-        watches: it is to be learned what the application is given, and commits.
-        sees_absences: events may come about topics that the application has not named.
+        subscription: the last one; kept after ``unsubscribe()``, whose revocation still calls back.
+        given: the partitions that the group gave to this member in this generation; None: it has no assignment.
+        watches: the application's positions and commits are to be observed.
+        sees_absences: events may arrive about topics that the application has not named.
     """
 
     def __init__(
@@ -164,7 +164,7 @@ class Membership:
         self._subscribed: tuple[str, ...] = ()
         self._looked_s = 0.0
         self._watched: set[Key] = set()
-        self._added: set[str] = set()  # topics that this member has subscribed to for itself
+        self._added: set[str] = set()  # topics that this member has subscribed to beyond the application's names
         self.subscription: Subscription | None = None
         self.given: set[Key] | None = None
         self.watches = self.sees_absences = False
@@ -172,7 +172,7 @@ class Membership:
     # Subscription
 
     def join(self) -> None:
-        """Subscribe for real."""
+        """Subscribe at librdkafka."""
         assert self.subscription is not None
         self._view()
         self._ownership.before_join()
@@ -182,7 +182,7 @@ class Membership:
             self._look_again()
 
     def leave(self) -> None:
-        """Request no rebalance any more; the application's callbacks still see the last revocation."""
+        """Stop requesting rebalances; the application's callbacks still see the last revocation."""
         self.member.unsubscribe()
         self._subscribed = ()
 
@@ -207,17 +207,17 @@ class Membership:
     def _rejoin(self) -> None:
         """Leave the group and join it again: a follower that only joins again starts no rebalance."""
         self._stock.unsubscribe()
-        # Postponed by librdkafka until the revocation is through and the group is left; which notes the views.
+        # librdkafka postpones this until the revocation is done and the group is left, which notes the views.
         self._subscribe(Subscribe(self.member.reading.topics, self.member.reading.left_out))
 
     # What librdkafka calls
 
     def on_assign(self, consumer: Any, partitions: list[TopicPartition]) -> None:
-        """``partitions`` is the whole assignment (eager), or what is added to it (incremental)."""
+        """Take ``partitions``: the whole assignment (eager), or an addition to it (incremental)."""
         if self._closing:
-            return  # librdkafka gives them back at once, and every request for their offsets would time out
+            return  # librdkafka returns them at once, and every request for their offsets would time out
         new = {key_of(p) for p in partitions}
-        self._views.before_assignment(topics_of(new))  # before anything is decided by a view (invariant I8)
+        self._views.before_assignment(topics_of(new))  # before a view decides anything (invariant I8)
         if self._conf.incremental:
             self.given = (self.given or set()) | new
         else:
@@ -249,7 +249,7 @@ class Membership:
             self._starts.forget(gone)
 
     def _rebalance(self) -> None:
-        """Carry out what belongs to a rebalance; also where a callback of the application raises."""
+        """Carry out the actions of a rebalance, also if a callback of the application raises."""
         self._rebalancing = True
         try:
             try:
@@ -260,15 +260,15 @@ class Membership:
             self._rebalancing = False
 
     def before_close(self) -> None:
-        """The last chance to send a request to the coordinator: within ``close()`` none is sent any more."""
+        """Send the last requests to the coordinator: within ``close()`` none is sent any more."""
         self._closing = True
         if self.given is not None:
             self._commit_idle(self._starts.idle(self._held(), leaving=True))
 
     def _commit_idle(self, idle: Mapping[Key, int]) -> None:
-        """Commit for the next owner; without ``enable.auto.commit`` only if it is a change of modes that may have
-        brought the rebalance about. Of partitions that delivered nothing and have no commit, requested now: an earlier
-        owner, or the application by other means, may have committed since."""
+        """Commit the starts for the next owner. Without ``enable.auto.commit``, only if a change of modes may have
+        caused the rebalance. Only partitions that delivered nothing and have no commit are committed. This is requested
+        now, as an earlier owner, or the application by other means, may have committed since."""
         auto = self._conf.auto_commit
         due = {key: at for key, at in idle.items() if auto or self._ownership.changed(key[0])}
         due = {key: due[key] for key, position in positions(self._stock, due).items() if position is None}
@@ -278,10 +278,10 @@ class Membership:
         elif without:
             self._send(Commit(without))
 
-    # What the application does itself, in its callbacks or outside
+    # Calls of the application, in its callbacks or outside
 
     def assign(self, partitions: list[TopicPartition], *, incremental: bool = False) -> None:
-        """``assign`` or ``incremental_assign``; in mid-life, only what is offered may be chosen."""
+        """Carry out ``assign`` or ``incremental_assign``; between rebalances, only offered partitions may be chosen."""
         show, self._showing = self._showing, None
         if show is not None and show.event is not Event.ASSIGNED:
             self._showing = show
@@ -301,12 +301,12 @@ class Membership:
                 self._stock.assign([])
         self._run(rebalancing=True)
         if self.member.manual:
-            self._views.follow()  # which warns of it
+            self._views.follow()  # which logs a warning
         if self.due_s() is not None:
             self._look_again()
 
     def _chosen(self, partitions: Iterable[TopicPartition]) -> dict[Key, int | None]:
-        """Return the offsets that the application has chosen; "beginning" and "end" as the numbers they are now."""
+        """Return the application's chosen offsets; "beginning" and "end" as the present numbers."""
         places: dict[Key, int | None] = {key_of(p): None if p.offset in _UNSET else p.offset for p in partitions}
         self._offsets.remember(partitions)
         logical = {key: at for key, at in places.items() if at is not None and at < 0}
@@ -316,14 +316,14 @@ class Membership:
 
     def unassign(self) -> None:
         if self._showing is not None and not self._rebalancing:
-            return  # what goes in mid-life is hidden afterwards
+            return  # between rebalances, the member hides them afterwards
         self._stock.unassign()
         if self._showing is None:
             self._forget(None)
 
     def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
         if self._showing is not None and not self._rebalancing:
-            return  # what goes in mid-life is hidden afterwards
+            return  # between rebalances, the member hides them afterwards
         hidden = (self._revoking & self.member.partitions.keys()) - self._held() - set(map(key_of, partitions))
         self._stock.incremental_unassign([*partitions, *parts_of(hidden)])
         if self._showing is None:
@@ -366,12 +366,12 @@ class Membership:
     # Changes of views, and polls
 
     def apply(self, *, inside: bool, taken: Collection[Message] = ()) -> None:
-        """Do what is due, by the views in force.
+        """Carry out due work, by the views in force.
 
         Args:
-            inside: within a call of librdkafka, which may have taken records that the application was not given yet.
-            taken: what a call that is under way has of librdkafka, and the application was not given yet. What would
-                change the records that it is given is done afterwards; :meth:`due_s` is not later then.
+            inside: within a call of librdkafka, which may have taken records that the application did not get yet.
+            taken: records that a call under way has taken from librdkafka, and that the application did not get yet.
+                Work that would change them is done afterwards; :meth:`due_s` is not later than that.
         """
         self._inside = inside
         self._view()
@@ -407,7 +407,7 @@ class Membership:
         for key, offset in first_offsets(taken).items():
             if key in at:
                 at[key] = None if offset == self.member.partitions[key].base else offset
-        # What the application has committed before that was of interest has not passed this package.
+        # Earlier commits of the application on these partitions were not observed.
         self.member.doubted(key for key in watched - self._watched if at[key] is not None)
         self._watched = watched
         if watched:
@@ -415,16 +415,16 @@ class Membership:
 
     def is_ending(self, topic: str | None) -> bool:
         """Return whether records of ``topic`` may not wait for the rest of their batch: its end is known, and the group
-        has yet to read it. After a rebalance another member would find it committed to its end, and take it for read.
+        has yet to read it. After a rebalance, another member would find a commit at the end and take all for read.
         """
         return (
             topic is not None
-            and self.member.reading.topic(topic).awaits_word
+            and self.member.reading.topic(topic).awaits_report
             and bool(self.member.reading.topic(topic).ends)
         )
 
     def take_back(self, messages: Iterable[Message]) -> None:
-        """Have librdkafka return ``messages`` again, which the application was not given."""
+        """Make librdkafka return ``messages`` again, which the application did not get."""
         for key, offset in first_offsets(messages).items():
             if key not in self.member.partitions:
                 continue  # the group's commit decides where the next owner begins
@@ -434,7 +434,7 @@ class Membership:
                 log.warning("%s [%d]: records from offset %d on were taken and not returned: %s", *key, offset, error)
 
     def due_s(self) -> float | None:
-        """Return when :meth:`apply` is to be called again, on the monotonic clock; None if nothing waits."""
+        """Return when to call :meth:`apply` again, on the monotonic clock; None: nothing waits."""
         times = [self.member.due_s, self._ownership.due_s(), self._patterns.due_s, self.ends.retry_s]
         if self.given is not None and (self.watches or self._commits.pending):
             times.append(self._looked_s + LOOK_S)
@@ -443,7 +443,7 @@ class Membership:
     # Actions
 
     def _run(self, *, rebalancing: bool = False, carrying: bool = False) -> None:
-        """Carry out what is to be done now."""
+        """Carry out the actions that are due."""
         while (action := self.member.next(self._now_s(), rebalancing=rebalancing, carrying=carrying)) is not None:
             if isinstance(action, Show):
                 self._show(action)
@@ -482,7 +482,7 @@ class Membership:
             is_untimely = show.event is Event.REVOKED and error.args[0].code() in _UNTIMELY
             if self._rebalancing or not is_untimely:
                 raise
-            # By a revocation of ours, in a bad moment. The group keeps the partitions; it has another one to commit.
+            # A revocation of ours came at a bad moment. The group keeps the partitions; it has another to commit.
             log.info("%s: on_revoke raised %s: the group joins again", self._conf.group_id, error)
         finally:
             if self._showing is show:
@@ -552,7 +552,7 @@ class Membership:
     def _was_committed(
         self, action: Commit | CommitStored, error: KafkaError | None, parts: list[TopicPartition]
     ) -> None:
-        """A commit of this package has its result; within a call of librdkafka."""
+        """Take the result of a commit of this package; runs within a call of librdkafka."""
         is_empty = error is not None and error.code() == KafkaError._NO_OFFSET
         if error is not None and not is_empty:
             log.warning("%s: offsets of %d partitions not committed: %s", self._conf.group_id, len(parts), error)
@@ -568,8 +568,8 @@ class Membership:
         self._look_again()
 
     def _was_reported(self, error: KafkaError | None, parts: list[TopicPartition]) -> None:
-        """Other commits have their result; within a call of librdkafka. The application's are known when it makes them,
-        and may be later ones by now."""
+        """Take the results of other commits; runs within a call of librdkafka. The application's commits are known when
+        it makes them, and it may have made later ones by now."""
         done = [p for p in parts if p.error is None and p.offset >= 0]
         if error is not None:
             self.member.doubted(map(key_of, parts))
@@ -584,11 +584,11 @@ class Membership:
         except KafkaException as error:
             log.warning("%s: offsets of %d partitions not committed: %s", self._conf.group_id, len(parts), error)
 
-    # Events, and words for people
+    # Events and figures
 
     def is_absence(self, message: Message) -> bool:
-        """Return whether ``message`` is the event that a topic does not exist (any more) which the application does not
-        read by its own choice: a hidden one, or one that its pattern matches."""
+        """Return whether ``message`` reports the absence of a topic that the application did not choose by name: a
+        hidden topic, or one that a pattern matches."""
         error, topic = message.error(), physical_topic(message)
         if error is None or topic is None or error.code() not in _ABSENT:
             return False
@@ -607,12 +607,12 @@ class Membership:
         return is_own and reading.gate(topic) in (Gate.CLOSED, Gate.UNNAMED, Gate.LEFT)
 
     def concerns(self, topics: set[str]) -> bool:
-        """Return whether views of ``topics`` may change what is read (any thread)."""
+        """Return whether views of ``topics`` may change the partitions that are read (any thread)."""
         if self.subscription is not None and any(map(self.subscription.covers, topics)):
             return True
         known = {topic for topic, _ in tuple(self.member.partitions)}
         return not topics.isdisjoint(known.union(self._subscribed))
 
     def stats(self) -> dict[str, Any]:
-        """Return what ``modeaware_stats`` has of the group (any thread)."""
+        """Return the group's part of ``modeaware_stats`` (any thread)."""
         return self._views.stats()

@@ -1,5 +1,5 @@
-"""confluent_kafka's calls that name topics, made for the topics that the names stand for
-(:mod:`modeaware.clients.named`), and answered under the names that the application gave."""
+"""confluent_kafka's calls that name topics. They are made for the topics that the names stand for
+(:mod:`modeaware.clients.named`), and answered under the application's names."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 from modeaware.librdkafka import ClusterMetadata, TopicPartition
 
 LeadsTo = Callable[[str, float], str]
-"""Returns the topic that a name stands for; waits for the first view for so many seconds (-1: no limit of the call)."""
+"""Returns the topic that a name stands for; waits up to so many seconds for the first view (-1: no limit given)."""
 
 
 def list_topics(stock: Callable[..., ClusterMetadata], leads_to: LeadsTo, *args: Any, **kwargs: Any) -> ClusterMetadata:
-    """As ``list_topics``; of one topic, that of the topic which the name stands for, under the name."""
+    """As ``list_topics``; for one topic, the answer is about the topic that the name stands for, under the name."""
     given = {**dict(zip(("topic", "timeout"), args, strict=False)), **kwargs}
     name = given.get("topic")
     if not isinstance(name, str) or len(args) > 2 or (topic := leads_to(name, _seconds(given))) == name:
@@ -26,7 +26,7 @@ def list_topics(stock: Callable[..., ClusterMetadata], leads_to: LeadsTo, *args:
 def offsets(
     stock: Callable[..., list[TopicPartition]], leads_to: LeadsTo, partitions: Any, *args: Any, **kwargs: Any
 ) -> list[TopicPartition]:
-    """As ``committed`` and ``offsets_for_times``. A partition with an error keeps the topic that has it."""
+    """As ``committed`` and ``offsets_for_times``. A partition with an error keeps that topic's name."""
     asked = led(leads_to, partitions, {**dict(zip(("timeout",), args, strict=False)), **kwargs})
     answer = stock(asked, *args, **kwargs)
     if asked is partitions:
@@ -38,8 +38,8 @@ def offsets(
 
 
 def led(leads_to: LeadsTo, partitions: Any, options: dict[str, Any]) -> Any:
-    """Return ``partitions`` of the topics that their names stand for; ``partitions`` itself where these are the same,
-    and where librdkafka will refuse it."""
+    """Return ``partitions`` of the topics that their names stand for. Where these are the same, or librdkafka will
+    refuse the call, return ``partitions`` itself."""
     if not isinstance(partitions, list) or not all(isinstance(partition, TopicPartition) for partition in partitions):
         return partitions
     timeout_s = _seconds(options)

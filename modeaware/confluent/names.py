@@ -1,11 +1,11 @@
-"""Records of a successor under the name that the application subscribed to (``modeaware.topic.names=logical``).
+"""Records of a new topic under the name that the application subscribed to (``modeaware.topic.names=logical``).
 
 A message keeps its topic as a Python object, and ``topic()`` returns the object that ``set_topic`` was given. So a
-renamed message gets a ``str`` that says, beside the logical name, which topic the record is in: however long the
-application keeps the message, and whatever is replaced meanwhile, its offset is committed where it belongs.
+renamed message gets a ``str`` that has, beside the logical name, the name of the topic that contains the record.
+However long the application keeps the message, whatever is replaced meanwhile, its offset is committed on that topic.
 
-A ``TopicPartition`` keeps the characters alone. Partition 0 of ``orders`` may then be one of ``orders`` or of its
-successor, and nothing tells which: once a message was renamed, an offset for such a name is refused.
+A ``TopicPartition`` keeps only the characters. Partition 0 of ``orders`` may then belong to ``orders`` or to its new
+topic, and nothing distinguishes the two: once a message was renamed, an offset for such a name is refused.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _PARAMETERS = ("message", "offsets", "asynchronous")
 
 
 def physical_topic(message: Message) -> str | None:
-    """Return the topic that the record of ``message`` is in, whichever name the message has."""
+    """Return the topic that contains the record of ``message``, whichever name the message has."""
     topic = message.topic()
     return topic.physical if isinstance(topic, PairedName) else topic
 
@@ -41,7 +41,7 @@ def first_offsets(messages: Iterable[Message]) -> dict[Key, int]:
 
 
 class LogicalNames:
-    """Keeps the names of one consumer's subscription; renames what the consumer returns, and commits what was renamed.
+    """The names of one consumer's subscription: renames the consumer's messages, and commits renamed messages.
 
     Attributes:
         commit, store_offsets: librdkafka's own methods, until messages are renamed.
@@ -63,11 +63,11 @@ class LogicalNames:
         self._translates = False
 
     def take(self, find: Callable[[], Mapping[str, str]], *, anew: bool = False) -> bool:
-        """Keep what ``find`` returns, successor -> name (any thread); return whether messages are to be renamed.
+        """Keep the result of ``find``, new topic -> name (any thread); return whether messages are to be renamed.
 
         Args:
-            find: is called one at a time, so that later views are not overwritten by earlier ones.
-            anew: the subscription is another one. Else earlier names stay: of a view out of force for a while, say.
+            find: called one at a time, so that later views are not overwritten by earlier ones.
+            anew: the subscription has changed. Else earlier names stay, as a view may be out of force for a while.
         """
         with self._lock:
             paired = {topic: PairedName.of(name, name, topic) for topic, name in find().items()}
@@ -79,7 +79,7 @@ class LogicalNames:
             return True
 
     def put_over(self, commit: Target, store_offsets: Target) -> None:
-        """Call these from now on (any thread)."""
+        """Use these methods from now on (any thread)."""
         with self._lock:
             self._own = commit, store_offsets
             if not self._translates:
@@ -90,12 +90,12 @@ class LogicalNames:
             switch.point_to(target)
 
     def logical(self, message: Message) -> str | None:
-        """Return the name of a message's topic, whether the message says that or the topic itself."""
+        """Return the logical name of a message's topic, whether the message has that name or the topic's own."""
         topic = physical_topic(message)
         return str(self._names.get(topic or "", topic)) if topic is not None else None
 
     def rename(self, result: Message | list[Message] | None) -> None:
-        """Rename what ``poll`` or ``consume`` has returned."""
+        """Rename the messages that ``poll`` or ``consume`` has returned."""
         names = self._names
         if result is None or not names or not self._renames:
             return
@@ -106,7 +106,7 @@ class LogicalNames:
                 cast(Any, message).set_topic(name)  # its stub lacks the method
 
     def refuse(self, offsets: Iterable[Any]) -> None:
-        """Refuse offsets whose topic may be either of two.
+        """Refuse offsets whose topic is ambiguous.
 
         Raises:
             KafkaException: code ``_INVALID_ARG``.
@@ -127,7 +127,7 @@ class LogicalNames:
         message, offsets = given.get("message"), given.get("offsets")
         if isinstance(offsets, list):
             self.refuse(offsets)
-        # A message with an error, and arguments that do not go together, are librdkafka's to refuse.
+        # librdkafka refuses a message with an error, and arguments that exclude each other.
         if isinstance(message, Message) and offsets is None and len(args) <= len(_PARAMETERS):
             topic = message.topic()
             if isinstance(topic, PairedName) and message.error() is None:

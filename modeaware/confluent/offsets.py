@@ -1,6 +1,6 @@
-"""Offsets that librdkafka requests from brokers for a consumer, and the client beside it that may ask about any topic.
+"""Offsets that librdkafka requests from brokers for a consumer, and the auxiliary client for any topic's offsets.
 
-All of it is for the polling thread. ``stock`` are the client's own methods.
+Only the polling thread may use this module. ``stock`` are the client's own methods.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ log = get_logger(__name__)
 
 TIMEOUT_S = 10.0
 ANSWER_S = 1.0
-"""How long the polling thread waits for an answer in mid-life. It asks again later."""
+"""How long the polling thread waits for an answer outside a rebalance. The request is repeated later."""
 SINGLE_ANSWER_S = 0.25
 RETRY_S = 0.1
 # While a leader or coordinator moves, and when a connection breaks.
@@ -63,14 +63,14 @@ def parts_of(keys: Iterable[Key]) -> list[TopicPartition]:
 
 
 def positions(stock: Any, keys: Collection[Key]) -> dict[Key, int | None]:
-    """Return the offsets behind the last records that the application was given; None: none."""
+    """Return the offsets behind the last records that the application got; None: it got none."""
     if not keys:
         return {}
     return {key_of(p): p.offset if p.offset >= 0 else None for p in stock.position(parts_of(keys))}
 
 
 def commits_of(answer: Iterable[TopicPartition]) -> dict[Key, Committed | None]:
-    """Return what the group has committed, by what ``committed()`` has returned."""
+    """Return the group's commits in the answer of ``committed()``."""
     answered = {key_of(p): p for p in answer if p.error is None}
     return {key: Committed(p.offset, metadata_of(p)) if p.offset >= 0 else None for key, p in answered.items()}
 
@@ -80,7 +80,7 @@ def metadata_of(committed: TopicPartition) -> str:
     try:
         return committed.metadata or ""
     except UnicodeDecodeError:
-        # confluent_kafka reads on behind metadata that another client has not ended with a zero byte.
+        # confluent_kafka reads beyond metadata that another client has not ended with a zero byte.
         return "not readable"
 
 
@@ -88,10 +88,10 @@ class LibrdkafkaOffsets:
     """Offsets that librdkafka requests from brokers: :class:`~modeaware.clients.starts.BrokerOffsets`, and commits.
 
     Attributes:
-        commits: what :meth:`committed` has found last.
+        commits: the last result of :meth:`committed`.
 
     Args:
-        onlooker: what requests offsets of topics that need not be assigned.
+        onlooker: requests offsets of topics that need not be assigned.
     """
 
     def __init__(self, stock: Any, group_id: str, onlooker: Any = None) -> None:
@@ -109,7 +109,7 @@ class LibrdkafkaOffsets:
             answer = self._stock.committed(parts_of(keys), timeout=TIMEOUT_S)
         except KafkaException as error:
             log.warning(
-                "%s: committed offsets not known (%s): librdkafka decides the start of %d partitions",
+                "%s: committed offsets unknown (%s); librdkafka decides the start of %d partitions",
                 self._group_id, error, len(keys),
             )  # fmt: skip
             return {}
@@ -124,7 +124,7 @@ class LibrdkafkaOffsets:
         try:
             answer = self._onlooker.committed(parts_of(keys), timeout=TIMEOUT_S)
         except KafkaException as error:
-            log.warning("%s: committed offsets of earlier topics not known: %s", self._group_id, error)
+            log.warning("%s: committed offsets of earlier topics unknown: %s", self._group_id, error)
             return {}
         return {key_of(p): p.offset if p.offset >= 0 else None for p in answer if p.error is None}
 
@@ -133,9 +133,9 @@ class LibrdkafkaOffsets:
         self._leader_epochs |= {key_of(p): (p.offset, p.leader_epoch) for p in partitions if p.offset >= 0}
 
     def placed(self, key: Key, offset: int) -> TopicPartition:
-        """Return where to start. A committed offset keeps its leader epoch: by it librdkafka notices a truncated log.
+        """Return where to start. A committed offset keeps its leader epoch, by which librdkafka detects truncation.
 
-        An offset that was raised has none: the end of the commit's epoch may lie below it.
+        A raised offset has no leader epoch: the end of the commit's epoch may lie below the offset.
         """
         committed, leader_epoch = self._leader_epochs.get(key, (None, None))
         if committed != offset or leader_epoch is None:
@@ -146,15 +146,15 @@ class LibrdkafkaOffsets:
         return self.listed(dict.fromkeys(keys, OFFSET_BEGINNING))
 
     def log_starts_now(self, keys: Collection[Key]) -> dict[Key, int]:
-        """The same without those whose leader does not answer at once: librdkafka waits for all, and returns none.
+        """The same, without partitions whose leader does not answer at once: librdkafka would wait, and return none.
 
-        ``poll`` waits meanwhile. Where many leaders are away, only some partitions are requested one by one in a call.
+        ``poll`` waits meanwhile. If many leaders are away, one call requests only some partitions, one by one.
         """
         asked = [TopicPartition(*key, OFFSET_BEGINNING) for key in sorted(keys)]
         log_starts = self._answered(asked, ANSWER_S) if asked else {}
         if not log_starts and len(asked) > 1:
             deadline_s = time.monotonic() + ANSWER_S
-            for partition in random.sample(asked, len(asked)):  # the same silent ones must not always come first
+            for partition in random.sample(asked, len(asked)):  # the same silent leaders must not always come first
                 if time.monotonic() >= deadline_s:
                     break
                 log_starts |= self._answered([partition], SINGLE_ANSWER_S)
@@ -165,7 +165,7 @@ class LibrdkafkaOffsets:
         try:
             answer = self._stock.offsets_for_times(asked, timeout=timeout_s)
         except KafkaException as error:
-            log.debug("%s: offsets of %s not known: %s", self._group_id, asked, error)
+            log.debug("%s: offsets of %s unknown: %s", self._group_id, asked, error)
             return {}
         return {key_of(p): p.offset for p in answer if p.error is None and p.offset >= 0}
 
@@ -173,7 +173,7 @@ class LibrdkafkaOffsets:
         return self.listed(dict.fromkeys(keys, OFFSET_END))
 
     def listed(self, logical: Mapping[Key, int]) -> dict[Key, int]:
-        """Return the offsets that logical offsets stand for now; those without an answer are left out."""
+        """Return the offsets that logical offsets stand for now; partitions without an answer are left out."""
         # ListOffsets' special timestamps are librdkafka's logical offsets.
         known: dict[Key, int] = {}
         deadline_s = time.monotonic() + TIMEOUT_S
@@ -190,7 +190,7 @@ class LibrdkafkaOffsets:
                 break
             if error is None or error.code() not in _RETRIABLE or time.monotonic() > deadline_s:
                 log.warning(
-                    "%s: start offsets of %d partitions not known (%s): auto.offset.reset decides at their first fetch",
+                    "%s: start offsets of %d partitions unknown (%s); auto.offset.reset decides at their first fetch",
                     self._group_id, len(logical) - len(known), error,
                 )  # fmt: skip
                 break
@@ -199,12 +199,12 @@ class LibrdkafkaOffsets:
 
 
 class Onlooker:
-    """A consumer that never joins the group, and is asked for what the group has committed.
+    """A consumer that never joins the group and requests the group's committed offsets.
 
-    librdkafka keeps every partition that a consumer was asked about. Once the topic is deleted it queues an error for
-    each of them every second, until the partition is assigned and given back: without end for one that other members
-    read. So it is not the application's consumer that is asked, which also has to wait for the answer to a fetch first
-    (``fetch.wait.max.ms``).
+    librdkafka keeps every partition about which a consumer has sent a request. Once the topic is deleted,
+    librdkafka queues an error for each of them every second, until the partition is assigned and revoked: without
+    end for one that other members read. So the requests do not go through the application's consumer. That would
+    also have to wait for the answer to a fetch first (``fetch.wait.max.ms``).
     """
 
     def __init__(self, conf: Mapping[str, Any], group_id: str) -> None:
@@ -225,7 +225,7 @@ class Onlooker:
         try:
             topics = self._client.ask(lambda consumer: consumer.list_topics(timeout=ANSWER_S)).topics
         except KafkaException as error:
-            log.debug("%s: topics not known: %s", self._group_id, error)
+            log.debug("%s: topics unknown: %s", self._group_id, error)
             return frozenset()
         return frozenset(name for name, topic in topics.items() if topic.error is None)
 

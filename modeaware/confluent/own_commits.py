@@ -1,18 +1,18 @@
 """Commits that this package makes through an application's consumer, none of which blocks the polling thread.
 
-A synchronous commit of librdkafka waits until a coordinator has answered, which may be never. So these commits are
-asynchronous. librdkafka queues their results for the next poll, where confluent_kafka gives them to ``on_commit`` of
-the settings, as it does with the results of automatic commits and of asynchronous ones of the application. No result
-says which commit it is of. So ``on_commit`` is a callback of this module, which takes the results of its own commits
-and gives all others to the application's:
+A synchronous commit of librdkafka blocks until a coordinator has answered, possibly for ever. So these commits are
+asynchronous. librdkafka queues their results for the next poll. There confluent_kafka passes them to ``on_commit`` of
+the settings, like the results of automatic commits and of the application's asynchronous ones. A result does not
+identify its commit. So ``on_commit`` is a callback of this module, which takes the results of its own commits and
+passes all others to the application's callback:
 
 * the result of a commit of offsets has these partitions, offsets and metadata;
-* the result of a commit of what is stored has the partitions that are assigned to the library. That of an automatic
-  commit has the same, and may be taken in its place: then the application is given the other one, which says no less.
-  But an automatic commit is silent where nothing is stored, so such a result is never given to the application.
+* the result of a commit of what is stored has the partitions that are assigned to the library. The result of an
+  automatic commit has the same and may be taken in its place; then the application gets the other result, which is as
+  informative. But an automatic commit is silent where nothing is stored, so the application never gets such a result.
 
-While there is nothing to listen for, the callback is the application's own, or a function in C
-(:mod:`modeaware.confluent.retarget` says why). All of it is for the polling thread.
+While no results are awaited, the callback is the application's own, or a function in C
+(:mod:`modeaware.confluent.retarget` explains why). Only the polling thread may use this module.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ON_COMMIT = "on_commit"
 
 
 class _Sent(NamedTuple):
-    """A commit without a result so far; ``content`` is what its result has."""
+    """A commit whose result is pending; ``content`` identifies the result."""
 
     action: Commit | CommitStored
     content: frozenset[Any]
@@ -43,14 +43,14 @@ class _Sent(NamedTuple):
 
 
 class OwnCommits:
-    """The commits of this package through one consumer, and the results of all.
+    """The commits of this package through one consumer, and the results of all commits.
 
     Args:
         conf: the settings of the consumer.
 
     Attributes:
-        answered: is called with the result of each own commit.
-        reported: is called with the results of others.
+        answered: called with the result of each own commit.
+        reported: called with the results of other commits.
     """
 
     def __init__(self, conf: Mapping[str, Any]) -> None:
@@ -60,7 +60,7 @@ class OwnCommits:
         self._own = self._switch.target
         self._taking = weakly(self._take)
         self._sent: list[_Sent] = []
-        self._flushes = 0  # of what is stored, whose results may say that nothing was
+        self._flushes = 0  # commits of what is stored, which may result in _NO_OFFSET
         self.answered: Answer = lambda _action, _error, _parts: None
         self.reported: Callable[[KafkaError | None, list[TopicPartition]], None] = lambda _error, _parts: None
 
@@ -71,15 +71,15 @@ class OwnCommits:
 
     @property
     def pending(self) -> bool:
-        """Whether a result is to come."""
+        """Whether a result is pending."""
         return bool(self._sent)
 
     def listen(self, wanted: bool) -> None:
-        """Take the results of others as well; else those of own commits alone."""
+        """Take the results of other commits as well; else only those of own commits."""
         self._switch.point_to(self._taking if wanted or self._sent else self._own)
 
     def send(self, stock: Any, action: Commit | CommitStored) -> None:
-        """Commit what ``action`` says; its result follows at a later poll.
+        """Send the commit of ``action``; its result follows at a later poll.
 
         Raises:
             KafkaException: nothing was sent.

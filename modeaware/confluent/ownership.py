@@ -1,6 +1,6 @@
-"""What a member of a group owns: the settings that decide it, what the coordinator returns of the group, the rule.
+"""The partitions that a member of a group owns: the settings, the coordinator's description of the group, and the rule.
 
-:mod:`modeaware.confluent.group` says what it is for, and :mod:`modeaware.clients.assignment` has the theory.
+:mod:`modeaware.confluent.group` has the purpose, and :mod:`modeaware.clients.assignment` the theory.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ RETRY_S = 0.5
 TURN_S = 1.0
 GIVE_UP_S = 30.0
 SEEN_VIEWS = 1_000
-"""How many changes of a topic are remembered since a join; with more of them it is in doubt who owns what."""
+"""How many changes of a topic are remembered since a join; with more changes, the ownership is in doubt."""
 RANGE = "range"
 _NOTHING_HIDDEN: frozenset[frozenset[int]] = frozenset({frozenset()})
 _METADATA_MAGIC = b"CGMDv2:"
@@ -40,21 +40,21 @@ _METADATA_MAGIC = b"CGMDv2:"
 
 @dataclass(frozen=True)
 class GroupConf:
-    """The settings that decide how an assignment may be changed.
+    """The settings that determine how an assignment may be changed.
 
     Attributes:
         group_id: ``group.id``.
         incremental: the rebalance protocol is cooperative (``cooperative-sticky``, or ``group.protocol=consumer``), so
-            partitions are added and taken away one by one; else (eager) an assignment is replaced as a whole.
-        may_be_range: the group may come to use the ``range`` strategy.
+            partitions are added and revoked one by one; else (eager) each assignment replaces the last one as a whole.
+        may_be_range: the group may at some time use the ``range`` strategy.
         offset_reset: ``auto.offset.reset``, as given.
         auto_commit: ``enable.auto.commit``.
-        stores_offsets: librdkafka stores by itself what is committed (``enable.auto.offset.store``).
+        stores_offsets: librdkafka stores the offsets to commit by itself (``enable.auto.offset.store``).
         static: a member of the classic protocol with a ``group.instance.id``.
         whole_names: a pattern has to match a topic's whole name (brokers match it, under KIP-848), not a part of it.
-        refresh_s: how often topics are looked up that a pattern may match; None: never.
+        refresh_s: how often topics that a pattern may match are looked up; None: never.
         creates_topics: brokers may create a topic that this consumer names and that does not exist.
-        wants_ends: the application is given the end of each partition (``enable.partition.eof``).
+        wants_ends: the application gets an event at the end of each partition (``enable.partition.eof``).
     """
 
     group_id: str
@@ -71,7 +71,7 @@ class GroupConf:
 
     @classmethod
     def of(cls, conf: Mapping[str, Any]) -> GroupConf:
-        """Read ``conf``; what stands in ``default.topic.config`` overrides the rest, as confluent_kafka has it."""
+        """Read ``conf``; its ``default.topic.config`` overrides the rest, as in confluent_kafka."""
         settings = with_topic_config(conf)
         strategies = [name.strip() for name in str(settings.get("partition.assignment.strategy", "range")).split(",")]
         consumer_protocol = str(settings.get("group.protocol", "classic")).lower() == "consumer"
@@ -91,7 +91,7 @@ class GroupConf:
         )
 
 
-# What the coordinator returns of the group
+# The coordinator's description of the group
 
 
 class GroupAssignment(NamedTuple):
@@ -105,11 +105,11 @@ class GroupAssignment(NamedTuple):
 
 
 class GroupMoved(Exception):
-    """The group is in another generation than the caller, or about to be: another assignment is coming."""
+    """The group is in another generation than the caller, or about to be: another assignment will follow."""
 
 
 class GroupUnknown(Exception):
-    """The coordinator's answer is missing; ``final``: another request will not help (not authorised)."""
+    """The coordinator has not answered; ``final``: another request will not help (not authorised)."""
 
     def __init__(self, message: str, *, final: bool = False) -> None:
         super().__init__(message)
@@ -117,7 +117,7 @@ class GroupUnknown(Exception):
 
 
 class GroupDescriber:
-    """Describes the consumer's own group; the admin client is made when first needed, and has no thread of ours."""
+    """Describes the consumer's own group. The admin client is made when first needed, and has no thread of ours."""
 
     def __init__(self, conf: Mapping[str, Any], group_id: str) -> None:
         self._group_id = group_id
@@ -127,12 +127,11 @@ class GroupDescriber:
     def describe(self, member: str, given: set[Key]) -> GroupAssignment:
         """Return the assignment of the generation in which ``member`` was given ``given``.
 
-        A group that is stable and shows exactly this for the member id is in the caller's generation: the next one
-        cannot be complete without a new join of this member.
+        A stable group whose description has exactly ``given`` for the member id is in the caller's generation: the next
+        generation cannot be complete without a new join of this member.
 
         Raises:
-            GroupMoved: it is not, or a rebalance is under way.
-            GroupUnknown: no answer, or one that cannot be used.
+            GroupMoved: the group is in another generation, or rebalances. GroupUnknown: no answer, or an unusable one.
         """
         description = self._request()
         if description.state != "Stable":
@@ -151,9 +150,9 @@ class GroupDescriber:
 
     def _request(self) -> Any:
         try:
-            # Not describe_consumer_groups: librdkafka aborts the process when that request's timeout runs out while the
-            # coordinator is away (an assertion in rdkafka_queue.h, librdkafka 2.16). This older call does not.
-            # Its deprecation concerns us alone; where warnings are errors the call would fail.
+            # Not describe_consumer_groups: librdkafka aborts the process when that request's timeout expires while the
+            # coordinator is away (an assertion in rdkafka_queue.h, librdkafka 2.16). This older call does not abort.
+            # Its deprecation concerns only us; the call would fail where warnings are errors.
             warnings.filterwarnings("ignore", r"list_groups\(\) is deprecated", DeprecationWarning)
             groups = self._admin.ask(lambda admin: admin.list_groups(self._group_id, timeout=REQUEST_TIMEOUT_S))
         except KafkaException as error:
@@ -174,7 +173,7 @@ class GroupDescriber:
 
 
 def _decoded(data: bytes | None) -> dict[str, tuple[int, ...]]:
-    """Topic -> partitions in a member's assignment (Kafka's ConsumerProtocolAssignment, any version)."""
+    """Return topic -> partitions of a member's assignment (Kafka's ConsumerProtocolAssignment, any version)."""
     assignment: dict[str, tuple[int, ...]] = {}
     if not data:
         return assignment
@@ -193,7 +192,7 @@ def _decoded(data: bytes | None) -> dict[str, tuple[int, ...]]:
 
 
 def generation_of(metadata: Any) -> int | None:
-    """Return the generation in a client's group metadata, None where its form is not the known one.
+    """Return the generation in a client's group metadata; None if the metadata has an unknown form.
 
     librdkafka writes ``CGMDv2:``, the generation (int32), group id, member id and group instance id
     (``rd_kafka_consumer_group_metadata_write``); confluent_kafka returns these bytes.
@@ -204,7 +203,7 @@ def generation_of(metadata: Any) -> int | None:
     return int.from_bytes(generation, "little", signed=True) if len(generation) == 4 else None
 
 
-# What this member owns
+# The partitions that this member owns
 
 
 class Ownership:
@@ -212,7 +211,7 @@ class Ownership:
 
     Attributes:
         in_doubt: topics of the present assignment for which it is not certain what this member owns.
-        withheld: partitions that this member was given and does not read: of topics in doubt, or owned by another.
+        withheld: given partitions that this member does not read: of topics in doubt, or owned by another member.
         rejoins: how often this member requested a rebalance.
     """
 
@@ -257,23 +256,23 @@ class Ownership:
         """Note the views now in force; the next generation begins after this."""
         if self._applies:
             with self._lock:
-                self._seen.clear()  # first: what arrives before the snapshot is in both
+                self._seen.clear()  # first: a view that arrives before the snapshot is in both
             self._joined = self._views.views() if self._views.ready else None
         self._due_s = self._turn_s = None
-        # What is withheld stays so until the next assignment, which may be the same one again.
+        # Withheld partitions stay withheld until the next assignment, which may be the same one again.
 
     def assigned(self, given: set[Key]) -> set[Key]:
-        """Return what to have assigned of a new assignment: what this member owns, and what is :attr:`withheld`.
+        """Return which partitions of an assignment to assign: those that this member owns, and :attr:`withheld`.
 
-        Blocks for a read of the mode log and, where partitions are hidden under ``range``, for a description of the
-        group (seconds at most).
+        Blocks for a read of the mode log and, if partitions are hidden under ``range``, for a description of the group
+        (seconds at most).
         """
         if not self._applies:
             return set(given)
         pin = (self._stock.memberid(), generation_of(self._stock.consumer_group_metadata()), frozenset(given))
         if self._pin == pin and pin[1] is not None:
-            # The same generation again (a follower that joins anew gets its assignment back): no member has released
-            # anything.
+            # The same generation again (a follower that rejoins gets its assignment back): no member has released a
+            # partition.
             return self._pinned | self.withheld
         try:
             self._views.refresh(REFRESH_TIMEOUT_S)
@@ -295,7 +294,7 @@ class Ownership:
     def _possible_of(self, topic: str) -> frozenset[frozenset[int]] | None:
         view = self._views.view(topic)
         if self._joined is None:
-            # Joined without any view (modeaware.on.unknown=writable): all is well unless partitions are hidden.
+            # Joined without any view (modeaware.on.unknown=writable): a problem only if partitions are hidden.
             return None if hidden(view) else _NOTHING_HIDDEN
         with self._lock:
             seen = list(self._seen.get(topic, ()))
@@ -304,8 +303,8 @@ class Ownership:
     def settle(self, given: set[Key]) -> None:
         """Resolve the topics that are still in doubt, if the group can be described now.
 
-        Of what was withheld this member then takes what it owns. If it owns what it was not given, only another
-        rebalance can bring that.
+        This member then takes the withheld partitions that it owns. A partition that it owns and was not given can
+        only come with another rebalance.
         """
         topics = set(self.in_doubt)
         own = self._resolve_doubt(given) if topics else None
@@ -315,7 +314,7 @@ class Ownership:
             self.withheld = {key for key in self.withheld if key[0] not in topics or key not in own}
 
     def _resolve_doubt(self, given: set[Key]) -> set[Key] | None:
-        """What this member owns of the topics in doubt; None: not known yet, and :meth:`due_s` is when to try again."""
+        """Return what this member owns of the topics in doubt; None: unknown, retry at :meth:`due_s`."""
         self._due_s = None
         try:
             group = self._describe(given)
@@ -340,9 +339,9 @@ class Ownership:
         return self._described
 
     def needs_rejoin(self, given: set[Key]) -> bool:
-        """Return whether a rebalance would give this member other partitions, and none was requested by these views.
+        """Return whether a rebalance would give this member other partitions, and none was requested for these views.
 
-        Sets the time of its turn. False as well when that is not known (the group moved on, or is not described).
+        Sets the time of this member's turn. False if unknown (the group rebalances, or is not described).
         """
         if not self.in_doubt:
             self._due_s = None
@@ -356,7 +355,7 @@ class Ownership:
         try:
             group = self._describe(given)
         except (GroupMoved, GroupUnknown) as error:
-            log.info("%s: not known whether a rebalance is needed: %s", self._conf.group_id, error)
+            log.info("%s: it is unknown whether a rebalance is needed: %s", self._conf.group_id, error)
             if self._now_s() < self._give_up_s:
                 self._due_s = self._now_s() + RETRY_S
             return False
@@ -374,16 +373,16 @@ class Ownership:
         return True
 
     def _changed_since(self, given: set[Key]) -> frozenset[tuple[str, tuple[int, int]]]:
-        """The topics whose readable partitions may have changed since the assignment, with the versions in force."""
+        """Return topics whose readable partitions may have changed since the assignment, with the versions in force."""
         topics = [topic for topic in topics_of(given) if topic not in self.in_doubt and self.changed(topic)]
         return frozenset((topic, self._views.view(topic).version) for topic in topics)
 
     def changed(self, topic: str) -> bool:
-        """Return whether the readable partitions may not be those by which the present generation was assigned."""
+        """Return whether the readable partitions may differ from those by which this generation was assigned."""
         return self._possible.get(topic, _NOTHING_HIDDEN) != frozenset({hidden(self._views.view(topic))})
 
     def my_turn(self, given: set[Key]) -> bool:
-        """Return whether to request the rebalance now: the turn has come, and no other member has done it meanwhile."""
+        """Return whether to request the rebalance now: it is this member's turn, and no other has requested one."""
         if self._turn_s is None or self._now_s() < self._turn_s:
             return False
         try:
@@ -398,22 +397,21 @@ class Ownership:
         return True
 
     def lacks_owner(self, topics: set[str], given: set[Key]) -> bool:
-        """Return whether no member of the group was given a partition of one of ``topics``; False where that is not
-        known."""
+        """Return whether no member of the group was given a partition of one of ``topics``; False if unknown."""
         try:
             group = self._describer.describe(self._stock.memberid(), given)
         except (GroupMoved, GroupUnknown) as error:
-            log.debug("%s: owners of %s not known: %s", self._conf.group_id, sorted(topics), error)
+            log.debug("%s: owners of %s unknown: %s", self._conf.group_id, sorted(topics), error)
             return False
         return not all(any(group.of(topic).values()) for topic in topics)
 
     @property
     def unsettled(self) -> bool:
-        """Whether there may be more to do for the present assignment than to hold what is owned."""
+        """Whether there may be more to do for the present assignment than to hold the owned partitions."""
         return any(possible != _NOTHING_HIDDEN for possible in self._possible.values())
 
     def due_s(self) -> float | None:
-        """Return when to act again, on the monotonic clock; None if there is nothing to wait for."""
+        """Return when to act again, on the monotonic clock; None: nothing to wait for."""
         return min((at for at in (self._due_s, self._turn_s) if at is not None), default=None)
 
 

@@ -1,13 +1,13 @@
 """Which topics the patterns of a confluent_kafka consumer match, and which of its topics brokers have by now.
 
-No topic can be left out of a pattern here: librdkafka matches it (a part of the name), or a broker under KIP-848 (the
-whole name), and neither expression has a "but not". So once a topic is released, the topics that the pattern matches
-are subscribed to by their names instead, and looked up as often as librdkafka would. Not only until the topic is gone:
-librdkafka (2.16) looks up a topic whose partitions it had as long as the consumer lives, and would report every second
-that the topic, which the pattern matches, does not exist. A consumer that begins when the topic is gone subscribes to
-the pattern, unless that matches no topic, which librdkafka reports as an error.
+A pattern cannot exclude a topic: librdkafka matches it (a part of the name), or a broker under KIP-848 (the whole
+name), and neither syntax has a negation. So once a topic is released, the consumer subscribes by name to the topics
+that the pattern matches, and lists topics as often as librdkafka would. This continues after the topic is gone:
+librdkafka (2.16) keeps looking up a topic whose partitions it once had. With the pattern, it would report the missing
+topic every second. A consumer that starts after the topic is gone subscribes to the pattern. The exception is a pattern
+without any topic, which librdkafka reports as an error.
 
-All of it is for the polling thread, but :func:`matches`.
+Only the polling thread may use this module, except :func:`matches`.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ LONGEST_RETRY_S = 300.0
 
 
 def matches(pattern: str, topic: str, *, whole_names: bool) -> bool | None:
-    """Return whether a pattern matches: a broker's (RE2) a whole name, or librdkafka's (POSIX) a part of it; None: it
-    is not Python's as well."""
+    """Return whether a pattern matches: a broker's (RE2) a whole name, or librdkafka's (POSIX) a part of it; None:
+    Python's syntax differs."""
     search, foreign = (re.fullmatch, r"\[:") if whole_names else (re.search, r"\[:|\\[dD]")
     try:
         return None if re.search(foreign, pattern) else search(pattern, topic) is not None
@@ -43,17 +43,17 @@ def matches(pattern: str, topic: str, *, whole_names: bool) -> bool | None:
 
 
 class Patterns:
-    """What one consumer subscribes to in the place of patterns that match topics which are not read any more.
+    """The names to which one consumer subscribes in place of patterns that match released topics.
 
     Args:
         match: whether a pattern matches a topic.
-        onlooker: what lists topics.
+        onlooker: lists topics.
         refresh_s: how often topics are listed; None: never again.
-        keeps_patterns: brokers may create a topic that is named and does not exist: patterns stay.
+        keeps_patterns: brokers may create a topic that is named and does not exist, so patterns stay.
 
     Attributes:
-        listed: what is subscribed to by name in the place of patterns.
-        due_s: when topics are to be listed again, on the monotonic clock.
+        listed: the names that are subscribed to in place of patterns.
+        due_s: when to list topics again, on the monotonic clock.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Patterns:
         self._now_s = now_s
         self._all: frozenset[str] = frozenset()
         self._retry_wait_s: float | None = None  # None: the last request was answered
-        self._met: set[str] = set()  # topics that were replaced, and not gone, in this consumer's time
+        self._met: set[str] = set()  # topics that were replaced, and not gone, in this consumer's lifetime
         self._as_is: set[str] = set()
         self.listed: frozenset[str] = frozenset()
         self.due_s: float | None = None
@@ -81,7 +81,7 @@ class Patterns:
         self._met |= {topic for topic, view in views.items() if view.successor and not view.successor.gone}
 
     def topics(self, subscribe: Subscribe) -> tuple[str, ...]:
-        """Return the names and patterns for librdkafka to subscribe to."""
+        """Return the names and patterns to pass to librdkafka's ``subscribe``."""
         self.listed = frozenset()
         subscribed: dict[str, None] = {}
         lists = False
@@ -95,8 +95,8 @@ class Patterns:
         return tuple(subscribed)
 
     def _without(self, pattern: str, left_out: Collection[str]) -> list[str] | None:
-        """Return what to subscribe to so as to read what ``pattern`` matches, but for the topics ``left_out``; None:
-        the pattern, until topics are listed."""
+        """Return the names of the topics that ``pattern`` matches, without ``left_out``; None: the pattern itself,
+        until topics are listed."""
         if not left_out or self._keeps_patterns:  # a deleted topic that is named would be created again
             return [pattern]
         is_harmless = self._met.isdisjoint(left_out)
@@ -113,13 +113,13 @@ class Patterns:
         return matched
 
     def _list(self) -> frozenset[str]:
-        """Return all topics, as they were when it was last time to look; empty: not known yet."""
+        """Return all topics, as of the last listing that was due; empty: unknown yet."""
         if not self._all if self.due_s is None else self._now_s() >= self.due_s:
             self._take(self._onlooker.topics())
         return self._all
 
     def _take(self, topics: frozenset[str]) -> None:
-        """Keep all topics; empty: the request was not answered, and is repeated after twice the wait of before."""
+        """Keep all topics; empty: no answer, and the request is repeated after twice the last wait."""
         if topics:
             self._all, self._retry_wait_s, wait_s = topics, None, self._refresh_s
         else:
@@ -129,12 +129,12 @@ class Patterns:
         self.due_s = None if wait_s is None else self._now_s() + wait_s
 
     def refresh_soon(self) -> None:
-        """A topic that is listed does not exist any more."""
+        """Note that a listed topic no longer exists."""
         self.due_s = self._now_s()
 
 
 class NewTopicProbe:
-    """Finds out whether brokers have topics, one of which has only just created them. Creates none."""
+    """Finds out whether brokers have topics, one of which was created a moment ago. Creates none."""
 
     def __init__(self, stock: Any, asked: Any) -> None:
         self._stock = stock
@@ -142,7 +142,7 @@ class NewTopicProbe:
         self._missed: set[str] = set()
 
     def present(self, topics: Collection[str], *, inside: bool) -> set[str]:
-        """Return which of ``topics`` brokers, and the client itself, have by now.
+        """Return which of ``topics`` brokers and the client itself have by now.
 
         Args:
             inside: within a callback of librdkafka.
@@ -150,14 +150,14 @@ class NewTopicProbe:
         there: list[str] = []
         deadline_s = time.monotonic() + ANSWER_S
         for topic in () if inside else sorted(self._missed.intersection(topics)):
-            # librdkafka keeps for minutes that its user may not see a topic, and would subscribe by that.
+            # librdkafka remembers for minutes that its user may not see a topic, and would subscribe by that.
             if time.monotonic() < deadline_s:
                 with suppress(KafkaException):
                     self._stock.list_topics(topic, timeout=ANSWER_S)
-        for topic in random.sample(sorted(topics), len(topics)):  # the same ones must not always come first
+        for topic in random.sample(sorted(topics), len(topics)):  # the same topics must not always come first
             if time.monotonic() < deadline_s and _has_topics(self._asked, [topic], SINGLE_ANSWER_S):
                 there.append(topic)
-        # The client itself subscribes by what it has learned. It is asked once, since its fetch is answered first.
+        # The client itself subscribes by its own metadata. One request only, since a fetch is answered first.
         if there and not _has_topics(self._stock, there, ANSWER_S):
             self._missed.update(there)
             return set()
@@ -165,7 +165,7 @@ class NewTopicProbe:
 
 
 def _has_topics(client: Any, topics: Collection[str], timeout_s: float) -> bool:
-    # Not by list_topics(): within a callback, it makes confluent_kafka abort at that poll's next callback.
+    # Not by list_topics(): within a callback, that makes confluent_kafka abort at the same poll's next callback.
     asked = [TopicPartition(topic, 0, OFFSET_END) for topic in topics]
     try:
         errors = [p.error for p in client.offsets_for_times(asked, timeout=timeout_s)]

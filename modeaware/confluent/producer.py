@@ -34,7 +34,7 @@ V = TypeVar("V")
 
 
 class _Slots(librdkafka.Producer):
-    """Has the place of what :func:`~modeaware.confluent.retarget.following` methods call."""
+    """Has the slots for the targets of :func:`~modeaware.confluent.retarget.following` methods."""
 
     __slots__ = ("_following_produce", "_following_produce_batch")
     _following_produce: Any
@@ -43,28 +43,28 @@ class _Slots(librdkafka.Producer):
 class Producer(_Slots):
     """confluent_kafka's ``Producer`` with the same constructor forms, methods and callbacks, aware of partition modes.
 
-    While all partitions of a topic are writable (or nothing is known of it), librdkafka chooses and nothing of ours
-    runs per record. While some are retired, a record without an explicit partition goes to ``writable[hash %
-    len(writable)]``, hashed as the setting ``partitioner`` says (``sticky.partitioning.linger.ms`` counts as well).
+    While all partitions of a topic are writable, or its modes are unknown, librdkafka chooses, and no code of ours runs
+    per record. While some are retired, a record without an explicit partition goes to ``writable[hash %
+    len(writable)]``. ``partitioner`` determines the hash; ``sticky.partitioning.linger.ms`` applies as well.
 
     ``partitioner`` may also be one that librdkafka does not have: one of :data:`partitioners.NAMES`, the
-    ``"package.module:name"`` of a :class:`partitioners.Partitioner`, class or function, or such an object. It picks for
-    every record then, among all partitions where none is retired.
+    ``"package.module:name"`` of a :class:`partitioners.Partitioner` (class or function), or such an object. It then
+    picks for every record, among all partitions where none is retired.
 
     Settings that begin with ``modeaware.`` are ours (:class:`modeaware.config.ClientConfig`); all others are
     librdkafka's. The constructor does not block; the first send waits for the first view of the modes. Methods may be
-    called from any thread, as with confluent_kafka. ``close()``, ``with``, or dropping the producer gives its share of
-    the views back.
+    called from any thread, as with confluent_kafka. The producer releases its share of the views by ``close()``, at the
+    end of ``with``, and when it is dropped.
 
-    ``produce`` may be kept (``send = producer.produce``): it follows the modes. A subclass's ``produce`` is called, and
-    so is one that a tracer put over ``confluent_kafka.Producer`` before the producer was made.
+    An alias of ``produce`` (``send = producer.produce``) follows the modes. A subclass's ``produce`` is called, and so
+    is one that a tracer put over ``confluent_kafka.Producer`` before the producer was made.
 
     Raises:
         ConfigError: an unknown ``modeaware.`` setting (the message gives the nearest known name) or a bad value.
         KafkaException, TypeError: as from confluent_kafka.
     """
 
-    _modeaware: Router | None = None  # where __init__ has not run, the stock class has its say
+    _modeaware: Router | None = None  # if __init__ has not run, the stock class raises its own error
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         return super().__new__(_over_patched(cls), *args, **kwargs)
@@ -84,7 +84,7 @@ class Producer(_Slots):
         super().__init__(theirs)
         if partitioner is None:  # librdkafka has accepted it by now
             partitioner = partitioner_of(conf)
-        # Without the callback: the source of the views outlives the producer, and must not keep what hangs on it.
+        # Without the callback: the source of the views outlives the producer, and must not keep its objects alive.
         self._count = partition_count(self, config.view_timeout_ms / 1000)
         views = hints.views = deliveries.views = registry.acquire(conf, replace(config, resize_callback=None))
         stock = stock_method(Producer, type(self), "produce")
@@ -117,7 +117,7 @@ class Producer(_Slots):
     ) -> None:
         """Queue a record: confluent_kafka's ``produce`` with the same arguments.
 
-        ``on_delivery`` is another name of ``callback``, which wins where it is given at all.
+        ``on_delivery`` is another name of ``callback``; if ``callback`` is given at all, it takes precedence.
 
         Raises:
             RetiredPartitionChosen: ``partition`` takes no records; nothing was queued. A ``KafkaException``.
@@ -175,9 +175,9 @@ class Producer(_Slots):
     def writable_partitions(self, topic: str) -> tuple[int, ...]:
         """Return the partitions to which a record under ``topic`` may be addressed now, ascending.
 
-        Under the name of a topic that was replaced, those of the topic that its records go to. Waits for the first view
-        of the modes as ``produce`` does, and where no partition is retired for the cluster's metadata. The modes may
-        change at any time: a ``produce`` that names a partition retired since then raises RetiredPartitionChosen.
+        For the name of a replaced topic, these are partitions of the topic that its records go to. Waits for the first
+        view of the modes as ``produce`` does, and for the cluster's metadata if no partition is retired. The modes may
+        change at any time: a ``produce`` to a partition that was retired since raises RetiredPartitionChosen.
 
         Raises:
             modeaware.confluent.errors.FirstViewPending, modeaware.confluent.errors.FirstViewTimeout: as from
@@ -188,22 +188,22 @@ class Producer(_Slots):
         return self._modeaware.named.writable_partitions(topic, self._count)
 
     def list_topics(self, *args: Any, **kwargs: Any) -> ClusterMetadata:
-        """As ``confluent_kafka.Producer.list_topics``: partitions as the brokers have them, retired ones too.
+        """As ``confluent_kafka.Producer.list_topics``: partitions as the brokers have them, retired ones included.
 
-        Asked for the name of a topic that was replaced, it has under that name the topic that records go to.
+        The name of a replaced topic stands for the topic that its records go to.
         """
         if self._modeaware is None:
             return super().list_topics(*args, **kwargs)  # type: ignore[no-any-return] # its stub is untyped
         return named.list_topics(super().list_topics, self._modeaware.named.written, *args, **kwargs)
 
     def send_offsets_to_transaction(self, positions: Any, group_metadata: Any, *args: Any, **kwargs: Any) -> None:
-        """As ``confluent_kafka.Producer.send_offsets_to_transaction``; offsets without metadata at the end of a topic
-        that is replaced are sent with the note that the group has read it."""
+        """As ``confluent_kafka.Producer.send_offsets_to_transaction``. Offsets without metadata at the end of a topic
+        that is replaced are sent with the note that the group has read the topic."""
         noted = transactional_offsets(positions, group_metadata)
         super().send_offsets_to_transaction(noted, group_metadata, *args, **kwargs)
 
     def set_sasl_credentials(self, username: str, password: str) -> None:
-        """As ``confluent_kafka.Producer.set_sasl_credentials``; the views are read with them as well."""
+        """As ``confluent_kafka.Producer.set_sasl_credentials``; the views are read with the new credentials as well."""
         super().set_sasl_credentials(username, password)
         if self._modeaware is not None:
             self._modeaware.set_sasl_credentials(username, password)
@@ -222,17 +222,17 @@ class Producer(_Slots):
         """Return figures that cost nothing per record.
 
         ``state`` (``waiting`` for the first view, ``direct`` = librdkafka's own ``produce``, ``routed``),
-        ``routed_topics`` (how many have retired partitions), ``view_changes`` (since the first views), ``resizes`` (how
-        many of topics with keys were reported), ``in_c`` (records of shrunk topics go through the extension, not
-        through Python), ``replaced`` (names of topics that were replaced, each with the topic that its records go to),
-        and ``views``: what the shared source reports (``view_age_ms``, ...).
+        ``routed_topics`` (how many have retired partitions), ``view_changes`` (since the first views), ``resizes``
+        (reported resizes of topics with keys), ``in_c`` (records of shrunk topics go through the extension, not through
+        Python), ``replaced`` (names of replaced topics, each with the topic that its records go to), and ``views``: the
+        report of the shared source (``view_age_ms``, ...).
         """
         return {**NO_STATS, "in_c": False} if self._modeaware is None else self._modeaware.stats()
 
 
 @contextmanager
 def _closing(router: Router | None) -> Iterator[None]:
-    """The views go before the client that they serve; the routes stay for what its delivery callbacks still send."""
+    """Release the views before the client that they serve; the routes stay for sends from its delivery callbacks."""
     if router is None:
         yield
         return
@@ -244,8 +244,8 @@ def _closing(router: Router | None) -> Iterator[None]:
 
 
 def _over_patched(cls: type[P]) -> type[P]:
-    """Return ``cls``; or ``cls`` over the subclass that a tracer, say, has put in the place of
-    ``confluent_kafka.Producer``, maybe after we were imported."""
+    """Return ``cls``, or ``cls`` over the subclass that has replaced ``confluent_kafka.Producer``: a tracer's, say,
+    which may have been installed after our import."""
     current: object = librdkafka.confluent_kafka.Producer
     return over(cls, current) if isinstance(current, type) and issubclass(current, librdkafka.Producer) else cls
 
@@ -253,5 +253,5 @@ def _over_patched(cls: type[P]) -> type[P]:
 class SerializingProducer(librdkafka.SerializingProducer[K, V], Producer, Generic[K, V]):  # type: ignore[misc] # confluent_kafka's takes objects
     """confluent_kafka's ``SerializingProducer`` with the same settings; it sends through :class:`modeaware.Producer`.
 
-    Keys are hashed as they were serialized.
+    The hash of a key is that of its serialized form.
     """

@@ -1,6 +1,6 @@
-"""What a member requests of brokers (:class:`~modeaware.clients.actions.Asked`), by librdkafka.
+"""A member's requests to brokers (:class:`~modeaware.clients.actions.Asked`), by librdkafka.
 
-All of it is for the polling thread.
+Only the polling thread may use this module.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Requests:
 
     Args:
         stock: the client's own methods.
-        onlooker: what requests offsets of topics that need not be assigned.
+        onlooker: requests offsets of topics that need not be assigned.
         offsets: the client's.
     """
 
@@ -45,14 +45,14 @@ class Requests:
         self._probe = NewTopicProbe(stock, onlooker)
 
     def answer(self, what: Asked, keys: frozenset[Key], given: set[Key], *, inside: bool) -> Mapping[Key, Any]:
-        """Return what is known of ``keys`` by now, without those about which no answer came.
+        """Return the answers about ``keys``, without those that have not arrived.
 
         Args:
-            given: what the group gave to this member.
+            given: the partitions that the group gave to this member.
             inside: within a callback of librdkafka.
 
         Raises:
-            KafkaException: nothing is known.
+            KafkaException: no answer at all.
         """
         match what:
             case Asked.STARTS:
@@ -64,7 +64,7 @@ class Requests:
                     positions(self._stock, keys), self._starts, self._offsets, self._offsets.log_starts_now
                 )
             case Asked.COMMITTED:
-                # Another client's request may overtake this one's commits. Of others librdkafka would keep each.
+                # Another client's request may overtake this client's commits. Of other keys librdkafka would keep each.
                 own = keys & self._member.partitions.keys()
                 others = keys - own
                 commits = commits_of(self._stock.committed(parts_of(own), timeout=ANSWER_S)) if own else {}

@@ -1,22 +1,22 @@
 """Methods whose target changes in place, so that an alias taken earlier (``send = producer.produce``) follows.
 
-``produce``, ``poll`` and ``consume`` go straight to librdkafka's C methods as long as nothing of ours has to run. When
-a consumer has work to do, :class:`PollHook` points ``poll`` and ``consume`` at a function that does it first, in the
-polling thread, the only one that may touch the assignment. A thread that sits inside an endless ``poll()`` is reached
-through its ``stats_cb``. While there is nothing to do that callback is a C function: confluent_kafka loses what a
-signal handler raises in a Python one (its ``consume()`` then ends in a SystemError), and Ctrl-C must stay a
-KeyboardInterrupt.
+``produce``, ``poll`` and ``consume`` are librdkafka's C methods as long as no code of ours has to run. When a consumer
+has work to do, :class:`PollHook` points ``poll`` and ``consume`` at a function that first does the work. That happens
+in the polling thread, the only one that may touch the assignment. A thread inside an endless ``poll()`` is reached
+through its ``stats_cb``. While there is nothing to do, that callback is a C function. confluent_kafka loses an
+exception of a signal handler in a Python callback (its ``consume()`` then ends in a SystemError), but Ctrl-C must stay
+a KeyboardInterrupt.
 
-While work is pending, a call is made in slices, and the work is done between them. ``consume`` returns when its batch
-is full or its timeout is over, as librdkafka's own. So a batch may be taken in several slices, and while the work is
-done the polling thread has records that librdkafka counts as delivered and that the application was not given:
+While work is pending, a call is made in slices, and the work is done between them. Like librdkafka's own, ``consume``
+returns when its batch is full or its timeout is over. So a batch may take several slices. During the work, the polling
+thread then has records that librdkafka counts as delivered and that the application did not get yet:
 :attr:`PollHook.taken`. A rebalance within such a call leaves them in the batch, as it does within confluent_kafka's own
-``consume``, which takes a batch in calls of 0.2 s. With a timeout of at most that it is one call, and its records are
-all of partitions that the application still holds: then the first slice that takes any is the last. Records are given
-back where the call raises; there confluent_kafka drops them.
+``consume``, which takes a batch in calls of 0.2 s. With a timeout of at most that, confluent_kafka makes one call, and
+its records are all of partitions that the application still holds. So here the first slice that takes records is the
+last. If the call raises, its records are returned to librdkafka; confluent_kafka drops them.
 
-A client that is dropped ends at once, as confluent_kafka's do, not when the garbage collector runs. So nothing that a
-client holds refers back to it: targets take the client as their first argument, as functions of a class do, and other
+A dropped client ends at once, as confluent_kafka's do, not when the garbage collector runs. So no object that a client
+holds refers back to the client. Targets take the client as their first argument, as functions of a class do; other
 parts have a :class:`Stock` or a :func:`weakly` bound method.
 """
 
@@ -37,9 +37,9 @@ Target = Callable[..., Any]
 _T = TypeVar("_T", bound=Target)
 
 Forward: Any = partial
-"""What is handed out; in C where the package was installed with a compiler."""
+"""The class of the handed-out callables; in C where the package was installed with a compiler."""
 FollowingMethod: Any = None
-"""What :func:`following` returns; None where there was no compiler."""
+"""The type that :func:`following` returns; None where there was no compiler."""
 with suppress(ImportError):
     from modeaware.confluent import _routed
 
@@ -52,28 +52,28 @@ class _Absent:
 
 
 ABSENT: Final[Any] = _Absent()
-"""The default of a parameter for which None, where it is given, counts."""
+"""The default of a parameter for which an explicit None has a meaning."""
 
 
 def following(method: _T) -> _T:
-    """Make a method of a class call what an instance has in its slot ``_following_NAME``, with the instance first.
+    """Make a method of a class call the target in an instance's slot ``_following_NAME``, with the instance first.
 
-    ``method`` does the same in Python. It is called where that slot is empty or the package has no extension in C.
-    Either way the attribute of an instance is a bound method, with all that Python's have.
+    ``method`` does the same in Python. It is called if that slot is empty or the package has no C extension. Either
+    way, the attribute of an instance is a bound method, with all attributes of Python's.
 
-    A method in Python that runs for each record names its parameters and passes all of them on by position: that takes
-    a third of the time of ``*args, **kwargs``, and librdkafka's methods read arguments by position twice as fast.
+    A method in Python that runs for each record names its parameters and passes them all by position. That takes a
+    third of the time of ``*args, **kwargs``, and librdkafka's methods read arguments by position twice as fast.
     """
     return method if FollowingMethod is None else FollowingMethod(method)
 
 
 def slot_of_produce(produce: Target, stock: Target) -> Target:
-    """Return what the slot of ``produce`` gets.
+    """Return the content of the slot of ``produce``.
 
     Args:
         produce: calls the target of the moment.
-        stock: the ``produce`` that comes after ours. A tracer's may look for arguments by name: without the extension,
-            it gets all but topic and value so, and only those that were given.
+        stock: the ``produce`` that comes after ours. A tracer's may look for arguments by name. So without the
+            extension, it gets all arguments but topic and value by name, and only those that were given.
     """
     if FollowingMethod is not None or type(stock) is MethodDescriptorType:
         return produce
@@ -102,10 +102,10 @@ def slot_of_produce(produce: Target, stock: Target) -> Target:
 
 def stock_method(ours: type, of: type, name: str) -> Target:
     """Return the method ``name`` that comes after that of ``ours`` in the classes of ``of``: librdkafka's own, or a
-    tracer's. It takes the client as its first argument."""
+    tracer's. The function takes the client as its first argument."""
     classes = of.__mro__[of.__mro__.index(ours) + 1 :]
     method = next((vars(cls)[name] for cls in classes if name in vars(cls)), None)
-    # Not isinstance(): a wrapper (wrapt's) poses as a function.
+    # Not isinstance(): a wrapper (wrapt's) pretends to be a function.
     if type(method) in (FunctionType, MethodDescriptorType):
         return cast(Target, method)
     return lambda client, *args, **kwargs: getattr(super(ours, client), name)(*args, **kwargs)
@@ -130,7 +130,7 @@ class Stock:
 
 
 def weakly(method: Target) -> Target:
-    """Return a bound method that does not keep its object alive, and returns None when that is gone."""
+    """Return a bound method that does not keep its object alive, and returns None when the object is gone."""
     held = weakref.WeakMethod(method)
 
     def call(*args: Any) -> Any:
@@ -141,42 +141,42 @@ def weakly(method: Target) -> Target:
 
 
 SINGLE_CALL_S = 0.19
-"""The longest slice of ``consume`` while work is pending. From 0.2 s on confluent_kafka makes it of several calls to
-librdkafka. Within one, a rebalance takes the records of a revoked partition back, as if they were never delivered; what
-an earlier one has returned stays in the batch, and counts as delivered when the partition is revoked."""
+"""The longest slice of ``consume`` while work is pending. From 0.2 s on, confluent_kafka makes several calls to
+librdkafka. Within one call, a rebalance takes back the records of a revoked partition, as if they were never delivered.
+Records of an earlier call stay in the batch, and count as delivered when the partition is revoked."""
 SINGLE_TIMEOUT_S = 0.2
-"""The longest timeout that confluent_kafka's ``consume`` spends in one call of librdkafka: so does ours, and is over a
-little earlier where it has taken records."""
+"""The longest timeout that confluent_kafka's ``consume`` spends in one call of librdkafka. So does ours, which ends a
+little earlier if it has taken records."""
 _POLL_PARAMETERS = ("timeout",)
 _CONSUME_PARAMETERS = ("num_messages", "timeout")
 
 
 class Switch:
-    """Holds ``call``, which calls the target of the moment.
+    """Holds ``call``, which calls the present target.
 
     ``call`` is a ``functools.partial`` without arguments, whose ``__setstate__`` replaces the function inside. That is
     one step under the GIL, so threads may call it meanwhile. It adds some 30 ns to a C function, :data:`Forward` none.
 
     Attributes:
-        call: what to hand out; always the same object.
+        call: the callable to hand out; always the same object.
     """
 
     __slots__ = ("_kept", "call")
 
     def __init__(self, target: Target) -> None:
         self.call: partial[Any] = Forward(target)
-        # With an attribute: another partial of one without any keeps the target of that moment instead.
+        # With an attribute: a partial of a partial without any keeps the target of that moment instead.
         self.call.__setstate__((target, (), {}, {"follows": True}))
-        # A call that is under way holds no reference to its target but the partial's, so each target is kept.
+        # A call under way refers to its target only through the partial, so each target is kept.
         self._kept: list[Target] = [target]
 
     @property
     def target(self) -> Target:
-        """What ``call`` calls now."""
+        """The present target of ``call``."""
         return self.call.func
 
     def point_to(self, target: Target) -> None:
-        """Make every later call go to ``target``. Callers pass few different ones: each is kept for good."""
+        """Make every later call use ``target``. Callers pass few different targets: each is kept for good."""
         if not any(kept is target for kept in self._kept):
             self._kept.append(target)
         if self.call.func is not target:
@@ -190,24 +190,24 @@ def idle_stats() -> Switch:
 
 
 class PollHook:
-    """Work the polling thread does before it returns a record.
+    """Work that the polling thread does before it returns a record.
 
     Attributes:
         stopped: :meth:`stop` was called.
-        polling: a hooked call is inside librdkafka, which may have taken records that the caller was not given yet.
+        polling: a hooked call is inside librdkafka, which may have taken records that the caller did not get yet.
         inside: the work is done within a callback of librdkafka.
-        taken: what the ``consume`` under way has of librdkafka from earlier slices. Its caller was not given it yet.
+        taken: the records of the ``consume`` under way from earlier slices, which its caller did not get yet.
 
     Args:
-        poll: librdkafka's own method (or what stands between it and ours), which takes the consumer first.
-        consume: likewise.
+        poll: librdkafka's own method (or one between it and ours), which takes the consumer first.
+        consume: as ``poll``.
         act: does the work, in the polling thread; may raise, and is then called again at the next poll.
         due_s: when there is work again without a :meth:`call`, on the monotonic clock; None for never.
-        stats: the ``stats_cb``, as :func:`idle_stats` made it; turned with the others.
-        finish: is given what a hooked call returns, to be changed in place, and what every call returns while
-            :meth:`finish_all` says so. True: nothing is left of it, and the call goes on for the rest of its timeout.
-        may_wait: whether records that were taken may wait until their batch is full. It is returned at once otherwise.
-        give_back: is given what a call took that then raised.
+        stats: the ``stats_cb``, as :func:`idle_stats` made it; switched with the others.
+        finish: gets the result of a hooked call, to change in place; the result of every call, while :meth:`finish_all`
+            is in force. True: nothing is left of the result, and the call continues for the rest of its timeout.
+        may_wait: whether taken records may wait until their batch is full. If not, the batch is returned at once.
+        give_back: gets the records that a call took before it raised.
     """
 
     def __init__(
@@ -250,14 +250,14 @@ class PollHook:
         self._stats = stats
 
     def call(self) -> None:
-        """Have the polling thread act soon (any thread)."""
+        """Make the polling thread act soon (any thread)."""
         with self._lock:
             if not self.stopped:
                 self._called = True
                 self._point(self._hooked)
 
     def finish_all(self, wanted: bool) -> None:
-        """Have what is returned finished also where there is no work, or not any more (any thread)."""
+        """Pass every result to ``finish``, also if there is no work, or no more of it (any thread)."""
         with self._lock:
             was_idle = self.poll.target is self._idle[0]
             self._idle = self._finished if wanted else self._stock
@@ -280,9 +280,9 @@ class PollHook:
             switch.point_to(target)
 
     def serve(self) -> float | None:
-        """Do what is due, in the polling thread.
+        """Do the due work, in the polling thread.
 
-        Called from a callback inside the work itself, it does nothing.
+            A call from a callback inside the work itself does nothing.
 
         Returns:
             The seconds until there is more to do, None if nothing waits.
@@ -320,11 +320,11 @@ class PollHook:
     def _call_in_slices(
         self, method: Target, parameters: tuple[str, ...], consumer: Any, *args: Any, **kwargs: Any
     ) -> Any:
-        """Call ``method``, but return to work whenever something is due before its timeout is over."""
+        """Call ``method``, but return to work whenever some is due before the timeout is over."""
         given = {**dict(zip(parameters, args, strict=False)), **kwargs}
         wait_s = self.serve()
         if len(args) > len(parameters) or not isinstance(given.get("timeout", -1.0), int | float):
-            return method(consumer, *args, **kwargs)  # librdkafka refuses that
+            return method(consumer, *args, **kwargs)  # librdkafka refuses the call
         longest_s = SINGLE_CALL_S if parameters is _CONSUME_PARAMETERS else math.inf
         complete = False
         try:
@@ -337,7 +337,7 @@ class PollHook:
                 self._give_back(taken)
 
     def _sliced(self, call: Callable[..., Any], given: dict[str, Any], wait_s: float | None, longest_s: float) -> Any:
-        """Return what all calls have returned together. Each has the arguments ``given``, but for what is left."""
+        """Return the joined results of all calls. Each call has the arguments ``given``, except timeout and count."""
         timeout, wanted = given.get("timeout", -1.0), given.get("num_messages", 1)
         is_single = 0 <= timeout <= SINGLE_TIMEOUT_S
         deadline_s = None if timeout < 0 else time.monotonic() + timeout
@@ -355,18 +355,18 @@ class PollHook:
                 last = last or len(self.taken) >= wanted or (is_single and bool(self.taken))
                 given["num_messages"] = wanted - len(self.taken)
                 result = self.taken if last else None
-            # Not by its truth: a message's is that of its length, and a tombstone would be lost.
+            # Not by truth: a message is true by its length, and a tombstone would be lost.
             if last or result is not None:
                 return result
             wait_s = self.serve()
-            # What is due still, or again, changes what the caller reads: that begins after these.
+            # Work that is still due, or due again, changes what the caller reads; it starts after these records.
             if self.taken and (wait_s == 0.0 or not self._may_wait(self.taken)):
                 return self.taken
 
     def _call_finished(
         self, method: Target, parameters: tuple[str, ...], consumer: Any, *args: Any, **kwargs: Any
     ) -> Any:
-        """Call ``method``; where nothing is left of its result, go on for the rest of its timeout."""
+        """Call ``method``; if nothing is left of its result, continue for the rest of its timeout."""
         began_s = time.monotonic()
         result = method(consumer, *args, **kwargs)
         if not self._finish(result):

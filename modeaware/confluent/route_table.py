@@ -1,6 +1,6 @@
-"""The table in which a ``produce`` looks up where the records of a name go.
+"""The table of routes in which a ``produce`` looks up the topic and partition for a name.
 
-An entry is a route, None (librdkafka chooses), or an :class:`Unverified`, which is settled by the first record.
+An entry is a route, None (librdkafka chooses), or an :class:`Unverified`, which the first record verifies.
 Partitioners that librdkafka does not have pick for every record, so with them every topic has a route.
 """
 
@@ -32,19 +32,19 @@ _PAUSE_S = 0.1
 PartitionCount = Callable[[str], int]
 UNASSIGNED = -1  # librdkafka's RD_KAFKA_PARTITION_UA, and confluent_kafka's default: the partitioner chooses
 Doubt = Callable[[str], object]
-"""Called with a topic whose view a failed call puts in doubt: has its topic id compared again."""
+"""Called with a topic whose view is in doubt after a failed call: compares its topic id again."""
 Arguments = tuple[Any, Any, Any]
 """The key, the partition and the value of a call."""
 
 
 @final
 class Unverified:
-    """Stands for a route until the topic ids on the way to it have been compared with the cluster's (invariant I8), and
-    until what it has to wait for is over.
+    """Stands for a route until its topic ids have been compared with the cluster's (invariant I8), and until all that
+    the route waits for is over.
 
     Args:
         route: the route.
-        verified: compares, and returns the route that is in force then; or raises what the sender is to see.
+        verified: compares, and returns the route that is in force then; or raises the sender's exception.
     """
 
     __slots__ = ("route", "verified")
@@ -63,13 +63,12 @@ def route_of(routes: RouteTable, topic: Any) -> Route | None:
 
 
 def place(route: Route | None, key: Any, partition: Any, value: Any = None) -> Any:
-    """The partition for a record: ``partition`` where one was given, else the route's pick.
+    """Return the partition for a record: ``partition`` if one was given, else the route's pick.
 
-    Where there is no route, and where the arguments are such that librdkafka's method will refuse them, it is
-    ``partition`` as given.
+        Without a route, and with arguments that librdkafka's method will refuse, that is ``partition`` as given.
 
     Raises:
-        RetiredPartitionChosen: ``partition`` takes no records, or none of the topic does.
+        RetiredPartitionChosen: ``partition`` takes no records, or no partition of the topic does.
     """
     if route is None:
         return partition
@@ -103,11 +102,11 @@ def place(route: Route | None, key: Any, partition: Any, value: Any = None) -> A
 def placed(
     by: Route | None, routes: RouteTable, topic: Any, arguments: Arguments, doubt: Doubt
 ) -> tuple[Any, Route | None]:
-    """:func:`place`, and the route it was placed by; where ``by`` refuses the record, that of the topic that has the
-    name now (invariant I8).
+    """Return :func:`place`'s partition, and its route. If ``by`` refuses the record, the route is that of the topic
+    which has the name now (invariant I8).
 
     Raises:
-        RetiredPartitionChosen: that is the same view, or one that refuses it as well.
+        RetiredPartitionChosen: the view is unchanged, or the new view refuses the record as well.
     """
     try:
         return place(by, *arguments), by
@@ -120,22 +119,22 @@ def placed(
 
 
 def topic_of(route: Route | None, name: Any) -> Any:
-    """The topic that a record under ``name`` goes to."""
+    """Return the topic that a record under ``name`` goes to."""
     return name if route is None else route.view.topic
 
 
 class EveryTopic(dict[str, Route | Unverified | None]):
-    """The routes in force; for topics without one, or with one that leaves the choice to the client library, a route
-    over all partitions that the brokers return.
+    """The routes in force. A topic without a route, or with one that leaves the choice to the client library, gets a
+    route over all partitions that the brokers return.
 
-    The partition count is requested when a topic is first sent to, and again when it is older than ``max_age_s`` or the
-    topic's view has changed, in the sender's thread. Without an answer the last count stays. Any thread may look a
-    route up; while one requests a count, the others use the last one.
+    The partition count is requested at the first send to a topic. It is requested again, in the sender's thread, when
+    it is older than ``max_age_s`` or the topic's view has changed. Without an answer the last count stays. Any thread
+    may look up a route; while one requests a count, the others use the last one.
 
     Args:
-        count: requests the count; raises what the sender is to see.
+        count: requests the count; raises the sender's exception.
         max_age_s: ``topic.metadata.refresh.interval.ms``.
-        clock: seconds that never go back.
+        clock: seconds, monotonic.
     """
 
     def __init__(
@@ -152,8 +151,8 @@ class EveryTopic(dict[str, Route | Unverified | None]):
         self._max_age_s = max_age_s
         self._load = load
         self._clock = clock
-        self._whole: dict[str, tuple[Route, float]] = {}  # and when its count is to be renewed
-        self._led: dict[str, tuple[Route, Route, Route]] = {}  # of names: the entry, the whole of its topic, and both
+        self._whole: dict[str, tuple[Route, float]] = {}  # topic -> its route, and when its count is due for renewal
+        self._led: dict[str, tuple[Route, Route, Route]] = {}  # name -> entry, whole topic, both
 
     def __setitem__(self, topic: str, route: Route | Unverified | None) -> None:
         super().__setitem__(topic, route)
@@ -206,23 +205,23 @@ class EveryTopic(dict[str, Route | Unverified | None]):
 
 
 def partition_count(client: librdkafka.Producer | librdkafka.Consumer, timeout_s: float) -> PartitionCount:
-    """Request partition counts through ``client``, which is not kept alive. A topic that is being created is waited
-    for.
+    """Return a function that requests partition counts through ``client``, which is not kept alive. The function waits
+    for a topic that is being created.
 
-    The function returned raises KafkaException: no answer, or none but errors, within ``timeout_s``.
+    The function raises KafkaException: no answer, or only errors, within ``timeout_s``.
     """
     held = weakref.ref(client)
 
     def count(topic: str) -> int:
         sending = held()
-        assert sending is not None, "it is the client that calls"
+        assert sending is not None, "the client is alive during its own call"
         stock: Any = librdkafka.Producer if isinstance(sending, librdkafka.Producer) else librdkafka.Consumer
         deadline_s = time.monotonic() + timeout_s
         while True:
             left_s = max(deadline_s - time.monotonic(), 0.1)
             try:
                 # Within a delivery callback, list_topics would make confluent_kafka abort at the next callback of that
-                # poll: what it keeps for the poll is kept for each thread.
+                # poll: confluent_kafka keeps the state of the poll per thread.
                 metadata = os_threads.call_apart(stock.list_topics, sending, topic, timeout=left_s)
             except os_threads.NoThread as none:
                 raise KafkaException(KafkaError(KafkaError._FAIL, f"partition count not requested: {none}")) from none
@@ -232,14 +231,14 @@ def partition_count(client: librdkafka.Producer | librdkafka.Consumer, timeout_s
             error = described.error or KafkaError(KafkaError.LEADER_NOT_AVAILABLE, f"{topic}: no partitions yet")
             if error.code() not in _RETRIABLE or time.monotonic() + _PAUSE_S > deadline_s:
                 raise KafkaException(error)
-            time.sleep(_PAUSE_S)  # no event says when the brokers have created it
+            time.sleep(_PAUSE_S)  # no event reports that the brokers have created the topic
 
     return count
 
 
 def look_anew(count: PartitionCount, topic: str) -> None:
-    """Have librdkafka request the metadata of a topic, by :func:`partition_count`."""
+    """Make librdkafka request the metadata of a topic, by :func:`partition_count`."""
     try:
         count(topic)
     except KafkaException as error:
-        logger.warning("the metadata of %s, which has an earlier topic's name, is not known: %s", topic, error)
+        logger.warning("the metadata of %s, which has an earlier topic's name, is unknown: %s", topic, error)

@@ -1,10 +1,10 @@
 """The routes of one confluent_kafka producer, and the ``produce`` and ``produce_batch`` that follow them.
 
-While no topic has retired partitions both go straight to librdkafka's C methods. While some topic has, they take the
-arguments of confluent_kafka's methods, by position or by name, and leave every check of them to those methods: they
-add the partition, where the caller left it out, and refuse retired ones. Both happen once, before librdkafka has the
-record, and never again (invariant I7). Partitioners that librdkafka does not have pick for every record, so with them
-every topic has a route.
+While no topic has retired partitions, both methods are librdkafka's C methods. While some topic has retired partitions,
+they take the arguments of confluent_kafka's methods, by position or by name, and leave every check to those methods.
+They add the partition where the caller left it out, and refuse retired partitions. Both happen once, before librdkafka
+has the record, and never again (invariant I7). Partitioners that librdkafka does not have pick for every record, so
+with them every topic has a route.
 """
 
 from __future__ import annotations
@@ -52,16 +52,16 @@ with suppress(ImportError):
 
 ERRORS = ClientErrors(RetiredPartitionChosen, pending=FirstViewPending, timeout=FirstViewTimeout)
 DOUBT_AGE_S = 0.05
-"""How old an answer about a topic id may be after librdkafka has rejected a record for an unknown partition."""
+"""The maximum age of an answer about a topic id, after librdkafka has rejected a record for an unknown partition."""
 PARAMETERS = ("topic", "value", "key", "partition", "callback", "on_delivery", "timestamp", "headers")
 DIRECT = -1
-"""In the counts of :func:`fast_produce`: the topic has no route, so records pass as they are."""
+"""In the counts of :func:`fast_produce`: the topic has no route, so records pass unchanged."""
 Count = int | tuple[str, int]
-"""Of a name: the number of writable partitions, where keys may be hashed straight to a partition; :data:`DIRECT`; or 0:
-the route decides. With the topic that has replaced the one of that name, if any."""
+"""The entry of a name: the number of writable partitions, where keys are hashed directly to a partition;
+:data:`DIRECT`; or 0: the route decides. An entry for an old topic's name also has the new topic."""
 Counts = dict[str, Count]
 Reports = dict[str, Report]
-"""Names that are about to lead to another topic -> what delivery callbacks of their records go through."""
+"""Names that are about to point to another topic -> the wrapper of their records' delivery callbacks."""
 NO_REPORTS: Reports = {}
 _DOUBTFUL = (KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC)
 
@@ -78,14 +78,14 @@ def fast_produce(
     """A routed ``produce`` over librdkafka's own: in C where the extension is built and has the hash, else in Python.
 
     Args:
-        base: librdkafka's ``produce``. It takes the producer first, as the function returned and all others here do.
-        routes: the routes in force by topic; the caller changes it in place.
+        base: librdkafka's ``produce``. Like all functions here, it takes the producer as its first argument.
+        routes: the routes in force by topic; the caller changes the mapping in place.
         counts: changed in place as well.
-        hash_function: what the partitioner hashes keys with.
-        doubt: called where the topic may have been deleted and created again; a record that was not queued is placed
-            anew after it.
-        absent: what counts of a topic that is not in ``counts``.
-        reports: what delivery callbacks of a name go through, for those about to be replaced; changed in place as well.
+        hash_function: the partitioner's hash of keys.
+        doubt: called where the topic may have been deleted and created again; afterwards, a record that was not queued
+            is placed again.
+        absent: the entry for a topic that is not in ``counts``.
+        reports: the delivery callback wrappers of names that are about to be replaced; changed in place as well.
     """
     retry = _retry_of(base, routes, doubt)
     produce = _python_produce(base, routes, counts, hash_function, doubt, absent, reports, retry)
@@ -123,7 +123,7 @@ def _retry_of(base: Callable[..., Any], routes: RouteTable, doubt: Doubt) -> Cal
         timestamp: Any = 0,
         headers: Any = None,
     ) -> Any:
-        """librdkafka has refused a record for ``where``, our choice: place it anew if the topic is another one now."""
+        """Place a record again that librdkafka rejected for ``where``, our choice, if the topic is another one now."""
         if not _is_doubtful(error.args[0]):
             raise error
         doubt(topic)
@@ -161,7 +161,7 @@ def _python_produce(
         chosen = partition != UNASSIGNED
         count = counts.get(topic, absent) if isinstance(topic, str) else 0
         to, route = topic, None
-        if isinstance(count, tuple):  # a partition that is given was meant for the topic before
+        if isinstance(count, tuple):  # the given partition was meant for the old topic
             to, count = (topic, 0) if chosen else count
         if count < 0:
             where = partition
@@ -172,7 +172,7 @@ def _python_produce(
         else:
             where, route = placed(route_of(routes, topic), routes, topic, (key, partition, value), doubt)
             to = topic_of(route, topic)
-        # A callback that is given at all counts, even None: on_delivery is its alias.
+        # A given callback counts, even None: on_delivery is its alias.
         called = on_delivery if callback is ABSENT else callback
         called = reported(reports, topic, called)
         try:
@@ -192,8 +192,8 @@ def _python_produce(
 def faithful_produce(
     base: Callable[..., Any], routes: RouteTable, doubt: Doubt = bool, reports: Reports = NO_REPORTS
 ) -> Callable[..., Any]:
-    """A routed ``produce`` over a foreign Python function (a tracer's, a mock's), or over a partitioner that
-    hashes no keys: it passes the call on as it was written, with a partition.
+    """A routed ``produce`` over a foreign Python function (a tracer's, a mock's), or over a partitioner that hashes no
+    keys: it passes the call on unchanged, with a partition added.
     """
 
     def produce(producer: Any, *args: Any, **kwargs: Any) -> Any:
@@ -231,30 +231,29 @@ def faithful_produce(
 def routed_batch(
     base: Callable[..., Any], routes: RouteTable, doubt: Doubt = bool, reports: Reports = NO_REPORTS
 ) -> Callable[..., Any]:
-    """A routed ``produce_batch``: one call of ``base`` for each partition, with the caller's own message dicts, so that
-    ``_error`` lands in them. A message's own ``partition`` counts, as confluent_kafka documents it (its 2.16 ignores
-    it).
+    """A routed ``produce_batch``: one call of ``base`` for each partition, with the caller's own message dicts, which
+    therefore get ``_error``. A message's own ``partition`` counts, as confluent_kafka documents (its 2.16 ignores it).
     """
 
     def produce(
         producer: Any, topic: Any, messages: Any, partition: Any = UNASSIGNED, *args: Any, **kwargs: Any
     ) -> Any:
         route = route_of(routes, topic)
-        if route is None or not _well_formed(messages):  # the latter raises there, before anything is queued
+        if route is None or not _well_formed(messages):  # the stock method raises for the latter and queues nothing
             return base(producer, topic, messages, partition, *args, **kwargs)
         by_partition: dict[Any, list[dict[str, Any]]] = {}
         current: Route | None = route
         for message in messages:
-            message.pop("_error", None)  # of an earlier call: what is found below is of this one
+            message.pop("_error", None)  # of an earlier call; errors of this call are set below
             own = message.get("partition")
             given = partition if own is None else own
             if isinstance(value := message.get("value"), str):
-                value.encode()  # what cannot be written is refused here, before any record is queued
+                value.encode()  # an invalid string is refused here, before any record is queued
             arguments = (message.get("key"), given, value)
             where, current = placed(current, routes, topic, arguments, doubt)
             by_partition.setdefault(where, []).append(message)
         to = topic_of(current, topic)
-        if to != topic_of(route, topic):  # a switch in between: the first ones were placed in another topic
+        if to != topic_of(route, topic):  # a switch in between: the first records were placed in another topic
             return produce(producer, topic, messages, partition, *args, **kwargs)
         send = _reporting(base, partial(reported, reports, topic)) if reports else base
         queued = 0
@@ -264,11 +263,11 @@ def routed_batch(
             except Exception as error:
                 if not queued:
                     raise
-                # Others are queued, and the application would send them again.
+                # Other records are queued, and the application would send them again.
                 for message in group:
                     message["_error"] = as_kafka_error(error)
         doubtful = [] if queued == len(messages) else [m for m in messages if _is_doubtful(m.get("_error"))]
-        # Not those with a partition given, as in produce().
+        # Not records with a given partition, as in produce().
         left = [m for m in doubtful if partition == UNASSIGNED and m.get("partition") in (None, UNASSIGNED)]
         if left:
             doubt(topic)
@@ -286,7 +285,7 @@ def routed_batch(
 
 
 def _reporting(base: Callable[..., Any], report: Callable[[Any], Any]) -> Callable[..., Any]:
-    """A ``produce_batch`` with callbacks that ``report`` returns; the caller's dicts get no more than an ``_error``."""
+    """A ``produce_batch`` with the callbacks that ``report`` returns; the caller's dicts get only an ``_error``."""
 
     def produce(
         producer: Any, topic: Any, messages: list[dict[str, Any]], partition: Any, *args: Any, **kwargs: Any
@@ -306,8 +305,8 @@ def _reporting(base: Callable[..., Any], report: Callable[[Any], Any]) -> Callab
 
 
 def as_kafka_error(refusal: Exception) -> KafkaError:
-    """Return what a record's report says that was refused before it was queued, by us or by a partitioner of the
-    application."""
+    """Return the error for the report of a record that was refused before it was queued, by us or by a partitioner of
+    the application."""
     if isinstance(refusal, KafkaException):
         error: KafkaError = refusal.args[0]
         return error
@@ -316,8 +315,7 @@ def as_kafka_error(refusal: Exception) -> KafkaError:
 
 
 def count_of(route: Route, unrouted: int = DIRECT) -> Count:
-    """Return what the counts of :func:`fast_produce` have for a name with a route; ``unrouted`` is for topics without
-    one."""
+    """Return the entry of :func:`fast_produce` for a name with a route; ``unrouted`` is for topics without one."""
     if not route.open:
         return 0
     count = unrouted if route.passes else len(route.writable) if route.dense else 0
@@ -325,12 +323,12 @@ def count_of(route: Route, unrouted: int = DIRECT) -> Count:
 
 
 def _is_doubtful(error: Any) -> bool:
-    """Whether librdkafka has refused a record for what the topic no longer has."""
+    """Whether librdkafka has rejected a record for a partition that the topic may no longer have."""
     return isinstance(error, KafkaError) and error.code() in _DOUBTFUL
 
 
 def _well_formed(messages: Any) -> bool:
-    # Exactly what confluent_kafka's check refuses: a message that it would take must not get past the routes.
+    # Exactly what confluent_kafka's check refuses: a message that it accepts must not bypass the routes.
     return isinstance(messages, list) and all(
         isinstance(message, dict)
         and isinstance(message.get("value"), bytes | str | None)
@@ -342,16 +340,16 @@ def _well_formed(messages: Any) -> bool:
 
 
 class Router(Routes):
-    """The routes of one producer, and the switches its methods go through.
+    """The routes of one producer, and the switches of its methods.
 
-    One thread at a time applies views (the source's); any number call ``produce.call`` meanwhile, with the producer
-    first.
+    One thread at a time applies views (the source's). Any number of threads call ``produce.call`` meanwhile, with the
+    producer first.
 
     Args:
         produce: the next ``produce`` after ours: librdkafka's own C method, or a Python function patched over it.
-        produce_batch: likewise.
-        count: how many partitions a topic has; for a partitioner that librdkafka does not have, which therefore picks
-            even where nothing is retired.
+        produce_batch: as ``produce``.
+        count: returns how many partitions a topic has; for a partitioner that librdkafka does not have, which therefore
+            picks even where no partition is retired.
         deliveries: the producer's delivery callbacks.
     """
 
@@ -391,7 +389,7 @@ class Router(Routes):
         self.produce_batch = Switch(self._first_produce_batch)
 
     def stats(self) -> dict[str, Any]:
-        """Return ``modeaware_stats()``; ``in_c``: records of shrunk topics go through the extension."""
+        """Return ``modeaware_stats()``; ``in_c``: the C extension handles records of shrunk topics."""
         in_c = RoutedProduce is not None and isinstance(self._routed[0], RoutedProduce)
         return {**super().stats(), "in_c": in_c}
 
@@ -408,7 +406,7 @@ class Router(Routes):
             self._reports[name] = self._deliveries.report
         else:
             self._reports.pop(name, None)
-        # In this order no call in between takes an old count for a new route: 0 leads to the route.
+        # In this order no concurrent call combines an old count with a new route: 0 selects the route.
         self._counts[name] = 0
         if route is None or not self.unverified(name):
             self._routes[name] = route
@@ -417,11 +415,10 @@ class Router(Routes):
             self._routes[name] = Unverified(route, partial(self._settle, name))
 
     def _settle(self, name: str) -> Route | None:
-        """The first record under ``name`` by views of topic ids that have not been compared with the cluster's: have
-        that done.
+        """Have topic ids compared with the cluster's, before the first record under ``name`` uses views with new ids.
 
-        While no broker answers, records wait as they do for the first view: under ``block`` BufferError is raised, for
-        ``modeaware.view.timeout.ms`` at most. Then the last view stays in force, and the source repeats the
+        While no broker answers, records wait as for the first view: under ``block``, BufferError is raised for at
+        most ``modeaware.view.timeout.ms``. Then the last view stays in force, and the source repeats the
         comparison.
         """
         while isinstance(dict.get(self._routes, name), Unverified):
@@ -440,7 +437,7 @@ class Router(Routes):
             since_s = self._unanswered_since_s.setdefault(name, time.monotonic())
             if time.monotonic() - since_s < self._config.view_timeout_ms / 1000:
                 raise FirstViewPending(
-                    f"{', '.join(sorted(unanswered))}: no broker has returned the topic id yet, and without it the "
+                    f"{', '.join(sorted(unanswered))}: no broker has returned the topic id yet, and without the id the "
                     "partition modes cannot be applied; nothing was queued, try again"
                 )
 
@@ -449,7 +446,7 @@ class Router(Routes):
 
     def _compare(self, topics: Collection[str], timeout_s: float, max_age_s: float) -> Collection[str]:
         """Return those of the topics about which no broker has answered."""
-        # Without the lock: it calls this router with what changed.
+        # Without the lock: the comparison calls this router with changed views.
         return () if self._closed else self._views.verify(topics, timeout_s, max_age_s)
 
     def close(self) -> None:
@@ -482,7 +479,7 @@ class Router(Routes):
         return self.produce_batch.target(*args, **kwargs)
 
     def _await_view(self) -> None:
-        """Wait for the first view, or raise by ``on_unknown``; then calls go elsewhere."""
+        """Wait for the first view, or raise by ``on_unknown``; later calls skip this wait."""
         self.first_view.wait()
         with self._lock:
             if not self.known.is_set():

@@ -1,4 +1,4 @@
-"""What librdkafka's statistics say of a producer's queue: the load of partitions.
+"""The load of partitions, from librdkafka's statistics about a producer's queue.
 
 The application's own ``stats_cb`` is called at its own interval. Nothing is counted per record.
 """
@@ -17,22 +17,22 @@ INTERVAL_MS = 1000
 
 TIMEOUT_MS = 300_000
 """librdkafka's default for ``message.timeout.ms``."""
-_TIMEOUT_SLACK_S = 5.0  # librdkafka looks once a second for records that are due
+_TIMEOUT_SLACK_S = 5.0  # librdkafka checks once a second for expired records
 LOOKS = 3
 
 
 def delivery_timeout_s(conf: Mapping[str, Any]) -> float:
-    """Return the time after which a record is delivered, or has failed, by ``message.timeout.ms``."""
+    """Return the time within which a record is delivered or fails, by ``message.timeout.ms``."""
     merged = with_topic_config(conf)
     timeout_ms = _number(merged.get("message.timeout.ms", merged.get("delivery.timeout.ms")), TIMEOUT_MS)
     return timeout_ms / 1000 + _TIMEOUT_SLACK_S if timeout_ms > 0 else math.inf
 
 
 def stats_settings(conf: Mapping[str, Any], ours: Callable[[str], Any]) -> dict[str, Any]:
-    """Return the settings that have ``ours`` called with the statistics, beside the application's own callback.
+    """Return the settings with which librdkafka calls ``ours`` with the statistics, beside the application's callback.
 
-    The interval is at most :data:`INTERVAL_MS`, and a whole fraction of the application's (0 = never).
-    Nothing is set where that is malformed, which librdkafka rejects.
+    The interval is at most :data:`INTERVAL_MS`, and a whole fraction of the application's (0 = never). If the
+    application's interval is malformed, nothing is set: librdkafka rejects it.
     """
     configured = str(conf.get("statistics.interval.ms", 0))
     if not configured.isdecimal():
@@ -58,10 +58,11 @@ def stats_settings(conf: Mapping[str, Any], ours: Callable[[str], Any]) -> dict[
 
 
 class QueueLoads:
-    """The load of every topic's partitions: the records that wait to be sent to one, and those that its leader has been
-    sent and has not answered, to whichever partition. A slow broker's grow.
+    """The load of every topic's partitions: the records that wait for the partition, and the unanswered records of its
+    leader, for any partition. Those of a slow broker grow.
 
-    Of the latest three statistics (three seconds) the lowest counts: a fast broker has much in flight at some moments,
+    The lowest of the latest three statistics (three seconds) counts: a fast broker has many records in flight at some
+    moments, a slow one at all moments. The polling thread brings statistics; any thread may read loads.
     a slow one at all of them. The polling thread brings statistics; any thread may read loads.
     """
 
@@ -88,7 +89,7 @@ class QueueLoads:
         self._aligned = {}
 
     def of(self, topic: str, candidates: tuple[int, ...]) -> Sequence[int]:
-        """Return the load of each candidate; empty where it is not known yet."""
+        """Return the load of each candidate; empty if it is not known yet."""
         kept = self._aligned.get(topic)
         if kept is None or kept[0] is not candidates:
             looks = [look[topic] for look in list(self._looks) if topic in look]
@@ -98,5 +99,5 @@ class QueueLoads:
 
 
 def _number(value: Any, default: int) -> int:
-    """Return ``value``; ``default`` where it is no number, which librdkafka rejects."""
+    """Return ``value``; ``default`` if it is no number, which librdkafka rejects."""
     return int(value) if str(value).isdecimal() else default

@@ -1,9 +1,9 @@
 """kafka-python's group assignors, assigning the readable partitions first.
 
-The leader of a group assigns for all of its members. These assign twice, by kafka-python's own algorithm: the readable
-partitions, as if there were no others, and then those in mode None, so that each has an owner when it returns. The
-protocol names and the bytes on the wire are kafka-python's, so a group may have plain members as well: under a leader
-that is plain the usual assignment stands, and aware members leave out what is in mode None.
+The leader of a group assigns for all of its members. These assignors assign twice, by kafka-python's own algorithm:
+first the readable partitions, as if there were no others, then those in mode None. So each has an owner when it
+returns. Protocol names and bytes on the wire are kafka-python's, so a group may have plain members as well. A plain
+leader makes the usual assignment; aware members then leave out the partitions in mode None.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ ViewOf = Callable[[str], TopicView]
 
 
 class ReadableAssignor:
-    """What the four have in common; stands before kafka-python's class in their bases.
+    """The base of our four assignors; precedes kafka-python's class among their bases.
 
     Args:
-        view_of: the view in force of a topic (``views.view``). A leader calls it once for each topic that the group
-            subscribes to.
+        view_of: the view in force of a topic (``views.view``). A leader calls it once for each topic of the group's
+            subscriptions.
 
     Attributes:
         dealt: the hidden partitions of each topic at the last assignment; None if this member has made none.
@@ -42,8 +42,8 @@ class ReadableAssignor:
         self.dealt: Mapping[str, frozenset[int]] | None = None
 
     def assign(self, cluster: Any, members: Iterable[Any]) -> dict[str, Any]:
-        """As kafka-python's assignor (which see for arguments and result), the readable partitions first."""
-        # Static members first: kafka-python's 3.0.12 forgets members where the two kinds come mixed.
+        """As kafka-python's assignor (which has the arguments and the result), the readable partitions first."""
+        # Static members first: kafka-python's 3.0.12 forgets members if the two kinds are mixed.
         members = sorted(members, key=lambda member: member.group_instance_id is None)
         stock: Any = super()
         topics: set[str] = set().union(*(member.metadata.topics for member in members))
@@ -56,13 +56,13 @@ class ReadableAssignor:
         return {member: _together(readable[member], rest[member]) for member in readable}
 
     def stale(self) -> bool:
-        """Return whether this member has assigned, and would now by other hidden partitions."""
+        """Return whether this member has assigned, and would now assign by other hidden partitions."""
         dealt = self.dealt
         return dealt is not None and any(hidden(self._view_of(topic)) != before for topic, before in dealt.items())
 
 
 class ClusterPart:
-    """kafka-python's ``ClusterMetadata`` with the readable partitions alone, or the others alone."""
+    """kafka-python's ``ClusterMetadata`` with only the readable partitions, or only the others."""
 
     def __init__(self, cluster: Any, views: Mapping[str, TopicView], *, readable: bool) -> None:
         self._cluster = cluster
@@ -120,8 +120,8 @@ class ReadableCooperativeStickyAssignor(
     """``cooperative-sticky`` (KIP-429) over the readable partitions."""
 
     def metadata(self, topics: Collection[str]) -> Any:
-        """Without what this member owned of topics that it reads no more: a leader of another library gives it that
-        back, and kafka-python's 3.0.12 refuses such an assignment and joins again, for ever."""
+        """Leave out the owned partitions of topics that this member no longer reads. A leader of another library would
+        assign them again, and kafka-python's 3.0.12 refuses such an assignment and rejoins for ever."""
         joining = super().metadata(topics)
         joining.owned_partitions = [owned for owned in joining.owned_partitions if owned.topic in topics]
         return joining
@@ -136,10 +136,10 @@ _READABLE: Mapping[Any, Callable[[ViewOf], ReadableAssignor]] = {
 
 
 def aware_strategy(strategy: Iterable[Any], view_of: ViewOf) -> list[Any]:
-    """Return ``partition_assignment_strategy`` with ours for kafka-python's own assignors.
+    """Return ``partition_assignment_strategy`` with our assignors in place of kafka-python's own.
 
-    One of the application's own stays as it is: then the members leave out what is in mode None, and the rest is as
-    even as that assignor makes it.
+    An assignor of the application stays unchanged: then the members leave out partitions in mode None, and the rest is
+    as balanced as that assignor makes it.
     """
     return [_aware(entry, view_of) for entry in strategy]
 

@@ -1,11 +1,11 @@
-"""Notes that ride on a kafka-python consumer's commits (:mod:`modeaware.notes`), while it reads a topic to its end.
+"""Notes in a kafka-python consumer's commits (:mod:`modeaware.notes`), while it reads a topic to its end.
 
-kafka-python sends all commits through two methods of its coordinator: the application's, those of its timer, and those
-before a rebalance and at the end. So a commit without metadata of a partition whose end is known is sent with the note
-whoever makes it, and no commit of kafka-python's wipes a note. The member learns what was answered.
+kafka-python sends all commits through two methods of its coordinator: those of the application, those of its timer, and
+those before a rebalance and at the end. So every commit without metadata is sent with the note if the end of its
+partition is known, and no commit of kafka-python's overwrites a note. The member gets each answer.
 
-For the polling thread, and for kafka-python's own thread while the polling thread waits for it. A producer may send
-offsets from any thread.
+Only the polling thread may use this module, and kafka-python's own thread while the polling thread waits for it. A
+producer may send offsets from any thread.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class CommitNotes:
     """The commits of one consumer.
 
     Args:
-        parts: their coordinator sends what :class:`CommitNotes` makes of a commit from now on, and their subscription
-            returns what is to be committed of what was read.
+        parts: from now on, their coordinator sends commits as :class:`CommitNotes` returns them, and their subscription
+            returns the offsets to commit.
     """
 
     def __init__(self, member: Member, parts: Parts) -> None:
@@ -40,8 +40,8 @@ class CommitNotes:
         parts.subscription.all_consumed_offsets = self.consumed
 
     def consumed(self) -> Commits:
-        """Return what kafka-python commits where the application names no offsets: nothing of partitions behind a gate,
-        whose commits would say that the group was let through, nor of those that are to be read again."""
+        """Return the offsets that kafka-python commits if the application names none. Left out are partitions behind a
+        gate, whose commits would claim that the group has moved to the new topic, and those to be read again."""
         every: Commits = type(self._subscription).all_consumed_offsets(self._subscription)
         if not self._subscription.partitions_auto_assigned():
             return every
@@ -49,10 +49,10 @@ class CommitNotes:
         return {p: at for p, at in every.items() if p in partitions and partitions[p].state in _COMMITTED}
 
     def send(self, offsets: Commits, answered: Callable[[Commits | None], None]) -> None:
-        """Commit for the member, which hears of it in a later poll.
+        """Send a commit of the member, which gets the result in a later poll.
 
         Args:
-            answered: is called with what was committed, its notes included; None: it was not, or that is not known.
+            answered: called with the commits, their notes included; None: the commit failed, or its outcome is unknown.
         """
         noted = self._with_notes(offsets)
         self._kind.commit_offsets_async(
@@ -62,7 +62,7 @@ class CommitNotes:
     def for_transaction(self, offsets: Any) -> Any:
         """Return the offsets of a transaction with their notes (any thread)."""
         if not _is_usual(offsets):
-            return offsets  # kafka-python's to refuse
+            return offsets  # kafka-python refuses the call
         return {p: self._noted(p, at, at.offset, in_transaction=True) for p, at in offsets.items()}
 
     def _commit_async(self, offsets: Any, callback: Callable[[Any, Any], Any] | None = None) -> Any:
@@ -76,12 +76,12 @@ class CommitNotes:
                 self._member.doubted(noted)
             own(offsets, answer)
 
-        self._learn(noted)  # now: a note that is sent before the answer comes must not set it back
+        self._learn(noted)  # now, so that a note which is sent before the answer is not set back by the answer
         return self._kind.commit_offsets_async(self._coordinator, noted, answered)
 
     async def _commit_sync(self, offsets: Commits, timeout_ms: float | None = None) -> Any:
         noted = self._with_notes(offsets)
-        self._member.doubted(noted)  # until it is answered
+        self._member.doubted(noted)  # until the answer arrives
         answer = await self._kind._commit_offsets_sync_async(self._coordinator, noted, timeout_ms)
         self._learn(noted)
         return answer
@@ -112,12 +112,12 @@ def _is_usual(offsets: Any) -> bool:
 
 
 def metadata_key(metadata: Any) -> Any:
-    """Return what names a consumer in the metadata of its group: without its state at that moment."""
+    """Return what identifies a consumer in its group metadata: all but the state at that moment."""
     return tuple(metadata[:4]) if isinstance(metadata, ConsumerGroupMetadata) else None
 
 
 def transactional_offsets(offsets: Any, metadata: Any) -> Any:
-    """Return ``offsets``, which a producer sends to its transaction with a group's metadata, with the notes of the
-    consumer that has returned this; as they are where there is none (any thread)."""
+    """Return ``offsets`` with the notes of the consumer that returned ``metadata``; unchanged if that consumer has no
+    notes or is unknown (any thread). A producer sends them to its transaction with the group's metadata."""
     notes = notes_of(metadata_key(metadata))
     return offsets if notes is None else notes.for_transaction(offsets)

@@ -35,17 +35,17 @@ _VIEW_POLL_S = 0.5
 class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]  # untyped
     """``kafka.KafkaConsumer`` with the same settings, methods and listeners, aware of partition modes.
 
-    * Partitions in mode None are left out of what is read and of what the application sees. When they are readable
-      again, the member that the group gave them to reads them, without a rebalance.
+    * Partitions in mode None are neither read nor shown to the application. When they are readable again, the member to
+      which the group gave them reads them, without a rebalance.
     * kafka-python's assignors (``partition_assignment_strategy``) are replaced by ours
-      (:mod:`modeaware.kafka_python.assignors`), under the same protocol names. A leader that assigned
-      by other readable partitions than there are now requests a rebalance.
-    * Where a topic is replaced, its successor is read after it (``modeaware_on_replace``).
+      (:mod:`modeaware.kafka_python.assignors`), under the same protocol names. A leader requests a rebalance if the
+      readable partitions have changed since it assigned.
+    * A new topic is read after the old topic that it replaces (``modeaware_on_replace``).
     * Every start offset is a number from the assignment on; ``auto_offset_reset`` is resolved then, once.
-    * Without a first view ``poll`` joins no group and returns nothing. After ``modeaware_view_timeout_ms``,
+    * Without a first view, ``poll`` joins no group and returns nothing. After ``modeaware_view_timeout_ms``,
       ``modeaware_on_unknown`` decides: ``block`` continues so, ``writable`` reads every partition, ``error`` raises.
 
-    Changes of modes are applied by the polling thread: at the next ``poll``, and inside a long one within about
+    The polling thread applies changes of modes at the next ``poll``, and inside a long one within about
     ``fetch_max_wait_ms``. Settings that begin with ``modeaware_`` are ours.
 
     Thread-safety: kafka-python's (one thread uses a consumer).
@@ -71,7 +71,7 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
             parts = Parts(self._coordinator, self._subscription, self._fetcher, self._cluster, self._net)
             creates = self.config["allow_auto_create_topics"]
             self._topics = Topics(parts, views, self.config["group_id"] or "", creates=creates)
-            self._topics.create(False)  # until it is known what has become of the topics
+            self._topics.create(False)  # until the state of the topics is known
             if topics:
                 super().subscribe(topics)
         self._views = views
@@ -109,14 +109,15 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
     # Subscription and assignment
 
     def subscribe(self, topics: Sequence[str] = (), pattern: str | None = None, listener: Any = None) -> None:
-        """As ``kafka.KafkaConsumer.subscribe``. The listener sees the partitions that are really held.
+        """As ``kafka.KafkaConsumer.subscribe``. The listener sees the partitions that the consumer really holds.
 
-        A change of modes within a generation is shown to it: under an eager protocol as a rebalance (all that is held
-        revoked, then assigned what is held afterwards), under a cooperative one as what goes and what comes.
+        A change of modes within a generation is shown to it. Under an eager protocol, that is a rebalance: all held
+        partitions are revoked, then those held afterwards are assigned. Under a cooperative protocol, only changes
+        are shown.
         """
         kinds = (_gateway.ConsumerRebalanceListener, _gateway.AsyncConsumerRebalanceListener)
         if listener and not isinstance(listener, kinds):
-            super().subscribe(topics=topics, pattern=pattern, listener=listener)  # kafka-python's to refuse
+            super().subscribe(topics=topics, pattern=pattern, listener=listener)  # kafka-python refuses the call
         super().subscribe(topics=topics, pattern=pattern, listener=self._membership)
         self._membership.subscribe(topics if pattern is None else (as_name(pattern),), listener or None)
 
@@ -152,7 +153,7 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
         self._membership.pause(partitions)
 
     def resume(self, *partitions: Partition) -> None:
-        """As ``kafka.KafkaConsumer.resume``; partitions in mode None follow when they are readable again."""
+        """As ``kafka.KafkaConsumer.resume``; partitions in mode None are resumed when they are readable again."""
         super().resume(*self._membership.resume(partitions))
 
     def paused(self) -> set[Partition]:
@@ -183,24 +184,24 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
         return held
 
     def position(self, partition: Partition, timeout_ms: float | None = None) -> Any:
-        """As ``kafka.KafkaConsumer.position``: waits where the start is not known yet (the leader is away, say)."""
+        """As ``kafka.KafkaConsumer.position``: waits if the start is not known yet (the leader is away, say)."""
         wait_ms = self.config["request_timeout_ms"] if timeout_ms is None else timeout_ms
         deadline_s = time.monotonic() + wait_ms / 1000
         while True:
             left_s = max(0.0, deadline_s - time.monotonic())
-            self._in_position = True  # polls alone change what is held: this may be a rebalance listener
+            self._in_position = True  # only polls change what is held: this may run in a rebalance listener
             try:
                 position = super().position(partition, None if timeout_ms is None else left_s * 1000)
             finally:
                 self._in_position = False
             if left_s == 0 or partition not in self._subscription.missing_fetch_positions():
                 return position
-            time.sleep(min(left_s, self._backoff_s))  # kafka-python's own pause before it tries again
+            time.sleep(min(left_s, self._backoff_s))  # kafka-python's own pause before a retry
 
     # Calls that name topics, and read nothing
 
     def writable_partitions(self, topic: str) -> tuple[int, ...]:
-        """See :meth:`modeaware.Producer.writable_partitions`; nothing where the cluster has no such topic.
+        """See :meth:`modeaware.Producer.writable_partitions`; empty if the cluster has no such topic.
 
         Raises:
             ModeSourceError, FirstViewTimeout: no view of the modes yet, by ``modeaware_on_unknown``.
@@ -209,10 +210,10 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
         return self._named.writable_partitions(topic, lambda written: len(stock(written)))
 
     def partitions_for_topic(self, topic: str) -> set[int]:
-        """As ``kafka.KafkaConsumer.partitions_for_topic``, those in mode None too.
+        """As ``kafka.KafkaConsumer.partitions_for_topic``, including partitions in mode None.
 
-        Under the name of a topic that was replaced and is gone, those of the topic that the name leads to; so do
-        :meth:`committed`, :meth:`beginning_offsets`, :meth:`end_offsets` and :meth:`offsets_for_times`.
+        The name of a topic that was replaced and deleted stands for the topic that the name points to; so it does
+        in :meth:`committed`, :meth:`beginning_offsets`, :meth:`end_offsets` and :meth:`offsets_for_times`.
         """
         partitions: set[int] = super().partitions_for_topic(self._named.present(topic))
         return partitions
@@ -241,22 +242,22 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
 
     def _led(self, partition: Partition) -> Partition:
         if not isinstance(partition, TopicPartition):
-            return partition  # kafka-python's to refuse
+            return partition  # kafka-python refuses the call
         topic = self._named.present(partition.topic)
         return partition if topic == partition.topic else TopicPartition(topic, partition.partition)
 
     # Life
 
     def group_metadata(self) -> Any:
-        """As ``kafka.KafkaConsumer.group_metadata``, to commit with transactions: this consumer commits nothing by
-        itself from now on where the group has a commit."""
+        """As ``kafka.KafkaConsumer.group_metadata``, to commit with transactions. From now on this consumer makes no
+        commit of its own where the group has one."""
         metadata = super().group_metadata()
         self._membership.commits_with_transactions(metadata)
         return metadata
 
     @wraps(_gateway.KafkaConsumer.close, assigned=(), updated=())
     def close(self, *args: Any, **kwargs: Any) -> None:
-        """As ``kafka.KafkaConsumer.close``; the share of the views is given back first."""
+        """As ``kafka.KafkaConsumer.close``; the share of the views is released first."""
         self._share.release()
         super().close(*args, **kwargs)
 
@@ -285,16 +286,16 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
         self._membership.apply(timer.timeout_ms)
         self._topics.forget_deleted()
         if self._membership.in_group and self._topics.names and self._coordinator.rejoin_needed:
-            self._membership.views.verify(self._subscription.subscription)  # before it joins, and perhaps assigns
+            self._membership.views.verify(self._subscription.subscription)  # before a join, and perhaps an assignment
         if self._coordinator.rejoining:
-            # kafka-python 3.0.12 forgets a join that a short poll began because the metadata had changed: dealing makes
-            # it believe that it need not join, it never takes its assignment, and its heartbeats stay off.
+            # kafka-python 3.0.12 forgets a join that a short poll began because of new metadata. The assignor would
+            # make it believe that no join is needed: it never takes its assignment, and its heartbeats stay off.
             self._coordinator.request_rejoin()
         return super()._poll_once(timer, max_records, update_offsets=update_offsets)
 
     def _refresh_committed_offsets(self, timeout_ms: float | None = None) -> bool:
-        # kafka-python calls this after a rebalance and before it fetches, in the polling thread; and where the
-        # application requests a position. Polls alone change what is held: that may be in a rebalance listener.
+        # kafka-python calls this in the polling thread, after a rebalance and before a fetch, and also where the
+        # application requests a position. Only polls change what is held: that call may be in a rebalance listener.
         if not self._in_position:
             self._membership.apply(timeout_ms or 0.0)
         elif self._subscription.partitions_auto_assigned():
@@ -307,5 +308,5 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
 
 
 def _under_names(led: Mapping[Partition, Partition], answers: Mapping[Partition, Any]) -> dict[Partition, Any]:
-    """Return the ``answers`` about partitions under those that the application gave for them."""
+    """Return the ``answers`` under the partitions that the application gave."""
     return {given: answers[asked] for given, asked in led.items() if asked in answers}

@@ -1,5 +1,5 @@
-"""What these clients raise: errors that are ours and kafka-python's at once, so that code written for either catches
-them."""
+"""Errors of these clients. Each is one of ours and one of kafka-python's, so that code written for either catches
+it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from modeaware.kafka_python._gateway import KafkaError, KafkaTimeoutError, Messa
 class RetiredPartitionError(PartitionRetired, KafkaError, ValueError):  # type: ignore[misc,unused-ignore]  # untyped
     """A record was addressed to a partition that takes no writes; it was not queued.
 
-    A ValueError as well: what kafka-python's ``send`` raises for a partition that does not exist, so code that
-    handles that (by choosing anew) handles this. ``code`` is ``POLICY_VIOLATION``.
+    Also a ValueError, as kafka-python's ``send`` raises for a partition that does not exist. So code that handles that
+    by choosing again also handles this error. ``code`` is ``POLICY_VIOLATION``.
     """
 
 
@@ -22,16 +22,16 @@ class FirstViewTimeout(ViewTimeout, KafkaError):  # type: ignore[misc,unused-ign
 class FirstViewPending(ModeSourceError, KafkaTimeoutError, BufferError):  # type: ignore[misc,unused-ignore]  # untyped
     """No first view within ``modeaware_view_timeout_ms``, and ``modeaware_on_unknown`` is ``block``: try again.
 
-    A ``KafkaTimeoutError`` (retriable), which callers of kafka-python's ``send`` already answer so, and a BufferError
-    as with confluent_kafka.
+    A ``KafkaTimeoutError`` (retriable), which callers of kafka-python's ``send`` already retry, and a BufferError, as
+    with confluent_kafka.
     """
 
 
 class ReplacedTopicError(TopicReplaced, MessageSizeTooLargeError):  # type: ignore[misc,unused-ignore]  # untyped
-    """What the future of a record raises that brokers refused because its topic was replaced.
+    """The exception of a record's future if brokers rejected the record because its topic was replaced.
 
-    A ``MessageSizeTooLargeError``, as the brokers have it. ``retriable``: the application may send the record again
-    under the same name, and decides whether a record that is stored twice does harm.
+    A ``MessageSizeTooLargeError``, as the brokers return it. ``retriable``: the application may send the record again
+    under the same name; it decides whether a record that is stored twice does harm.
     """
 
     retriable = True

@@ -1,21 +1,21 @@
-"""A kafka-python consumer as a member of its group: kafka-python's events for the member, the member's actions for it.
+"""A kafka-python consumer as a member of its group: kafka-python's events become inputs, and actions become calls.
 
-All that is decided about partitions, gates, notes and starts is decided in :mod:`modeaware.clients.member`; this module
-and its neighbours only carry out. kafka-python is assigned all partitions that the group gave to this member. Those
-that the application does not hold are paused, and left out of what it sees, so each keeps its owner in the group.
+:mod:`modeaware.clients.member` makes all decisions about partitions, gates, notes and starts; this module and its
+neighbours only carry them out. kafka-python is assigned all partitions that the group gave to this member. Those that
+the application does not hold are paused and not shown, so each keeps its owner in the group.
 
-What kafka-python (3.0.12) is like:
+Properties of kafka-python (3.0.12):
 
-* It calls a rebalance listener in its own thread, while the polling thread waits, and nothing may wait for brokers
-  there. So a revocation is shown there, and an assignment is only noted. The polling thread takes the assignment before
-  it fetches (:meth:`Membership.apply`).
-* It keeps the position and the pause of a partition for as long as that is assigned, under an eager protocol also
-  through a rebalance.
-* It looks for a loss of the membership before a join alone, and keeps the positions of what is assigned again, though
-  others have read on, and the name may be another topic's by then. So partitions are dropped first that a member loses
-  while it joins, or whose topic it leaves and comes back to within one join (:meth:`Membership._drop_stale`).
+* It calls a rebalance listener in its own thread, while the polling thread waits, and no code there may wait for
+  brokers. So a revocation is shown there, but an assignment is only noted. The polling thread takes the assignment
+  before it fetches (:meth:`Membership.apply`).
+* It keeps the position and the pause flag of a partition while that is assigned; if eager, also through a rebalance.
+* It detects a loss of the membership only before a join, and keeps the positions of partitions that are assigned again.
+  But other members may have read on, and the name may belong to another topic by then. So partitions are dropped first
+  in two cases: the member loses them while it joins, or it unsubscribes from their topic and subscribes again within
+  one join (:meth:`Membership._drop_stale`).
 
-The member's own commits are sent without waiting, and answered in a later poll.
+The member's own commits are asynchronous; a later poll gets their answers.
 """
 
 from __future__ import annotations
@@ -71,10 +71,10 @@ from modeaware.kafka_python.topics import Topics
 log = get_logger(__name__)
 
 LOOK_S = 0.1
-"""How often positions are looked at, where a topic is read to its end."""
+"""How often positions are checked while a topic is read to its end."""
 LEAST_ANSWER_MS = 250
 MOST_ANSWER_MS = 1000
-"""How long a poll waits for what the group has committed, within its timeout. It is requested again later."""
+"""How long a poll waits for the group's commits, within its timeout. They are requested again later."""
 COMMIT_TIMEOUT_MS = 5000
 _CALLBACKS = {
     Event.ASSIGNED: "on_partitions_assigned",
@@ -84,21 +84,21 @@ _CALLBACKS = {
 
 
 class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ignore]  # untyped
-    """Stands between kafka-python's coordinator and the application's listener.
+    """The layer between kafka-python's coordinator and the application's listener.
 
-    For the polling thread, and kafka-python's own thread while the former waits for it; :attr:`noted` for any.
+    Only the polling thread may use it, and kafka-python's thread while that one waits; :attr:`noted` is for any.
 
     Args:
-        parts: of the consumer, which is not kept alive.
+        parts: of the consumer; they do not keep it alive.
         auto_commit: kafka-python commits all positions before a rebalance.
 
     Attributes:
-        views: the views that the member decides by.
+        views: the views by which the member decides.
         in_group: the consumer has a group.
         inner: the application's listener, of either kind, or None.
-        noted: there is something to be looked at.
+        noted: there may be work for the next poll.
         changed: topics whose modes have changed since the last assignment.
-        rejoins: rebalances that were requested.
+        rejoins: the number of requested rebalances.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
         self.changed: set[str] = set()
         self.rejoins = 0
         self._arrived: set[Partition] | None = None  # assigned, and not taken yet
-        self._paused: set[Key] = set()  # what the application had paused of what is revoked under an eager protocol
+        self._paused: set[Key] = set()  # the application's pauses of partitions revoked under an eager protocol
         self._is_lost = False  # the group has dropped this member since its last join
         self._showing: Show | None = None
         self._timeout_ms = 0.0
@@ -136,7 +136,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
         self._watches = False
         self._drop_stale()
 
-    # What kafka-python calls, in its own thread
+    # Calls of kafka-python, in its own thread
 
     async def on_partitions_assigned(self, assigned: Iterable[Partition]) -> None:
         before = self._arrived if self._arrived is not None and self.member.traits.incremental else set()
@@ -146,14 +146,14 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
         keys = set(revoked)
         idle = {} if self._auto_commit else {key: at for key, at in self._leaving().items() if key in keys}
         try:
-            await self._let_go(keys, lost=False)
+            await self._revoke(keys, lost=False)
         finally:
             await self._commit_starts(idle, COMMIT_TIMEOUT_MS)
 
     async def on_partitions_lost(self, lost: Iterable[Partition]) -> None:
-        await self._let_go(set(lost), lost=True)
+        await self._revoke(set(lost), lost=True)
 
-    async def _let_go(self, keys: set[Partition], *, lost: bool) -> None:
+    async def _revoke(self, keys: set[Partition], *, lost: bool) -> None:
         self.noted = True
         if self.member.traits.incremental:
             self._arrived = (self._arrived or set()) - keys or None
@@ -180,8 +180,8 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
                 self.member.failed(show, self._now_s())
 
     async def _commit_starts(self, idle: Mapping[Key, int], timeout_ms: float) -> None:
-        """Commit where partitions have started that delivered nothing, unless an earlier owner, or the application by
-        other means, has committed since."""
+        """Commit the starts of partitions that delivered nothing, unless an earlier owner, or the application by other
+        means, has committed since."""
         if not idle:
             return
         coordinator = self._parts.coordinator
@@ -194,7 +194,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
             log.warning("start offsets of %d idle partitions not committed: %s", len(idle), error)
 
     def _drop_stale(self) -> None:
-        """Have partitions that a member loses while it joins start anew if they are assigned to it again."""
+        """Make partitions that a member loses while it joins start anew if they are assigned to it again."""
         coordinator = self._parts.coordinator
         kind = type(coordinator)
 
@@ -206,7 +206,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
             is_lost, self._is_lost, left, self._topics.left = self._is_lost, False, self._topics.left, set()
             stale = {p for p in self._subscription.assigned_partitions() if is_lost or p.topic in left}
             try:
-                if stale and self.member.traits.incremental:  # by an eager protocol all was revoked before
+                if stale and self.member.traits.incremental:  # an eager protocol has revoked all partitions before
                     await self.on_partitions_lost(stale)
             except Exception as error:
                 raise _callback_failed() from error
@@ -223,10 +223,10 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
             for partition in partitions:
                 self._subscription.assignment.pop(partition, None)
 
-    # What the application does itself
+    # Calls of the application
 
     def subscribe(self, names: Iterable[str], listener: Any) -> None:
-        """The application subscribes, and kafka-python has done it."""
+        """Note that the application has subscribed at kafka-python."""
         self.inner, self._topics.names = listener, tuple(names)
         self.member.subscribe(self._topics.names, sees_revocations=listener is not None and self.in_group)
         self.noted = True
@@ -238,7 +238,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
         self.noted = True
 
     def assign(self, partitions: Iterable[Partition]) -> None:
-        """The application assigns ``partitions``, and kafka-python has done it."""
+        """Note that the application has assigned ``partitions`` at kafka-python."""
         keys = set(partitions)
         paused = set(self.member.paused)
         self.views.verify({topic for topic, _ in keys})
@@ -261,30 +261,30 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
         return [each for each in partitions if each in now]
 
     def sought(self, partitions: Iterable[Partition], offset: int | None = None) -> None:
-        """The application has sought ``offset``; None: kafka-python requests which one that is."""
+        """Note that the application has sought ``offset``; None: kafka-python requests the offset."""
         for each in partitions:
             self.member.sought(each, -1 if offset is None else offset)
             self._starts.started(each, offset)
         self.noted = True
 
     def commits_with_transactions(self, metadata: Any) -> None:
-        """The application has taken the group's metadata."""
+        """Note that the application has taken the group's metadata."""
         self.member.commits_with_transactions()
         metadata_taken(metadata_key(metadata), self.notes)
 
     def held(self) -> set[Partition]:
-        """Return what the application sees."""
+        """Return the partitions that the application sees."""
         shown = {key for key, each in self.member.partitions.items() if each.state is State.SHOWN}
         if self._showing is not None and self._showing.event is Event.ASSIGNED:
             shown |= self._showing.keys
         return {each for each in self._subscription.assigned_partitions() if each in shown}
 
     def paused(self) -> set[Partition]:
-        """Return what the application has paused of it."""
+        """Return those of them that the application has paused."""
         return {each for each in self.held() if each in self.member.paused}
 
     def place_missing(self, timeout_ms: float | None) -> None:
-        """Find the starts of partitions that kafka-python has no position of, and show nothing: the application, which
+        """Find the starts of partitions without a position in kafka-python, and show nothing: the application, which
         may be in its listener, requests a position."""
         missing = self._subscription.missing_fetch_positions()
         if not missing:
@@ -293,18 +293,18 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
         try:
             self._assign({key: each.offset for key, each in self._find_starts(frozenset(missing)).items()})
         except KafkaTimeoutError as error:
-            log.debug("starts of %d partitions not known: %s", len(missing), error)
+            log.debug("starts of %d partitions unknown: %s", len(missing), error)
 
     # Polls
 
     def apply(self, timeout_ms: float) -> None:
-        """Do what is due, by the views in force; between records, and before kafka-python fetches.
+        """Do the due work, by the views in force; between records, and before kafka-python fetches.
 
         Args:
-            timeout_ms: what is left of the application's poll.
+            timeout_ms: the rest of the application's poll.
 
         Raises:
-            KafkaError: the application's listener has raised; or the starts of partitions could not be requested.
+            KafkaError: the application's listener has raised, or the starts of partitions could not be requested.
         """
         self._give_back_parked()
         if not self.in_group:
@@ -325,22 +325,22 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
             self.noted |= not is_done  # the next poll tries again
 
     def _give_back_parked(self) -> None:
-        """Have kafka-python return what it has fetched of partitions that were paused meanwhile, once they are resumed.
+        """Make kafka-python return records that were fetched before their partitions were paused, once these resume.
 
-        kafka-python (3.0.12) does so only while no partition is in line, and takes one that has no records left for one
-        that is: the resumed partition would not be read any more.
+        kafka-python (3.0.12) does so only while no partition is in line, and counts a partition without records as
+        in line: the resumed partition would not be read any more.
         """
         fetcher = self._parts.fetcher
         if fetcher._paused_partition_records and not fetcher._next_partition_records:
             fetcher._next_partition_records = None
 
     def due_s(self) -> float | None:
-        """Return when :meth:`apply` is to do something, on the monotonic clock; None: when something happens."""
+        """Return when :meth:`apply` has work to do, on the monotonic clock; None: after the next event."""
         times = [self.member.due_s, self._looked_s + LOOK_S if self._watches else None]
         return min((at for at in times if at is not None), default=None)
 
     def _take_assignment(self) -> None:
-        """Without a group, kafka-python assigns all partitions by itself, whenever it learns of some."""
+        """Take the assignment of a consumer without a group: kafka-python assigns all partitions that it learns of."""
         if not self._subscription.partitions_auto_assigned():
             return
         assigned = self._subscription.assigned_partitions()
@@ -351,7 +351,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
             self._arrived = new
 
     def _take_arrived(self) -> None:
-        """Take what the group has given to this member."""
+        """Take the partitions that the group gave to this member."""
         if self._arrived is None:
             return
         assigned = self._subscription.assigned_partitions()
@@ -366,7 +366,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
         self._paused = set()
 
     def _keep_pauses(self, keys: Iterable[Partition], paused: Collection[Key]) -> None:
-        """kafka-python keeps the pauses of partitions that were assigned before: the application's stay."""
+        """Resume partitions that kafka-python keeps paused from an earlier assignment, but for the application's."""
         for key in keys:
             if self._subscription.is_paused(key):
                 if key in paused:
@@ -380,7 +380,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
             self.member.polled({key: self._given(key) for key in watched})
 
     def _given(self, key: Key) -> int | None:
-        """Up to where the application was given records since the assignment or a seek; None: none."""
+        """Return the offset up to which the application got records since the assignment or a seek; None: none."""
         at = self._position(key)
         return None if at == self.member.partitions[key].base else at
 
@@ -390,8 +390,8 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
         return None if place is None else int(place.offset)
 
     def _leaving(self) -> dict[Key, int]:
-        """What to commit for the next owners: the starts of partitions that delivered nothing and have no commit, where
-        a change of modes may have brought a rebalance about."""
+        """Return the commits for the next owners: the starts of partitions that delivered nothing and have no commit,
+        if a change of modes may have caused a rebalance."""
         held = [
             key for key, each in self.member.partitions.items() if each.state in (State.SHOWN, State.HIDDEN_BY_MODE)
         ]
@@ -399,17 +399,17 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
         return {key: at for key, at in idle.items() if self._position(key) == at}
 
     def _commit_leaving(self) -> None:
-        """Under a cooperative protocol positions are gone when a revocation comes: commit before that, unless
+        """Commit before a revocation under a cooperative protocol, at which the positions are gone already, unless
         kafka-python commits all positions."""
         if self._is_grouped and self.member.traits.incremental and not self._auto_commit and (idle := self._leaving()):
             self._parts.net.run(self._commit_starts, idle, self._answer_ms)
 
     def _rejoin_if_stale(self) -> None:
-        """Request a rebalance, if this member leads the group and other partitions are readable than it assigned by."""
+        """Request a rebalance if this member leads the group and readable partitions have changed since it assigned."""
         coordinator = self._parts.coordinator
         if not coordinator._is_leader or coordinator.rejoin_needed:
             return
-        # The other assignors may be of earlier generations, by another protocol.
+        # The other assignors may belong to earlier generations, with another protocol.
         assignor = coordinator._assignors.get(coordinator._generation.protocol)
         if isinstance(assignor, ReadableAssignor) and assignor.stale():
             log.info("%s: requesting a rebalance, the readable partitions have changed", self._topics.group_id)
@@ -427,7 +427,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
     # Actions
 
     def _run(self, *, rebalancing: bool = False) -> None:
-        """Carry out what is to be done now."""
+        """Carry out the actions that are due."""
         coordinator = self._parts.coordinator
         self.member.joining = coordinator.generation_if_stable() is None or coordinator.need_rejoin()
         while (action := self.member.next(self._now_s(), rebalancing=rebalancing)) is not None:
@@ -477,8 +477,8 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
         return None
 
     def _assign(self, places: Mapping[Key, int | None]) -> None:
-        """Have partitions read from ``places``; where the application has sought, or kafka-python read before, they are
-        read from there.
+        """Make kafka-python read partitions from ``places``, or from its position if it has one: the application has
+        sought, or kafka-python read before.
 
         Raises:
             NoOffsetForPartitionError: as from kafka-python, for partitions without a start.
@@ -532,10 +532,10 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
             case Asked.OWNED:
                 return {}
             case Asked.TOPICS:
-                return dict.fromkeys(keys, True)  # one that brokers do not have yet is no error for kafka-python
+                return dict.fromkeys(keys, True)  # a topic that brokers lack is no error for kafka-python
 
     def _offsets(self) -> KafkaPythonOffsets:
-        """What requests offsets in mid-life."""
+        """Return what requests offsets outside a rebalance."""
         return KafkaPythonOffsets(self._parts, self._answer_ms)
 
     @property
@@ -567,7 +567,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
 
 
 def _is_repeated(action: Action, error: Exception) -> bool:
-    """Whether a request is made again without a word; where partitions start is for the application to hear of."""
+    """Whether a failed request is repeated silently; the application gets errors about starts."""
     return isinstance(action, Request) and (action.what is not Asked.STARTS or isinstance(error, KafkaTimeoutError))
 
 

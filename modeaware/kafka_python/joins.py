@@ -1,9 +1,9 @@
 """Joins of a kafka-python consumer that end between two polls.
 
 kafka-python (3.0.12) joins its group in a task, for which a poll waits up to its timeout. A later poll that finds the
-task ended forgets its result, and joins again. Brokers answer the requests of one connection in their order. So a call
-between two polls that requests something of the coordinator, what is committed say, returns when the join has ended:
-an application that makes such calls between short polls would never be assigned anything.
+task ended forgets its result, and joins again. Brokers answer the requests of one connection in order. So a request to
+the coordinator between two polls, about commits say, returns when the join has ended. An application with such requests
+between short polls would never get an assignment.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class _Ended(NamedTuple):
 
 
 def keep_joins(coordinator: Any, now_s: Callable[[], float] = time.monotonic) -> None:
-    """Have a join that has ended between two polls taken by the next poll, in the place of another join.
+    """Make the next poll take a join that ended between two polls, in place of another join.
 
     A member sends no heartbeats while it joins. So a join is kept for half of the session timeout, within which brokers
     keep the member.

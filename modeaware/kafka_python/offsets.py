@@ -1,6 +1,6 @@
 """Offsets that kafka-python requests from brokers for a consumer, and the parts of kafka-python's consumer.
 
-All of it is for the polling thread.
+Only the polling thread may use this module.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ Partition = Any
 Offsets = dict[Partition, int]
 
 LEAST_LISTING_MS = 1000
-"""How long offsets are requested for at least, also within a shorter poll: kafka-python starts over each time."""
+"""The shortest time for a request of offsets, also within a shorter poll: kafka-python starts over each time."""
 MOST_LISTING_MS = 5000
-"""And at most, within a long poll: a broker that does not answer must not keep the others' from being read."""
+"""The longest time, within a long poll: a silent broker must not keep the partitions of others from being read."""
 METADATA_END = "\0"
-"""Ends the metadata of our commits, as librdkafka ends it: without it, confluent_kafka's members of the group read on
-behind its end, and fail where that is no text."""
+"""Ends the metadata of our commits, as librdkafka does. Without it, confluent_kafka's members of the group read beyond
+the end of the metadata, and fail if the bytes there are no text."""
 
 
 class Parts(NamedTuple):
-    """The parts of a consumer of kafka-python's, which do not keep it alive."""
+    """The parts of a kafka-python consumer, which do not keep it alive."""
 
     coordinator: Any
     subscription: Any
@@ -44,12 +44,12 @@ def partitions_of(keys: Iterable[Key]) -> set[Partition]:
 
 
 def to_commit(at: Committed) -> Any:
-    """Return a commit as kafka-python sends it."""
+    """Return a commit in kafka-python's form."""
     return OffsetAndMetadata(at.offset, at.metadata and at.metadata.rstrip(METADATA_END) + METADATA_END, -1)
 
 
 def as_committed(at: Any) -> Committed:
-    """Return a commit as kafka-python has sent or found it."""
+    """Return a commit from kafka-python's form."""
     return Committed(at.offset, (at.metadata or "").rstrip(METADATA_END))
 
 
@@ -58,7 +58,7 @@ class KafkaPythonOffsets:
     of ``timeout_ms``, after which ``committed`` raises KafkaTimeoutError.
 
     Attributes:
-        commits: what :meth:`committed` has found last.
+        commits: the last result of :meth:`committed`.
     """
 
     def __init__(self, parts: Parts, timeout_ms: float | None) -> None:
@@ -76,8 +76,8 @@ class KafkaPythonOffsets:
         return {key: as_committed(answer[key]) if key in answer else None for key in keys}
 
     def committed_now(self, keys: Collection[Key]) -> dict[Key, Committed | None]:
-        """Return what the group has committed, metadata included: as of now. kafka-python keeps a request that was not
-        answered in time, and would take its answer for that of the next request."""
+        """Return the group's present commits, metadata included. kafka-python keeps a request that was not answered in
+        time, and would take its answer for that of the next request."""
         self._parts.coordinator._offset_fetch_futures.pop(frozenset(partitions_of(keys)), None)
         return self._fetch(keys)
 
@@ -87,27 +87,27 @@ class KafkaPythonOffsets:
         except KafkaTimeoutError:
             raise
         except KafkaError as error:
-            log.warning("committed offsets of earlier topics not known: %s", error)
+            log.warning("committed offsets of earlier topics unknown: %s", error)
             return {}
 
     def log_starts(self, keys: Collection[Key]) -> Offsets:
         return self._by_leader(self._parts.fetcher.beginning_offsets, keys)
 
     def log_starts_by_topic(self, keys: Collection[Key]) -> Offsets:
-        """The same where a right to one of the topics may be missing."""
+        """The same if a right to one of the topics may be missing."""
         starts: Offsets = {}
         for topic in sorted({topic for topic, _ in keys}):
             try:
                 starts |= self.log_starts([key for key in keys if key[0] == topic])
             except KafkaError as error:
-                log.warning("%s: not read yet, its log starts are not known: %s", topic, error)
+                log.warning("%s: not read yet, because its log starts are unknown: %s", topic, error)
         return starts
 
     def log_ends(self, keys: Collection[Key]) -> Offsets:
         return self._by_leader(self._parts.fetcher.end_offsets, keys)
 
     def _by_leader(self, request: Callable[[list[Partition], float], Offsets], keys: Collection[Key]) -> Offsets:
-        """Request each broker's partitions apart: one that is away must not keep the others' from being read."""
+        """Request each broker's partitions apart: a missing broker must not delay the partitions of others."""
         timeout_ms = MOST_LISTING_MS if self._timeout_ms is None else self._timeout_ms
         timeout_ms = min(max(timeout_ms, LEAST_LISTING_MS), MOST_LISTING_MS)
         leaders: dict[Any, list[Partition]] = defaultdict(list)

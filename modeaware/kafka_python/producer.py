@@ -27,7 +27,7 @@ from partitioners.call_forms import for_kafka_python
 log = get_logger(__name__)
 
 LOOK_S = 1.0
-"""How long the thread of the views waits for metadata of a topic that has an earlier one's name."""
+"""How long the views' thread waits for metadata of a topic that has an earlier topic's name."""
 
 ERRORS = ClientErrors(RetiredPartitionError, FirstViewPending, FirstViewTimeout)
 
@@ -35,26 +35,26 @@ ERRORS = ClientErrors(RetiredPartitionError, FirstViewPending, FirstViewTimeout)
 class KafkaProducer(_gateway.KafkaProducer):  # type: ignore[misc,unused-ignore]  # untyped
     """``kafka.KafkaProducer`` with the same settings and methods, aware of partition modes.
 
-    While a topic has retired partitions, its ``partitioner`` (kafka-python's, or the application's own) sees the
-    writable ones only: a keyed record goes to ``writable[hash % len(writable)]``. A record for a partition that takes
-    no writes, explicit or picked, is refused before it is queued. ``partitioner`` may also be a name that
-    :func:`partitioners.named` knows, ``"package.module:name"``, or a partitioner of :mod:`partitioners`.
+    While a topic has retired partitions, its ``partitioner`` (kafka-python's, or the application's own) sees only the
+    writable ones: a keyed record goes to ``writable[hash % len(writable)]``. A record for a partition that takes no
+    writes, explicit or picked, is refused before it is queued. ``partitioner`` may also be a name that
+    :func:`partitioners.named` accepts, ``"package.module:name"``, or a partitioner of :mod:`partitioners`.
 
-    The name of a topic that was replaced leads to its successor, with that topic's partitions; serializers see the name
-    that the application gave. Of records that were queued earlier, those that brokers refuse because of it fail with
+    The name of a replaced topic points to its new topic, with that topic's partitions; serializers get the
+    application's name. Records that were queued before the switch and that brokers reject because of it fail with
     :class:`~modeaware.kafka_python.errors.ReplacedTopicError`.
 
     Settings that begin with ``modeaware_`` are ours (:class:`~modeaware.config.ClientConfig`, with underscores). The
-    constructor requests the versions of the cluster, as kafka-python's does; the first ``send`` waits for the first
-    view of the modes as well. Methods may be called from any thread. ``close()``, ``with``, or dropping the producer
-    gives its share of the views back.
+    constructor requests the versions of the cluster, as kafka-python's does; the first ``send`` also waits for the
+    first view of the modes. Methods may be called from any thread. The producer releases its share of the views by
+    ``close()``, at the end of ``with``, and when it is dropped.
 
     Raises:
         ConfigError: an unknown or bad ``modeaware_`` setting, or one that cannot be translated for the views.
         KafkaError, ValueError: as from kafka-python.
     """
 
-    # Where __init__ has failed, __del__ calls close() all the same.
+    # If __init__ has failed, __del__ calls close() all the same.
     _modeaware: VerifiedRoutes | None = None
 
     def __init__(self, **configs: Any) -> None:
@@ -114,7 +114,7 @@ class KafkaProducer(_gateway.KafkaProducer):  # type: ignore[misc,unused-ignore]
         serialized_key: bytes | None,
         serialized_value: bytes | None,
     ) -> Any:
-        # Explicit or picked, and the record is not queued yet; once it is, nothing here moves it (invariant I7).
+        # Explicit or picked, before the record is queued; a queued record is never moved (invariant I7).
         routes = self._modeaware
         if routes is None:
             return super()._partition(topic, partition, key, value, serialized_key, serialized_value)
@@ -128,7 +128,7 @@ class KafkaProducer(_gateway.KafkaProducer):  # type: ignore[misc,unused-ignore]
             route = routes.of(topic)
             chosen = super()._partition(topic, partition, key, value, serialized_key, serialized_value)
             if partition is not None or routes.of(topic) is route:
-                break  # else the modes changed meanwhile, and what was picked may not be writable any more
+                break  # else the modes have changed, and the picked partition may no longer be writable
         if chosen is None:
             return None
         routes.refuse_retired(topic, chosen)
@@ -137,13 +137,13 @@ class KafkaProducer(_gateway.KafkaProducer):  # type: ignore[misc,unused-ignore]
         return chosen
 
     def send_offsets_to_transaction(self, offsets: Any, group_metadata: Any) -> None:
-        """As ``kafka.KafkaProducer.send_offsets_to_transaction``; offsets without metadata at the end of a topic that
-        is replaced are sent with the note that the group has read it."""
+        """As ``kafka.KafkaProducer.send_offsets_to_transaction``. Offsets without metadata at the end of a topic that
+        is replaced are sent with the note that the group has read the topic."""
         super().send_offsets_to_transaction(transactional_offsets(offsets, group_metadata), group_metadata)
 
     def partitions_for(self, topic: str) -> set[int]:
-        """As ``kafka.KafkaProducer.partitions_for``, retired partitions too; under the name of a topic that was
-        replaced, those of the topic that its records go to."""
+        """As ``kafka.KafkaProducer.partitions_for``, including retired partitions. For the name of a replaced topic,
+        these are the partitions of the topic that its records go to."""
         routes = self._modeaware
         partitions: set[int] = super().partitions_for(topic if routes is None else routes.named.written(topic))
         return partitions
@@ -161,7 +161,7 @@ class KafkaProducer(_gateway.KafkaProducer):  # type: ignore[misc,unused-ignore]
 
     @wraps(_gateway.KafkaProducer.close, assigned=(), updated=())
     def close(self, *args: Any, **kwargs: Any) -> None:
-        """As ``kafka.KafkaProducer.close``. The share of the views is given back; the last ones stay in force.
+        """As ``kafka.KafkaProducer.close``. Releases the share of the views; the last views stay in force.
 
         A producer that could not be closed (its flush timed out, say) continues, and keeps its share.
         """
@@ -172,13 +172,12 @@ class KafkaProducer(_gateway.KafkaProducer):  # type: ignore[misc,unused-ignore]
             self._modeaware.close()
 
     def modeaware_stats(self) -> dict[str, Any]:
-        """As :meth:`modeaware.Producer.modeaware_stats`; ``direct`` = all partitions are chosen from. Without
-        ``in_c``."""
+        """As :meth:`modeaware.Producer.modeaware_stats`; ``direct`` = every partition is writable. Without ``in_c``."""
         return {**NO_STATS} if self._modeaware is None else self._modeaware.stats()
 
 
 def _led(routes: VerifiedRoutes, name: Any) -> Any:
-    """The topic for a record under ``name``: ``name`` itself, where it leads to no other."""
+    """Return the topic for a record under ``name``: ``name`` itself, if it points to no other topic."""
     if not isinstance(name, str) or routes.leads_to(name) == name:
         return name
     if routes.unverified(name):
@@ -193,7 +192,7 @@ def _name_of(topic: str) -> str:
 
 
 def _metadata_changed(views: Views, accumulator: Any, metadata: Any) -> None:
-    """kafka-python has new metadata of the cluster, and calls this in its own thread."""
+    """Take kafka-python's new metadata of the cluster, in its own thread."""
     views.refresh_soon()
     queues = list(accumulator._batches)
     gone = _gateway.deleted({*tuple(metadata._topics), *(partition.topic for partition in queues)}, views)
@@ -206,7 +205,7 @@ def _metadata_changed(views: Views, accumulator: Any, metadata: Any) -> None:
 
 
 def _look_anew(metadata: Any, topic: str) -> None:
-    """Have kafka-python request the metadata of a topic; the sender's thread does it meanwhile."""
+    """Make kafka-python request the metadata of a topic; the sender's thread does so meanwhile."""
     metadata.add_topic(topic)
     done = threading.Event()
     metadata.request_update().add_both(lambda _: done.set())
@@ -215,10 +214,10 @@ def _look_anew(metadata: Any, topic: str) -> None:
 
 
 def _report_refusals(sender: Any, transactions: Any, refusals: Refusals) -> None:
-    """Have records that are refused because their topic was replaced fail with our error.
+    """Make records that brokers reject because their topic was replaced fail with our error.
 
-    All of a batch at once: kafka-python would take a refused batch apart until its records come one by one. And
-    without more: an idempotent producer of kafka-python's never sends anything again after a record that was too large.
+    All records of a batch fail at once: else kafka-python would split a rejected batch until each record is sent alone.
+    They fail without further effect: else an idempotent kafka-python producer never sends again.
     """
     dispatch, classify = sender._dispatch_error, transactions and transactions.classify_batch_error
 
@@ -231,10 +230,10 @@ def _report_refusals(sender: Any, transactions: Any, refusals: Refusals) -> None
 
     def classified(error: Any, batch: Any, **kwargs: Any) -> Any:
         is_fenced = isinstance(error, ReplacedTopicError)
-        if isinstance(error, _gateway.MessageSizeTooLargeError):  # the fence may be there before the view of it
+        if isinstance(error, _gateway.MessageSizeTooLargeError):  # the fence may be in force before the view of it
             is_fenced |= refusals.may_be_fenced(batch.topic_partition.topic)
         if is_fenced and not transactions.is_transactional():
-            return transactions.ERROR_CLASS_RETRIABLE  # of a batch that is not tried again: the producer goes on
+            return transactions.ERROR_CLASS_RETRIABLE  # of a batch that is not retried: the producer continues
         return classify(error, batch, **kwargs)
 
     sender._dispatch_error = explained
@@ -243,14 +242,14 @@ def _report_refusals(sender: Any, transactions: Any, refusals: Refusals) -> None
 
 
 class WritablePartitioner(_gateway.Partitioner):  # type: ignore[misc,unused-ignore]  # untyped
-    """Has another partitioner choose among the writable partitions.
+    """Makes another partitioner choose among the writable partitions.
 
-    That one sees a ``ClusterMetadata`` in which all partitions of the topic are the writable ones, and the available
-    ones those of them that have a leader. So kafka-python's own, which hash to ``all[murmur2 % len(all)]``, send a key
-    to ``writable[murmur2 % len(writable)]``, whichever leaders come or go and however old their metadata is.
+    The other partitioner gets a ``ClusterMetadata`` with only the writable partitions; the available ones are those
+    with a leader. So kafka-python's own partitioners, which compute ``all[murmur2 % len(all)]``, send a key to
+    ``writable[murmur2 % len(writable)]``, whichever leaders are available and however old the metadata is.
 
     Attributes:
-        inner: the application's partitioner, of either form that kafka-python takes.
+        inner: the application's partitioner, of either form that kafka-python accepts.
     """
 
     def __init__(self, inner: Any, routes: Routes) -> None:
@@ -293,7 +292,7 @@ class WritablePartitioner(_gateway.Partitioner):  # type: ignore[misc,unused-ign
 
 
 class WritablePart:
-    """kafka-python's ``ClusterMetadata``, with the writable partitions of one topic for all of it."""
+    """kafka-python's ``ClusterMetadata``, with the writable partitions of one topic in place of all its partitions."""
 
     def __init__(self, cluster: Any, topic: str, writable: tuple[int, ...]) -> None:
         self._cluster = cluster
@@ -301,7 +300,7 @@ class WritablePart:
         self._writable = writable
 
     def partitions_for_topic(self, topic: str) -> set[int] | None:
-        # The view's list also where the cluster's metadata is older: all producers must hash over the same.
+        # The view's list also if the cluster's metadata is older: all producers must hash over the same list.
         if topic != self._topic:
             return self._cluster.partitions_for_topic(topic)  # type: ignore[no-any-return]  # as kafka-python's
         return set(self._writable)

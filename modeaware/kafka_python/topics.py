@@ -1,6 +1,6 @@
 """The topics that a consumer of kafka-python's subscribes to, and those whose metadata it requests.
 
-All of it is for the polling thread.
+Only the polling thread may use this module.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ class ChangedPattern:
     """A pattern that matches other topics than its own; kafka-python calls :meth:`match` with each topic.
 
     Args:
-        pattern: the application's.
-        more: topics beside its own.
-        left_out: those of its own that it does not match any more.
+        pattern: the application's pattern.
+        more: topics to match beside those of the pattern.
+        left_out: topics of the pattern that must no longer match.
     """
 
     def __init__(self, pattern: str, more: Iterable[str] = (), left_out: Iterable[str] = ()) -> None:
@@ -37,7 +37,7 @@ class ChangedPattern:
 
 
 def as_name(pattern: str) -> str:
-    """Return the form in which a member knows a pattern among names of topics."""
+    """Return the form in which a member keeps a pattern among names of topics."""
     return f"^{pattern}"
 
 
@@ -55,7 +55,7 @@ class Topics:
 
     Attributes:
         group_id: the group, for the log.
-        names: what the application subscribes to: names, or its pattern (:func:`as_name`).
+        names: the application's subscription: names, or its pattern (:func:`as_name`).
         left: topics that were unsubscribed from since the last join.
 
     Args:
@@ -69,12 +69,12 @@ class Topics:
         self.group_id = group_id
         self._creates = creates
         self._widened = False
-        self._looked_ms = 0.0  # at which of kafka-python's metadata
+        self._looked_ms = 0.0  # the time of the kafka-python metadata that was checked last
         self.names: tuple[str, ...] = ()
         self.left: set[str] = set()
 
     def subscribe(self, subscribe: Subscribe) -> None:
-        """Subscribe to what the member reads in the place of what the application has named."""
+        """Subscribe to the member's topics in place of the application's names."""
         subscription, more = self._subscription, set(subscribe.topics).difference(self.names)
         self._widened |= bool(more)
         self.create(not self._widened)
@@ -92,7 +92,7 @@ class Topics:
             self._cluster.set_topics(subscription.group_subscription())
 
     def forget_deleted(self) -> None:
-        """Request the metadata of topics that were replaced and deleted no more."""
+        """Stop requesting the metadata of topics that were replaced and deleted."""
         cluster, subscription = self._cluster, self._subscription
         if self._looked_ms == cluster._last_successful_refresh_ms:
             return
@@ -101,13 +101,13 @@ class Topics:
             return  # assigned by the application; or the metadata of all topics is requested
         wanted = subscription.group_subscription() or ()
         gone = deleted(set(cluster._topics).difference(wanted), self._views)
-        cluster._topics = cluster._topics - gone  # anew: kafka-python's thread may be iterating over it
-        cluster.set_topics(subscription.group_subscription() or ())  # one of them may have come back meanwhile
+        cluster._topics = cluster._topics - gone  # a new set: kafka-python's thread may be iterating over it
+        cluster.set_topics(subscription.group_subscription() or ())  # a topic may have come back meanwhile
 
     def create(self, allowed: bool) -> None:
-        """Let brokers create topics that are looked up, where ``allow_auto_create_topics`` does (kafka-python's 3.0.12
-        does not heed it). But not once one was replaced: kafka-python goes on to look up what it was subscribed to,
-        which would bring up again a topic that was deleted, the new topic of an undone replacement, say."""
+        """Let lookups create topics, if ``allow_auto_create_topics`` is set (kafka-python's 3.0.12 ignores it). Once a
+        topic was replaced, lookups create none: kafka-python continues to look up earlier subscriptions, and would
+        create a deleted topic again, for example the new topic of an undone replacement."""
         allowed = allowed and self._creates
         if self._cluster.config["allow_auto_create_topics"] != allowed:
             self._cluster.config["allow_auto_create_topics"] = allowed

@@ -1,6 +1,6 @@
 """A real Apache Kafka for demos and tests: see :func:`start_kafka`.
 
-Needs the extra ``local`` if the machine has no Java 17 or is to use containers; POSIX only.
+Needs the extra ``local`` if the machine has no Java 17 or should use containers; POSIX only.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ class Way(Enum):
 def start_kafka(nodes: int = 1, *, configs: Mapping[str, str] | None = None) -> Kafka:
     """Return a running Kafka. Use it as a context manager, or call its ``stop``.
 
-    It is the one that KAFKA_BOOTSTRAP_SERVERS names; else a container (one node only) if a container engine answers;
-    else Apache Kafka 4.2 as processes of this machine. ``MODEAWARE_LOCAL_KAFKA=container`` or ``=process`` forces one
-    of the last two (default ``auto``).
+    That is the cluster at KAFKA_BOOTSTRAP_SERVERS; else a container (one node only) if a container engine answers; else
+    Apache Kafka 4.2 as processes of this machine. ``MODEAWARE_LOCAL_KAFKA=container`` or ``=process`` forces one of the
+    last two (default ``auto``).
 
     Args:
         nodes: 1 to 3; ignored for an external Kafka.
@@ -73,7 +73,7 @@ def start_kafka(nodes: int = 1, *, configs: Mapping[str, str] | None = None) -> 
 
 
 def choose_way(nodes: int, environment: Mapping[str, str], has_engine: Callable[[], bool]) -> Way:
-    """Decide for :func:`start_kafka`; ``has_engine`` is called only if its answer matters. Raises ConfigError."""
+    """Return the way for :func:`start_kafka`; ``has_engine`` is called only if needed. Raises ConfigError."""
     wanted = environment.get(WAY_VARIABLE) or "auto"
     if wanted not in ("auto", Way.CONTAINER.value, Way.PROCESS.value):
         raise ConfigError(f"{WAY_VARIABLE} is auto, container or process, not {wanted!r}")
@@ -110,7 +110,7 @@ class ExternalKafka(Kafka):
 
 
 class ContainerKafka(Kafka):
-    """A single-node Kafka in a container that has started and serves at ``address``, ``host:port`` as seen from here.
+    """A single-node Kafka in a container that has started, at ``address``: ``host:port`` as seen from this machine.
 
     Removed by :meth:`stop` or, after a crash, by testcontainers' reaper.
     """
@@ -132,7 +132,7 @@ class ContainerKafka(Kafka):
         return "\n".join(output.splitlines()[-lines:])
 
     def stop(self, *, keep_logs: bool = False) -> None:
-        """Remove the container with its log, whatever ``keep_logs`` says: read :meth:`logs_tail` before."""
+        """Remove the container with its log, whatever ``keep_logs`` is: read :meth:`logs_tail` before."""
         if self._container is not None:
             self._container.stop()
             self._container = None
@@ -151,7 +151,7 @@ def start_container(configs: Mapping[str, str]) -> ContainerKafka:
     container: KafkaContainer | None = None
     try:
         container = KafkaContainer(IMAGE, port=_CLIENT_PORT).with_kraft()
-        # A port of our choice, or a restart of the container would move it.
+        # A fixed port, because a restart of the container would change an automatic one.
         container.with_bind_ports(_CLIENT_PORT, free_ports(1, host="0.0.0.0")[0])
         for key, value in {**quick_defaults(1), **configs}.items():
             container.with_env("KAFKA_" + key.upper().replace(".", "_"), value)
@@ -167,8 +167,8 @@ def start_container(configs: Mapping[str, str]) -> ContainerKafka:
 def engine_answers() -> bool:
     """Return whether a container engine answers a ping, and testcontainers is installed.
 
-    Without docker's client, which takes long to import and leaks a socket if no engine answers. At most a second for
-    each address.
+    Without docker's client, which takes long to import and leaks a socket if no engine answers. Takes at most a second
+    for each address.
     """
     if importlib.util.find_spec("testcontainers") is None:
         return False
@@ -180,7 +180,7 @@ def engine_answers() -> bool:
 
 
 def _answers(address: str) -> bool:
-    """Any HTTP answer counts: an engine that requires TLS sends one."""
+    """Return whether there is any HTTP answer: an engine that requires TLS sends one."""
     kind, _, place = address.partition("://")
     host, _, port = place.rpartition(":")
     if kind not in ("unix", "tcp") or (kind == "tcp" and not port.isdigit()):

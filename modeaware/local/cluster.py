@@ -1,6 +1,6 @@
 """Clusters of one to three Kafka nodes (KRaft, combined roles), each a process on this machine.
 
-:class:`LocalKafka` ends with its owner. The one that ``modeaware local up`` starts outlives it: at most one per user,
+:class:`LocalKafka` ends with its owner. The Kafka of ``modeaware local up`` outlives its owner: at most one per user,
 found again by its description and process ids in the user's state folder.
 """
 
@@ -61,7 +61,7 @@ _PORT_TAKEN = "Address already in use"
 
 
 class Kafka(ABC):
-    """A running Kafka: one to three brokers. A context manager that stops what it started, and only that."""
+    """A running Kafka: one to three brokers. A context manager that stops only what it started."""
 
     kind: ClassVar[str]
     """``"external"``, ``"container"`` or ``"process"``."""
@@ -82,7 +82,7 @@ class Kafka(ABC):
 
     @abstractmethod
     def stop(self, *, keep_logs: bool = False) -> None:
-        """Stop what was started. Harmless when repeated.
+        """Stop the brokers that were started. Idempotent.
 
         Args:
             keep_logs: keep the brokers' logs (:attr:`LocalBroker.log_path`).
@@ -160,7 +160,7 @@ class LocalBroker:
         self._running_process().signal(signal.SIGCONT)
 
     def stop(self) -> None:
-        """End it with SIGTERM; if it takes over 30 s, end it with SIGKILL and raise LocalKafkaError."""
+        """End it with SIGTERM; after 30 s, end it with SIGKILL and raise LocalKafkaError."""
         if self._process is not None:
             self._process.signal(signal.SIGCONT)  # a stopped process does not receive SIGTERM
         try:
@@ -173,14 +173,14 @@ class LocalBroker:
         """Start it on its data and port.
 
         Args:
-            wait: until it answers as a member of the cluster. With False several that need each other for a
-                quorum can be started; then call :meth:`wait_until_serving`.
+            wait: wait until it answers as a member of the cluster. False: for several brokers that need each other for
+                a quorum; then call :meth:`wait_until_serving`.
 
         Raises:
-            LocalKafkaError: it runs already, or did not start; carries the end of its log.
+            LocalKafkaError: it is already running, or did not start; contains the end of its log.
         """
         if self.pid is not None:
-            raise LocalKafkaError(f"broker {self.node_id} runs already (pid {self.pid})")
+            raise LocalKafkaError(f"broker {self.node_id} is already running (pid {self.pid})")
         self._process = self._launch(self.folder)
         if wait:
             self.wait_until_serving([self.node_id])
@@ -197,7 +197,7 @@ class LocalBroker:
             deadline: on :func:`time.monotonic`'s clock; default: 60 s from now.
 
         Raises:
-            LocalKafkaError: it does not; carries the end of its log.
+            LocalKafkaError: it does not; contains the end of its log.
         """
         try:
             wait_until_serving(
@@ -243,14 +243,14 @@ class LocalKafka(Kafka):
 
     Args:
         nodes: 1 to 3.
-        configs: broker settings over the quick ones of ``modeaware.local.settings``.
-        folder: an empty or missing folder for everything it writes; default: a new temporary one. :meth:`stop` removes
-            it; a failed start leaves it, and the error names it.
+        configs: broker settings; they override the quick ones of ``modeaware.local.settings``.
+        folder: an empty or missing folder for all files; default: a new temporary one. :meth:`stop` removes it; a
+            failed start leaves it, and the error contains its path.
         heap_mb: each broker's heap limit; default 512 for one node, 400 for more.
-        client_config: librdkafka settings that reach brokers which ``configs`` secured.
+        client_config: librdkafka settings for brokers that ``configs`` secured.
         format_args: more arguments for ``StorageTool format`` (``--add-scram``).
         detached: let the brokers outlive this process (``modeaware local up``).
-        version: of Apache Kafka, a release that Maven Central has (KRaft alone: 3.3 or newer).
+        version: of Apache Kafka, a release in Maven Central (KRaft only: 3.3 or newer).
 
     Raises:
         ValueError: not 1 to 3 nodes.
@@ -307,7 +307,7 @@ class LocalKafka(Kafka):
         return "\n".join(f"--- {broker.log_path}\n{broker.log_tail(lines)}" for broker in self._brokers)
 
     def start(self) -> Self:
-        """Start all nodes and wait until each knows all. Seconds; the first time ever also the download of Kafka.
+        """Start all nodes and wait until each knows all. Takes seconds; the very first time also the download of Kafka.
 
         Raises:
             LocalKafkaError: no Java, no jars, no such version of Kafka, or a broker did not start (with its log's end).
@@ -325,10 +325,10 @@ class LocalKafka(Kafka):
             except LocalKafkaError as error:
                 self._kill_all()
                 if attempt == _TRIES or _PORT_TAKEN not in self.logs_tail(200):
-                    raise LocalKafkaError(f"{error}\nIts files are kept in {self._let_go()}.") from error
+                    raise LocalKafkaError(f"{error}\nIts files are kept in {self._reset()}.") from error
             except BaseException:
                 self._kill_all()
-                shutil.rmtree(self._let_go())
+                shutil.rmtree(self._reset())
                 raise
             logger.info("another process took one of the ports; trying new ones")
             shutil.rmtree(self._folder)
@@ -336,11 +336,11 @@ class LocalKafka(Kafka):
         raise AssertionError("unreachable")
 
     def stop(self, *, keep_logs: bool = False) -> None:
-        """Kill all brokers (their data goes anyway) and remove the folder, or all but the logs with ``keep_logs``."""
+        """Kill all brokers (their data goes anyway) and remove the folder, with ``keep_logs`` all but the logs."""
         if self._folder is None or os.getpid() != self._owner:
             return
         self._kill_all()
-        folder = self._let_go()
+        folder = self._reset()
         if keep_logs:
             for broker in self._brokers:
                 shutil.rmtree(broker.data, ignore_errors=True)
@@ -407,7 +407,7 @@ class LocalKafka(Kafka):
         (self.folder / _DESCRIPTION).write_text(json.dumps(description, indent=2), encoding="utf-8")
 
     def _format(self, installed: Installation, seats: Sequence[Seat]) -> None:
-        """Write what Kafka's StorageTool writes; run it only with arguments, and then once, not for each node."""
+        """Write the files of Kafka's StorageTool; run it only for arguments, and then once, not for each node."""
         formatted = installed.formatted
         for broker in self._brokers:
             broker.data.mkdir(parents=True)
@@ -425,7 +425,7 @@ class LocalKafka(Kafka):
         for broker in self._brokers:
             broker.kill()
 
-    def _let_go(self) -> Path:
+    def _reset(self) -> Path:
         """Reset to the state before the start; return the folder, to remove or to keep."""
         folder, self._folder = self.folder, None
         atexit.unregister(self.stop)
@@ -436,7 +436,7 @@ class LocalKafka(Kafka):
 
 
 class DetachedBroker(NamedTuple):
-    """A broker as found; ``pid`` is None if it does not run."""
+    """The state of a broker; ``pid`` is None if it does not run."""
 
     node_id: int
     address: str
@@ -445,7 +445,7 @@ class DetachedBroker(NamedTuple):
 
 
 class DetachedKafka(NamedTuple):
-    """The user's local Kafka as found; without brokers there is none."""
+    """The state of the user's local Kafka; without brokers, none exists."""
 
     brokers: tuple[DetachedBroker, ...]
 
@@ -455,7 +455,7 @@ class DetachedKafka(NamedTuple):
 
     @property
     def healthy(self) -> bool:
-        """Whether there is one and all its brokers run."""
+        """Whether it exists and all its brokers run."""
         return bool(self.brokers) and all(broker.pid is not None for broker in self.brokers)
 
 
@@ -469,7 +469,7 @@ def up(nodes: int, configs: Mapping[str, str]) -> tuple[DetachedKafka, bool]:
         running = status()
         if running.healthy:
             if len(running.brokers) != nodes:
-                there = f"a local Kafka of {len(running.brokers)} node(s) runs already"
+                there = f"a local Kafka of {len(running.brokers)} node(s) is already running"
                 raise LocalKafkaError(f"{there}; for {nodes} node(s) first call `modeaware local down`")
             return running, False
         _remove(running.brokers)
@@ -478,7 +478,7 @@ def up(nodes: int, configs: Mapping[str, str]) -> tuple[DetachedKafka, bool]:
 
 
 def down() -> DetachedKafka:
-    """Stop the user's local Kafka, remove all it wrote, and return it as it was; harmless if there is none.
+    """Stop the user's local Kafka, remove all its files, and return its last state; without effect if there is none.
 
     Raises:
         LocalKafkaError: a broker cannot be killed.

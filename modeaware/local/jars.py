@@ -1,4 +1,4 @@
-"""What a broker's start needs, made once a machine: Java, Kafka's jars, formatted metadata, an archive of classes.
+"""The needs of a broker's start, made once a machine: Java, Kafka's jars, formatted metadata, an archive of classes.
 
 The jars come from Maven Central into the user's cache: ``mvn`` resolves them or, without it, the Ivy jar inside the
 pyspark wheel; both bring the same files. Metadata and archive reduce a broker's start from about six seconds of CPU to
@@ -67,7 +67,7 @@ def find_java() -> str:
 
 
 def java_candidates() -> list[str]:
-    """Return the machine's own: ``$JAVA_HOME/bin/java`` before the one on PATH."""
+    """Return the machine's own ``java`` programs: ``$JAVA_HOME/bin/java`` before the one on PATH."""
     home = os.environ.get("JAVA_HOME")
     candidates = [str(Path(home) / "bin" / "java") if home else None, shutil.which("java")]
     return [java for java in candidates if java]
@@ -110,7 +110,7 @@ def locked(path: Path) -> Iterator[None]:
 
 
 KAFKA_VERSION = os.environ.get("MODEAWARE_KAFKA_VERSION") or "4.2.0"
-"""What a local Kafka is unless another version is asked for. A container has the version of its image."""
+"""The version of a local Kafka unless another is requested. A container has the version of its image."""
 
 Artifacts = tuple[tuple[str, str, str], ...]
 # Kafka's own artifact has no binding for slf4j: without one a broker logs nothing.
@@ -126,7 +126,7 @@ def kafka_jars(version: str = KAFKA_VERSION) -> Path:
         version: of Apache Kafka, a release such as ``4.0.1``; each has a folder of its own.
 
     Raises:
-        LocalKafkaError: there is no such version, or it cannot be resolved; carries the resolver's last lines.
+        LocalKafkaError: there is no such version, or it cannot be resolved; contains the resolver's last lines.
     """
     return _resolved("kafka", _artifacts("kafka_2.13", version))
 
@@ -145,7 +145,7 @@ def _artifacts(name: str, version: str) -> Artifacts:
 def _resolved(name: str, artifacts: Artifacts) -> Path:
     version = _version_of(artifacts)
     folder = cache_folder() / f"{name}-{version}"
-    if folder.is_dir():  # it appears by a rename, so it is whole
+    if folder.is_dir():  # created by a rename, so it is complete
         return folder
     with locked(folder.with_name(folder.name + ".lock")):
         if folder.is_dir():  # another process was faster
@@ -249,8 +249,8 @@ def _ivy(artifacts: Artifacts) -> str:
 # Quick starts
 
 META_PROPERTIES = "meta.properties"
-"""What Kafka's StorageTool writes beside the feature levels, which are the same for every node and cluster: they are in
-``bootstrap.checkpoint``, and from Kafka 4.4 on in a snapshot in the folder of the metadata log."""
+"""The file of Kafka's StorageTool that is a node's own. The others have the feature levels, the same for every node:
+``bootstrap.checkpoint`` and, from Kafka 4.4 on, a snapshot in the folder of the metadata log."""
 
 
 class Installation(NamedTuple):
@@ -259,7 +259,7 @@ class Installation(NamedTuple):
     Fields:
         java: the program.
         jars: folder of the jars.
-        formatted: a folder as StorageTool writes it without further arguments, but for ``meta.properties``.
+        formatted: a folder as StorageTool writes it without further arguments, without ``meta.properties``.
         archive: class data archive for the JVM; need not exist (some JREs make none).
     """
 
@@ -270,7 +270,7 @@ class Installation(NamedTuple):
 
 
 def install(version: str = KAFKA_VERSION) -> Installation:
-    """Find or make all that a start needs. Safe between processes.
+    """Find or make everything that a start needs. Safe between processes.
 
     Args:
         version: of Apache Kafka; each has its own feature levels.
@@ -280,7 +280,7 @@ def install(version: str = KAFKA_VERSION) -> Installation:
     """
     java, jars = find_java(), kafka_jars(version)
     folder = cache_folder() / f"kafka-{version}-ready-{_fingerprint(java)}"
-    if not folder.is_dir():  # it appears by a rename, so it is whole
+    if not folder.is_dir():  # created by a rename, so it is complete
         with locked(folder.with_name(folder.name + ".lock")):
             if not folder.is_dir():
                 logger.info("Preparing quick starts of Kafka %s with %s (once) ...", version, java)
@@ -292,7 +292,7 @@ def format_node(java: str, jars: Path, properties: Path, cluster_id: str, argume
     """Run Kafka's StorageTool for the node that ``properties`` describes.
 
     Raises:
-        LocalKafkaError: it refused; carries its output.
+        LocalKafkaError: StorageTool failed; contains its output.
     """
     quick = ["-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp", f"{jars}/*"]
     tool = ["kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(properties)]
@@ -305,7 +305,7 @@ def format_node(java: str, jars: Path, properties: Path, cluster_id: str, argume
 
 
 def copy_formatted(data: Path, to: Path) -> None:
-    """Copy what StorageTool has written to ``data``, but for ``meta.properties``, which is a node's own."""
+    """Copy StorageTool's output in ``data``, except ``meta.properties``, which is specific to a node."""
     shutil.copytree(data, to, ignore=shutil.ignore_patterns(META_PROPERTIES), dirs_exist_ok=True)
 
 

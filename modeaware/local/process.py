@@ -1,4 +1,4 @@
-"""A broker's process: one that ends with its owner or one that outlives it, and the wait until it serves."""
+"""A broker's process, which ends with its owner or outlives it, and the wait until the broker serves."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _POLL_S = 0.01
 
 
 class OwnedProcess:
-    """A program behind :mod:`modeaware.local.supervisor`: it is killed when this process ends, however that happens.
+    """A program behind :mod:`modeaware.local.supervisor`: it is killed when this process ends, for any reason.
 
     Thread-safe. Not to be used in a fork of the owner.
 
@@ -44,7 +44,7 @@ class OwnedProcess:
                 stdout=subprocess.PIPE,
                 stderr=output,
                 bufsize=0,
-                start_new_session=True,  # a Ctrl-C at the terminal is the owner's alone
+                start_new_session=True,  # a Ctrl-C at the terminal reaches only the owner
             )
         self._turn = InnerLock()
         started = self._read_reply()
@@ -116,7 +116,7 @@ class DetachedProcess:
 
     def running(self) -> bool:
         """Return False once it has ended and been reaped."""
-        if self._ended is not None:  # our child: its command line is empty for a moment while it is replaced (exec)
+        if self._ended is not None:  # our child: its command line is empty for a moment during exec
             return not self._ended.is_set()
         return self._marker in command_line(self.pid)
 
@@ -135,7 +135,7 @@ class DetachedProcess:
         while self.running():
             if time.monotonic() > deadline:
                 return False
-            time.sleep(_POLL_S)  # not our child: nothing wakes us
+            time.sleep(_POLL_S)  # not our child: there is no event to wait for
         return True
 
 
@@ -162,7 +162,7 @@ def wait_until_stopped(pid: int) -> None:
     while not _all_threads_stopped(pid):
         if time.monotonic() > deadline:
             raise LocalKafkaError(f"process {pid} still runs after SIGSTOP ({signal.SIGSTOP})")
-        time.sleep(_POLL_S)  # another process's state: nothing wakes us
+        time.sleep(_POLL_S)  # another process's state: there is no event to wait for
 
 
 def _all_threads_stopped(pid: int) -> bool:
@@ -199,8 +199,8 @@ def wait_until_serving(
     Args:
         node_ids: empty: any answer counts.
         deadline: on :func:`time.monotonic`'s clock, seconds.
-        cluster_id: answers of another cluster do not count: its broker was faster at taking the port.
-        check: called between tries; raises if waiting is pointless.
+        cluster_id: answers of another cluster do not count: its broker has taken the port.
+        check: called between attempts; raises if waiting is pointless.
         client_config: librdkafka settings for the connection.
 
     Raises:
@@ -208,7 +208,7 @@ def wait_until_serving(
     """
     settings: dict[str, str | int | float | bool] = {
         "bootstrap.servers": address,
-        "log_level": 0,  # a broker that is still starting is no news
+        "log_level": 0,  # errors of a broker that is still starting are expected
         "reconnect.backoff.ms": 20,
         "reconnect.backoff.max.ms": 200,
         **(client_config or {}),

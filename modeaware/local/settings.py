@@ -27,7 +27,7 @@ class Seat(NamedTuple):
 
 
 def random_uuid() -> str:
-    """A Kafka Uuid: 22 characters of URL-safe base64, the first a letter: tools parse a leading ``-`` as an option."""
+    """Return a Kafka Uuid: 22 characters of URL-safe base64, first a letter: a leading ``-`` would be an option."""
     return base64.urlsafe_b64encode(b"\x31" + secrets.token_bytes(15)).decode().rstrip("=")
 
 
@@ -52,7 +52,7 @@ def quick_defaults(nodes: int) -> dict[str, str]:
         "group.min.session.timeout.ms": "1000",
         "group.consumer.min.heartbeat.interval.ms": "500",
         "group.consumer.heartbeat.interval.ms": "500",
-        # Retention, deletion, compaction and the end of hanging transactions come in about a second.
+        # Retention, deletion, compaction and the end of hanging transactions take about a second.
         "log.initial.task.delay.ms": "500",
         "log.retention.check.interval.ms": "1000",
         "log.segment.delete.delay.ms": "1000",
@@ -128,14 +128,14 @@ def broker_command(
     ]
 
 
-# Below the range that systems hand out to outgoing connections (from 32 768 on Linux): while a killed broker is down,
-# no client's connection can take its port.
+# Below the range for outgoing connections (from 32 768 on Linux): while a killed broker is down, no client's connection
+# can take its port.
 _LOWEST, _HIGHEST = 15_000, 32_000
 _choice = random.SystemRandom()  # seeded tests must not all start with the same ports
 
 
 def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
-    """Return ``count`` free ports. Another process may be faster: be ready to retry."""
+    """Return ``count`` free ports. Another process may take one first: be ready to retry."""
     ports: list[int] = []
     with ExitStack() as held:
         while len(ports) < count:

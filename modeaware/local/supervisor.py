@@ -1,11 +1,11 @@
-"""Runs one program for an owner and makes sure that it never outlives the owner. Standard library only.
+"""Runs one program for an owner and ensures that it never outlives the owner. Standard library only.
 
 Started as a script: ``python -I -S supervisor.py OWNER_PID DATA_FOLDER PROGRAM ARG...``. It prints the program's
-process id; each line on its standard input is the number of a signal to pass on, and is printed back when that is
-done. It exits when the program does. When its input closes or its parent is no longer the owner (a crash, a SIGKILL),
+process id. Each line on its standard input is the number of a signal to send; the line is printed back when that is
+done. It exits when the program does. When its input closes, or its parent is no longer the owner (a crash, a SIGKILL),
 it kills the program and removes the data folder, but no logs. The program writes to this process's standard error.
 
-Signals go through here rather than by process id, because only the parent can know that an id is still its child's.
+Signals are sent from here rather than by process id, because only the parent can know that an id is still its child's.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def main(argv: list[str]) -> int:
         preexec_fn=_die_with_parent if sys.platform == "linux" else None,
     )
     threading.Thread(target=_exit_with, args=(child,), daemon=True).start()
-    with contextlib.suppress(BrokenPipeError):  # that, too, shows that the owner is gone
+    with contextlib.suppress(BrokenPipeError):  # that also shows that the owner is gone
         _reply(child.pid)
         _obey(owner, child)
     _last_word.acquire()  # held until this process ends
@@ -48,12 +48,12 @@ def main(argv: list[str]) -> int:
 
 def _exit_with(child: subprocess.Popen[bytes]) -> None:
     code = child.wait()
-    if _last_word.acquire(blocking=False):  # else the owner is gone and main() tidies up
+    if _last_word.acquire(blocking=False):  # else the owner is gone and main() cleans up
         os._exit(code & 0xFF)
 
 
 def _obey(owner: int, child: subprocess.Popen[bytes]) -> None:
-    """Pass signals on until the owner is gone. A fork of the owner can keep the pipe open, hence the second check."""
+    """Send signals until the owner is gone. A fork of the owner can keep the pipe open, hence the second check."""
     requests = b""
     while os.getppid() == owner:
         if not select.select([0], [], [], _OWNER_CHECK_S)[0]:

@@ -1,4 +1,4 @@
-"""From a current topic to a declared one: steps, warnings, or a refusal; as a diff and as JSON. Pure.
+"""The way from a current topic to a declared one: steps, warnings, or a refusal; as a diff and as JSON. Pure.
 
 A step deletes no topic, and no step concerns a topic that no file names. A config that the file does not name stays
 unchanged.
@@ -40,7 +40,7 @@ class CurrentTopic:
 
     Attributes:
         count: the number of partitions on the brokers.
-        replication_factors: those of the partitions (as before a reassignment that is in progress).
+        replication_factors: those of the partitions; during a reassignment, those before it.
         overrides: the topic's own configs; None where the user may not see them.
         cleanup_policy: the policy in force.
         topic_id: the topic's id.
@@ -88,7 +88,7 @@ APPLIED, FAILED = "applied", "failed"
 class TopicDiff:
     """The steps for one topic.
 
-    Attributes:
+    where: the file and line of the declaration; empty for a topic that a command names.
         where: the file and line of the declaration; empty for a topic that a command names.
         steps: each has step (create, grow, shrink, replace, alter_configs or accept_state_loss) and its own fields.
         warnings: the costs of the steps.
@@ -181,7 +181,7 @@ INTERNAL = frozenset({"__consumer_offsets", "__transaction_state", "__share_grou
 """Kafka's own topics, whether they exist or not."""
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _HIDDEN = "its configs may not be seen: the right DESCRIBE_CONFIGS on the topic is missing"
-_OLD_CLIENTS = "clients that are not mode-aware continue to write to these partitions, which then stay until that stops"
+_OLD_CLIENTS = "clients that are not mode-aware still write to these partitions, which stay until those writes end"
 _OTHER_GROUPS = "groups without modeaware read the topic to its end, and then have to be moved by their owner"
 _EVACUATED = "it is compacted: the change waits for the Spark job modeaware.spark.evacuate, once it is sealed"
 _OTHER_PRODUCERS = (
@@ -191,7 +191,7 @@ _INTERNAL = "an internal topic: its partitions and configs are its owner's busin
 
 
 class _RefusedError(Exception):
-    """Why there are no steps, and what to do instead."""
+    """The reason for a plan without steps, and what to do instead."""
 
 
 def diff_topic(desired: DesiredTopic, current: CurrentTopic | None) -> TopicDiff:
@@ -221,7 +221,7 @@ def diff_topic(desired: DesiredTopic, current: CurrentTopic | None) -> TopicDiff
 def diff_replaced(
     desired: DesiredTopic, record: TopicRecord, replacement: Replacement, successor: CurrentTopic | None
 ) -> TopicDiff:
-    """Return the diff of an old topic, whose replacement is in progress or complete: no steps, but a state to wait for.
+    """Return the diff of an old topic with a replacement that is in progress or complete: no steps, only a wait.
 
     Args:
         record: the old topic's record, which has ``replacement``.
@@ -243,16 +243,16 @@ def diff_replaced(
     except _RefusedError as refused:
         return TopicDiff(desired.name, desired.where, refusal=str(refused))
     paused = replacement.reason == reasons.PAUSED
-    goes_on = f"paused before the switch: modeaware replace {desired.name} goes on"
+    paused_note = f"paused before the switch; continue it with modeaware replace {desired.name}"
     progress = f"{topic_phase(record)} of its replacement by {replacement.successor}"
-    return TopicDiff(desired.name, desired.where, notes=(goes_on,) if paused else (), progress=progress)
+    return TopicDiff(desired.name, desired.where, notes=(paused_note,) if paused else (), progress=progress)
 
 
 def diff_kept(desired: DesiredTopic, change: KeptName) -> TopicDiff:
-    """Return what is to be done about a topic whose name is being kept: it waits, or something else was asked for."""
+    """Return the diff of a topic whose replacement keeps its name: a wait, or a refusal of another request."""
     name, where, first = desired.name, desired.where, change.first
     if first is None or not change.keeps:
-        why = f"its name leads to {change.interim!r}: modeaware replace {name} --keep-name gives it back"
+        why = f"its name points to {change.interim!r}; restore it with modeaware replace {name} --keep-name"
         return TopicDiff(name, where, refusal=why)
     if not desired.keep_name:
         why = f"it is being replaced over {change.interim!r}, and keeps its name: declare keep_name: true, or wait"
@@ -296,8 +296,8 @@ def _check(desired: DesiredTopic, current: CurrentTopic) -> None:
     if factor is not None and current.replication_factors != {factor} and not is_new:
         factors = " and ".join(map(str, sorted(current.replication_factors)))
         raise _RefusedError(
-            f"its replication factor is {factors}, not {factor}: change it with modeaware reassign-partitions, or "
-            "declare what it is"
+            f"its replication factor is {factors}, not {factor}; change it with modeaware reassign-partitions, or "
+            "declare the present one"
         )
     if desired.configs and current.overrides is None:
         raise _RefusedError(_HIDDEN)
@@ -333,7 +333,7 @@ def resize(command: ResizeCommand, current: CurrentTopic) -> TopicDiff:
     created = range(max(listed, current.count), after)
     notes = []
     if current.in_progress and record.retired:
-        notes.append(f"takes back the shrink that is in progress ({progress}), or a part of it")
+        notes.append(f"undoes the shrink that is in progress ({progress}), or a part of it")
     growth = Grow(before, command, revived, created, by_controller=current.record is not None)
     return TopicDiff(command.topic, "", (growth,), tuple(warnings), tuple(notes), progress=progress)
 
@@ -367,7 +367,7 @@ def _replacement(desired: DesiredTopic, successor: str, current: CurrentTopic) -
 
 def _again(desired: DesiredTopic, record: TopicRecord) -> TopicDiff:
     """Return the diff where the target is that of the shrink in progress: further groups of the file, and a warning
-    about other rules in the file."""
+    about changed rules."""
     again = repetition_of(desired.shrink_rules.command(desired.name, record.writable_count), record)
     deletion = record.deletion
     if again is None or deletion is None or desired.shrink is None:
@@ -375,9 +375,9 @@ def _again(desired: DesiredTopic, record: TopicRecord) -> TopicDiff:
     warnings = _state_lost(again.accepts)
     if again.differs:
         how = ", ".join(again.differs)
-        began = f"the shrink in progress continues as it began, with {how}: what the file says counts for the next one"
+        began = f"the shrink in progress continues as it began, with {how}; the file's rules apply to the next one"
         warnings = (began, *warnings)
-    command = DeletePartitionsCommand(  # as it began: with anything else it would be refused
+    command = DeletePartitionsCommand(  # as it began: the controller would refuse anything else
         desired.name, record.writable_count, deletion.delay_ms, deletion.immediate_delete, again.accepts
     )
     steps = (AcceptStateLoss(command, again.accepts),) if again.accepts else ()
@@ -405,7 +405,7 @@ def _configs(desired: DesiredTopic, current: CurrentTopic) -> AlterConfigs | Non
 
 
 def same_value(current: str | None, wanted: str | None) -> bool:
-    """Return whether ``wanted`` is set: brokers return ``0.5`` and ``a,b`` where ``0.50`` and ``a, b`` were set."""
+    """Return whether ``wanted`` is set: brokers return ``0.5`` and ``a,b`` if ``0.50`` and ``a, b`` were set."""
     return current == wanted or (current is not None and wanted is not None and _normal(current) == _normal(wanted))
 
 

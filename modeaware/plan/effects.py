@@ -1,7 +1,7 @@
-"""What each target would do to keys and load: by the keys of a sample, or by sums over every record. Pure.
+"""The effects of each target on keys and load: by the keys of a sample, or by sums over every record. Pure.
 
-A job that counts every record (Spark's) gets a :class:`Question` and returns a :class:`Counted`. Neither holds a key:
-both have the same size, however many keys there are.
+A job that counts every record (Spark's) gets a :class:`Question` and returns a :class:`Counted`. Neither contains a
+key: the size of both is independent of the number of keys.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ class Effect:
 
     Attributes:
         target: the count.
-        divides: whether one count divides the other. If so, ``hash % count`` moves the fewest keys that it can move.
+        divides: whether one count divides the other. If so, ``hash % count`` moves as few keys as possible.
         keys, records, bytes: the share that moves to another partition (0 to 1), and half the width of its 95 %
-            interval; null where no hash was recognised.
-        survivors: among the keys in partitions that stay, the share that moves all the same.
+            interval; null if no hash was recognised.
+        survivors: the share of keys that move, among those in partitions that stay.
         expected: the share of keys that arithmetic gives for evenly spread hashes.
         least: the share that any rule would have to move.
-        load: bytes of each partition, if the topic's records were placed over the target. Where no hash was recognised:
+        load: bytes of each partition, if the topic's records were placed over the target. If no hash was recognised:
             the present load for the topic's own count, and empty for others.
         mean_bytes, most_bytes, load_bytes: of a partition, before compression.
-        mean_per_s, most_per_s: bytes a second at which that load came in; null without usable timestamps.
+        mean_per_s, most_per_s: bytes a second at which that load arrived; null without usable timestamps.
         skew: the greatest load over the mean one (1: even).
         span_ms: the time that the topic's records span.
     """
@@ -114,7 +114,7 @@ class Effect:
         return self.per_s(max(self.load)) if self.load else None
 
     def per_s(self, load: float) -> float | None:
-        """Return a load (bytes held) as the rate at which the bytes came in; None without usable timestamps."""
+        """Return a load (bytes held) as the rate at which the bytes arrived; None without usable timestamps."""
         return load * 1000 / self.span_ms if self.span_ms else None
 
 
@@ -143,7 +143,7 @@ def _arithmetic(recognition: Recognition, base: int, target: int) -> Effect:
 
 @dataclass
 class _Case:
-    """Records with one key, placed by the key's number (``placer`` None: they go anywhere)."""
+    """Records with one key, placed by the key's number (``placer`` None: in any partition)."""
 
     placer: Placer | None
     number: int
@@ -172,7 +172,7 @@ def _cases(sample: Sample, recognition: Recognition) -> list[_Case] | None:
 
 
 def _placed_by(record: SampledRecord, recognition: Recognition, present: Placement | None) -> tuple[Placer | None, int]:
-    """Return the placer of such a record, and its key's number; None: the record may go anywhere."""
+    """Return the placer of a record, and its key's number; None: the record may be in any partition."""
     if present is None:
         return None, 0
     placer = PLACERS[present.name]
@@ -236,7 +236,7 @@ def _load(cases: Sequence[_Case], target: int) -> tuple[float, ...]:
 
 @dataclass(frozen=True)
 class Question:
-    """What a job has to count.
+    """The question for a job that counts every record.
 
     Attributes:
         count: the topic's number of partitions.
@@ -279,11 +279,11 @@ class Held(NamedTuple):
 class Placed(NamedTuple):
     """The keys (without the empty one) that one count places in one of its partitions.
 
-    A key with records where one placer puts it, and records where another placer puts it, counts once for each placer.
+    A key counts once for each placer that has placed records of it.
 
     Attributes:
         keys, records, bytes: all; with ``_moved``: those that the base places in another partition.
-        stay: the keys whose partition by the base exists with this count, too. stay_moved: those of them that move.
+        stay: keys whose partition by the base also exists with this count. stay_moved: those of them that move.
     """
 
     keys: int = 0
@@ -297,13 +297,13 @@ class Placed(NamedTuple):
 
 
 class Fit(NamedTuple):
-    """How a candidate fits the keys on which it was tried.
+    """The fit of a candidate with the keys on which it was tried.
 
-    A key is one case. Where the key's records lie in several partitions, each partition has its part of the case.
+    A key is one case. If the key's records are in several partitions, each partition has its part of the case.
 
     Attributes:
-        keys: the keys of which at least a part was tried. records: those that lie where the candidate puts them.
-        matched, of: cases that lie there, and all cases. low: the cases in partitions that the candidate may choose.
+        keys: the keys of which at least a part was tried. records: those in the candidate's partition.
+        matched, of: cases in the candidate's partition, and all cases. low: cases in partitions below its count.
     """
 
     keys: int = 0
@@ -321,8 +321,8 @@ class Counted:
         held: the content by partition. placed: by count and partition; empty where no placer was recognised.
         evidence: the fit of each placer over the topic's count, by name.
         fits: the fit of each of the question's placements, tried on the keys that the earlier ones left.
-        keys: different keys without the empty one.
-        repeated: keys with two records or more. together: how often two records of such a key lie together, summed.
+        keys: the number of keys, without the empty one.
+        repeated: keys with two records or more. together: how often two of its records share a partition, summed.
     """
 
     json_only: ClassVar = {"records": "records", "bytes": "bytes", "span_ms": "span_ms"}
@@ -363,7 +363,7 @@ class Counted:
 
 
 def counted_recognition(recognition: Recognition, counted: Counted, count: int) -> Recognition:
-    """Return the recognition of a sample with the figures of all records; the present rule stays the sample's."""
+    """Return the recognition of a sample with the figures of all records; the sample decides the present rule."""
     homes = {partition for partition, held in counted.held.items() if held.null}
     return replace(
         recognition,

@@ -1,4 +1,4 @@
-"""Topics as files declare them: reading these files, and writing one.
+"""Topics as files declare them: the reader of these files, and their writer.
 
 An unknown key, or one given twice, is an error with its line. The format is documented in docs/apply.md.
 """
@@ -40,7 +40,7 @@ _STR, _INT, _BOOL, _FLOAT, _NULL = (f"{_TAG}{kind}" for kind in ("str", "int", "
 _MOST_REPLICAS = 32_767
 _COMMENT_WIDTH = 118
 _MOST_CONFIGS = 250
-"""Brokers have some 40 topic configs. Each topic is compared on its own, also where YAML aliases share its configs."""
+"""Brokers have some 40 topic configs. The limit bounds the comparisons, even if YAML aliases share configs."""
 
 
 POLICIES = (RETENTION, DRAINED)
@@ -48,12 +48,12 @@ POLICIES = (RETENTION, DRAINED)
 
 @dataclass(frozen=True)
 class ShrinkRules:
-    """How a topic is shrunk, in the words of ``modeaware shrink``.
+    """The rules for shrinking a topic, named like the options of ``modeaware shrink``.
 
     Attributes:
-        delay_ms: of the policy ``drained``: records of retired partitions are deleted once every group has consumed
-            them, no earlier than this many milliseconds after the shrink began. None: the policy ``retention``: the
-            topic's own retention removes them.
+        delay_ms: for the policy ``drained``: records of retired partitions are deleted when every group has consumed
+            them, and no earlier than this many milliseconds after the shrink began. None: the policy ``retention``:
+            only the topic's own retention removes them.
         accept_state_loss: groups that keep state per partition and may lose the state of keys that move.
     """
 
@@ -72,14 +72,14 @@ class DesiredTopic:
     Attributes:
         partitions: the number of writable partitions.
         replication_factor: None: any; the cluster's default for a new topic.
-        configs: the configs in the file; None as a value: the topic has no own value, so the cluster's default holds.
-        shrink: None where the file has no rules, which means the defaults.
+        configs: the configs in the file; None as a value: the topic has no own value, so the cluster's default applies.
+        shrink: None: the file has no rules, so the defaults apply.
         where: the file and line.
-        replace: the new topic to replace this one by, where the number of partitions differs; None: partitions are
-            retired or added.
-        keep_name: where the number of partitions differs, the topic is replaced over an interim topic, and has its name
-            in the end.
-        evacuate: the topic is compacted, and is replaced once a Spark job has copied its latest values.
+        replace: the new topic that replaces this one if the number of partitions differs; None: partitions are retired
+            or added.
+        keep_name: if the number of partitions differs, the topic is replaced through an interim topic, and the final
+            topic has the old name.
+        evacuate: the topic is compacted; a Spark job copies its latest values to the new topic.
     """
 
     name: str
@@ -100,11 +100,11 @@ class DesiredTopic:
 def topics_text(
     batches: Mapping[str, Iterable[DesiredTopic]], *, head: str | None, why_renamed: Mapping[str, str]
 ) -> str:
-    """Return a file that declares these topics, each batch below its title. Names are quoted: they may be numbers.
+    """Return a file that declares these topics, each batch below its title. Names are quoted, as one may be a number.
 
     Args:
         head: a comment on the whole file.
-        why_renamed: topic -> why it does not keep its name, a comment.
+        why_renamed: topic -> the reason why it does not keep its name, written as a comment.
     """
     lines = [f"# {line}" for line in wrap(printable(head or ""), _COMMENT_WIDTH)]
     lines += [f"version: {VERSION}", "topics:" if batches else "topics: {}"]
@@ -137,7 +137,7 @@ def read_files(paths: Iterable[Path]) -> list[DesiredTopic]:
         mistakes += wrong
         for topic in topics:
             if topic.name in declared:
-                mistakes.append(f"{topic.where}: topic {topic.name!r} stands in {declared[topic.name].where} already")
+                mistakes.append(f"{topic.where}: topic {topic.name!r} is already in {declared[topic.name].where}")
             declared.setdefault(topic.name, topic)
     mistakes += _shared_successors(declared)
     if mistakes:
@@ -152,9 +152,9 @@ def _shared_successors(topics: Mapping[str, DesiredTopic]) -> Iterator[str]:
         if (name := topic.replace) is None:
             continue
         if name in topics:
-            yield f"{topic.where}: replace: {name!r} stands in {topics[name].where} as a topic of its own"
+            yield f"{topic.where}: replace: {name!r} is in {topics[name].where} as a topic of its own"
         if name in users:
-            yield f"{topic.where}: replace: {name!r} replaces {users[name].name!r} already"
+            yield f"{topic.where}: replace: {name!r} already replaces {users[name].name!r}"
         users[name] = topic
 
 
@@ -174,8 +174,7 @@ def read_topics(text: str, name: str) -> tuple[list[DesiredTopic], list[str]]:
 class _Reader:
     """Reads one file. Reading continues after a mistake, so that all mistakes are reported at once.
 
-    A part of the file is read once, however many YAML aliases point to it: a small file may have as many aliases as
-    bytes.
+    A part of the file is read once, however many YAML aliases point to it: a small file may have very many aliases.
     """
 
     def __init__(self, name: str) -> None:
@@ -190,7 +189,7 @@ class _Reader:
         parts = self._mapping(root, "the file", _FILE)
         version = parts.get("version")
         if version is None or self._text(version) != str(VERSION):
-            self._wrong(version or root, f"version: {VERSION} is needed; it says how the file is to be read")
+            self._wrong(version or root, f"version: {VERSION} is needed; it is the version of the file format")
             return []
         if "topics" not in parts:
             self._wrong(root, "topics: is needed")
@@ -202,7 +201,7 @@ class _Reader:
     def _topic(self, name: str, node: yaml.Node, line: int) -> DesiredTopic | None:
         where = f"{self._name}, line {line}"
         if not is_topic_name(name):
-            self.mistakes.append(f"{where}: {name!r} cannot be a topic's name")
+            self.mistakes.append(f"{where}: {name!r} is not a valid topic name")
         parts = self._mapping(node, f"topic {name!r}", _TOPIC)
         if "partitions" not in parts:
             if isinstance(node, yaml.MappingNode):
@@ -241,12 +240,12 @@ class _Reader:
     def _configs_of(self, node: yaml.Node) -> dict[str, str | None]:
         configs = self._mapping(node, "configs")
         if len(configs) > _MOST_CONFIGS:
-            self._wrong(node, f"configs: {len(configs)} of them; {_MOST_CONFIGS} are the most for a topic")
+            self._wrong(node, f"configs: {len(configs)} of them; a topic may have at most {_MOST_CONFIGS}")
             return {}
         return {name: self._config(name, value) for name, value in configs.items()}
 
     def _config(self, name: str, node: yaml.Node) -> str | None:
-        """Return a config's value for the brokers: the text of the file, never as YAML would print it again."""
+        """Return a config's value for the brokers: the text in the file, never YAML's reformatted value."""
         text = self._text(node)
         if node.tag == _NULL:
             return None
@@ -264,7 +263,7 @@ class _Reader:
         parts = self._mapping(node, "shrink", _SHRINK)
         policy = self._text(parts["policy"]) if "policy" in parts else RETENTION
         if policy not in POLICIES:
-            hint = " (modeaware shrink --immediate-delete is for a person to say)" if "immediate" in policy else ""
+            hint = " (only modeaware shrink --immediate-delete deletes at once)" if "immediate" in policy else ""
             self._wrong(parts["policy"], f"policy: one of {', '.join(POLICIES)}, not {policy!r}{hint}")
         if "delay" in parts and policy == RETENTION:
             self._wrong(parts["delay"], f"delay belongs to policy: {DRAINED}")
@@ -304,7 +303,7 @@ class _Reader:
             if not isinstance(key, yaml.ScalarNode) or key.tag == _NULL:
                 self._wrong(key, f"{what}: a key has to be a text")
             elif name in values:
-                self._wrong(key, f"{what}: {name!r} stands in line {lines[name]} already")
+                self._wrong(key, f"{what}: {name!r} is already in line {lines[name]}")
             elif known and name not in known:
                 self._wrong(key, f"{what}: unknown key {name!r}: {_hint(name, known)}")
             else:

@@ -1,12 +1,12 @@
 """Which topics of a cluster have too many partitions, how many they need, and what that frees. Pure.
 
-A topic needs as many partitions as its busiest hour fills twice over, by bytes and by records; as many as the members
-of one group that hold a partition of it; and two at the least. It is left as it is where that is more than three
-quarters of what it has, because a change has its cost. It is also left where something is unknown that may require
-more partitions.
+A topic needs the greatest of three numbers of partitions: those that twice the load of its busiest hour fills, by bytes
+and by records; the members of one group that hold a partition of it; and two. A topic is left alone if it needs more
+than three quarters of its present partitions, because a change has its cost. It is also left alone if something unknown
+may require more partitions.
 
-Only a replacement frees replicas. A shrink frees what consumers and groups do for partitions, and is advised where
-the brokers have no fence for a replacement (:mod:`modeaware.cluster.fence`); its count divides the present one, so that
+Only a replacement frees replicas. A shrink frees the work of consumers and groups for partitions. It is advised where
+the brokers have no fence for a replacement (:mod:`modeaware.cluster.fence`). Its count divides the present one, so that
 only keys of retired partitions move. Refusals are those of the admission (:mod:`modeaware.lifecycle.objections`).
 """
 
@@ -43,7 +43,7 @@ _VERSION = re.compile(r"(?s:(.*))-v(\d{1,6})")
 
 @dataclass(frozen=True)
 class Sizing:
-    """What one partition may carry, and what one costs.
+    """The capacity of one partition, and its cost.
 
     Attributes:
         bytes_per_s, records_per_s: of one partition.
@@ -59,12 +59,12 @@ class Sizing:
 
 @dataclass(frozen=True)
 class ScannedTopic:
-    """One topic as the brokers show it.
+    """One topic, from the brokers' answers.
 
     Attributes:
-        replicas: broker -> how many replicas of its partitions it holds.
-        record: in the mode log; None: it was never changed.
-        record_error: why that is not known.
+        replicas: broker -> the number of the topic's replicas on it.
+        record: the topic's record in the mode log; None: the topic was never changed.
+        record_error: the reason why the record is unknown.
     """
 
     facts: TopicFacts
@@ -76,13 +76,13 @@ class ScannedTopic:
 
     @property
     def largest_group(self) -> tuple[int, str]:
-        """The most members of a group that hold a partition, and that group."""
+        """The greatest number of members of one group that hold a partition, and that group."""
         return max(((group.members.holding, name) for name, group in self.facts.groups.items()), default=(0, ""))
 
 
 @dataclass(frozen=True)
 class Fleet:
-    """What a scan found.
+    """The results of a scan.
 
     Attributes:
         topics: those that were chosen.
@@ -90,7 +90,7 @@ class Fleet:
         can_replace: whether its brokers have a fence.
         why_all_renamed: why no topic of the cluster can keep its name when it is replaced; None: topics can.
         replaced: the records of topics that are or were replaced.
-        unseen: what could not be seen.
+        unseen: what the scan could not read.
     """
 
     topics: Sequence[ScannedTopic]
@@ -105,7 +105,7 @@ class Fleet:
 
 @dataclass(frozen=True)
 class TopicAdvice:
-    """What to do about one topic.
+    """The advice about one topic.
 
     Attributes:
         topic: its name.
@@ -119,11 +119,11 @@ class TopicAdvice:
         frees: the replicas that go with it.
         rates: what is written to it.
         retention_ms: -1: records are kept.
-        members: the most members of one group that hold a partition.
+        members: the greatest number of members of one group that hold a partition.
         groups: the groups that use it.
-        blocks: why the change would be refused, by the codes of ``modeaware plan TOPIC``.
-        reason: what decides.
-        notes: what the figures do not say.
+        blocks: the reasons why the change would be refused, by the codes of ``modeaware plan TOPIC``.
+        reason: the deciding fact.
+        notes: the limits of the figures.
     """
 
     json_also: ClassVar = ("topic", "partitions", "to", "keep_name", "frees", "retention_ms", "members", "groups")
@@ -188,10 +188,10 @@ class TopicAdvice:
 
 @dataclass(frozen=True)
 class BrokerLoad:
-    """The replicas on one broker: before, and after all replacements if new ones are spread as the old ones are.
+    """The replicas on one broker: before, and after all replacements, with new replicas spread like the old ones.
 
     Attributes:
-        above: whether it has more than ``--max-partitions-per-broker`` afterwards.
+        above: whether the broker exceeds ``--max-partitions-per-broker`` afterwards.
     """
 
     broker: int
@@ -202,20 +202,20 @@ class BrokerLoad:
 
 @dataclass(frozen=True)
 class FleetPlan:
-    """What to do about the topics of a cluster.
+    """The advice about the topics of a cluster.
 
     Attributes:
-        window_ms: the time whose rates were looked at.
-        topics: those that free the most come first.
+        window_ms: the time over which rates were read.
+        topics: by the number of replicas that they free, the most first.
         partitions, replicas: of all topics.
         frees: the replicas that all replacements free.
-        frees_partitions: the partitions.
+        frees_partitions: the partitions that they free.
         deletable: the replicas of topics that may be deleted; not part of ``frees``.
-        saved_a_month: what ``frees_partitions`` cost in a month, by ``--price-per-partition-hour``.
-        by_members: how many topics are below 1 MB/s and have more partitions than their largest group has members.
-        brokers: each with its replicas.
-        curve: the replicas that the first topics free, one more with each item.
-        unseen: what could not be seen.
+        saved_a_month: the cost of ``frees_partitions`` for a month, by ``--price-per-partition-hour``.
+        by_members: the number of topics below 1 MB/s with more partitions than their largest group has members.
+        brokers: the replicas of each broker.
+        curve: the replicas that the first 1, 2, 3, ... topics free.
+        unseen: what the scan could not read.
     """
 
     json_also: ClassVar = (
@@ -264,12 +264,12 @@ class FleetPlan:
         return tuple(accumulate(topic.frees for topic in self.advised("replace")))
 
     def advised(self, do: Action) -> list[TopicAdvice]:
-        """Return the topics for which it advises that."""
+        """Return the topics for which this is the advice."""
         return [topic for topic in self.topics if topic.do == do]
 
 
 def make_fleet_plan(fleet: Fleet, sizing: Sizing) -> FleetPlan:
-    """Return the advice about the topics of a fleet, those first that free the most replicas."""
+    """Return the advice about the topics of a fleet, by freed replicas, the most first."""
     names = set(fleet.names)
     rows = []
     for topic in sorted(fleet.topics, key=lambda topic: topic.facts.topic):
@@ -289,10 +289,10 @@ def make_fleet_plan(fleet: Fleet, sizing: Sizing) -> FleetPlan:
 
 
 def advise(topic: ScannedTopic, fleet: Fleet, sizing: Sizing, names: Collection[str] = ()) -> TopicAdvice:
-    """Return what to do about one topic.
+    """Return the advice about one topic.
 
     Args:
-        names: those that a new topic cannot have.
+        names: names that a new topic cannot have.
     """
     facts, now = topic.facts, topic.facts.partition_count
     rate = rates(topic.logs, topic.configs, fleet.window)
@@ -330,7 +330,7 @@ def _refusals(
 
 
 def _floors(topic: ScannedTopic, rate: Rates, sizing: Sizing) -> Iterator[tuple[int, str]]:
-    """Yield how many partitions a topic needs, and what for."""
+    """Yield numbers of partitions that a topic needs, each with the reason."""
 
     def filled(per_s: float, of_one: float) -> int:
         return math.ceil(HEADROOM * per_s / of_one)
@@ -345,7 +345,7 @@ def _floors(topic: ScannedTopic, rate: Rates, sizing: Sizing) -> Iterator[tuple[
 
 
 def _why_left(topic: ScannedTopic, rate: Rates, needs: int, refused: Sequence[Objection]) -> str | None:
-    """Return why a topic is left as it is."""
+    """Return why a topic is left alone; None: it is not."""
     count = topic.facts.partition_count
     if topic.logs.unread:
         return f"no leader answers for partitions {format_ranges(topic.logs.unread)}"
@@ -358,12 +358,12 @@ def _why_left(topic: ScannedTopic, rate: Rates, needs: int, refused: Sequence[Ob
     if rate.seen_ms < DAY_MS:
         return f"its logs show {rate.seen_ms / HOUR_MS:.0f} of the 24 hours of a day: its peak may be elsewhere"
     if rate.peak_bytes_per_s is None:
-        return "the size of its records is not known"
+        return "the size of its records is unknown"
     return None
 
 
 def _is_unused(topic: ScannedTopic, rate: Rates) -> bool:
-    """Return whether a topic was not written, and is not used, as far as all of the window shows."""
+    """Return whether a topic is neither written nor used, as far as the whole window shows."""
     facts, is_plain = topic.facts, topic.configs.cleanup_policy == "delete"
     used = facts.internal or facts.groups or facts.any_doubt or facts.stateful_owner
     unknown = topic.record or topic.record_error or topic.logs.unread
@@ -374,7 +374,7 @@ def _unknown(topic: ScannedTopic) -> Iterator[Note]:
     if (doubt := topic.facts.any_doubt) is not None:
         yield Note("groups-unknown", f"there may be more groups: {doubt.detail}")
     if topic.configs.cleanup_policy is None:
-        yield Note("configs-unknown", "whether it is compacted is not known: DESCRIBE_CONFIGS is missing")
+        yield Note("configs-unknown", "it is unknown whether the topic is compacted: DESCRIBE_CONFIGS is missing")
 
 
 def new_name(topic: str, taken: Collection[str]) -> str:

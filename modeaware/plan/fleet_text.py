@@ -20,7 +20,7 @@ _CURVE = (1, 10, 100, 1_000)
 
 
 def fleet_text(plan: FleetPlan, limit: int = SHOWN) -> str:
-    """Return the plan as text; ``limit``: so many topics at most."""
+    """Return the plan as text, with at most ``limit`` topics."""
     shown = plan.topics[:limit]
     notes = [f"{row.topic}: {note.text}." for row in shown if row.do != "leave" for note in row.notes]
     left = f"{number(len(plan.topics) - limit)} more: --limit, --json or --html." if len(plan.topics) > limit else ""
@@ -31,7 +31,7 @@ def fleet_text(plan: FleetPlan, limit: int = SHOWN) -> str:
 
 
 def headline(plan: FleetPlan) -> Section:
-    """Return what the plan comes to, in sentences."""
+    """Return the totals of the plan, in sentences."""
     return Section(f"{number(len(plan.topics))} topics, {number(plan.replicas)} partition replicas", [*_totals(plan)])
 
 
@@ -77,7 +77,7 @@ def brokers(plan: FleetPlan) -> Section:
 
 
 def unseen(plan: FleetPlan) -> list[Section]:
-    """Return what could not be seen; nothing where all was."""
+    """Return what the scan could not read; empty if it could read everything."""
     return [Section("Not seen", plan.unseen)] if plan.unseen else []
 
 
@@ -101,7 +101,7 @@ def cells(row: TopicAdvice) -> tuple[str, ...]:
 
 
 def reasons(row: TopicAdvice) -> Iterable[str]:
-    """Return all that is known of a topic, for a row that opens."""
+    """Return all facts about a topic, for a row that opens."""
     yield f"{row.do}: {row.reason}."
     mean = "?" if row.rates.bytes_per_s is None else size(row.rates.bytes_per_s)
     yield f"Mean: {row.rates.records_per_s:.2f} records/s, {mean}/s."

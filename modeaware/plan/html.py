@@ -48,7 +48,7 @@ def fleet_html(plan: FleetPlan) -> str:
 
 
 def write_file(text: str, file: Path) -> None:
-    """Write a page, or another file that a plan becomes.
+    """Write a page, or another file made from a plan.
 
     Raises:
         ModeAwareError: the file cannot be written.

@@ -1,27 +1,27 @@
-"""How much is written to a topic, by the offsets of its logs at points in time. Pure.
+"""The rates at which a topic is written, from the offsets of its logs at points in time. Pure.
 
-Brokers keep no rates. But a leader returns the offset of the first record that is as late as a given time
-(ListOffsets), so the difference of two such offsets is what was written in between: here between the ends of days
-(which are counted back from now), and between the hours of the two busiest days. Each figure has its traps:
+Brokers keep no rates. But ListOffsets returns the offset of the first record at or after a given time. The difference
+of two such offsets is the number of records between the times. The times are the ends of days, counted back from now,
+and the hours of the two busiest days. Each figure has its traps:
 
 *The window is cut.* Retention may have removed a part of the window. Then the log starts above offset 0, and its first
-record is also the first one of the window. The timestamp of that record says since when the log shows what was written.
+record is also the first one of the window. Its timestamp is the time since when the log shows all writes.
 
-*Timestamps are the producers'.* One record from the future hides all that follow it: they count as late as that record.
-Brokers return the greatest timestamp (MAX_TIMESTAMP). Where it is in the future, the records behind the last point have
-no time. They may be of any hour, so they are added to the busiest one: an upper bound. Elsewhere the records behind the
-last point were written during the scan, and belong to the last hour. Where brokers set the timestamps (LogAppendTime),
-records that were copied into a topic count in the hour of the copy.
+*Timestamps are the producers'.* A record from the future hides all records behind it: they count as late as that
+record. Brokers return the greatest timestamp (MAX_TIMESTAMP). If it is in the future, the records behind the last point
+have no time. They may be of any hour, so they are added to the busiest one, which gives an upper bound. Otherwise the
+records behind the last point were written during the scan, and belong to the last hour. If brokers set the timestamps
+(LogAppendTime), records that were copied into a topic count in the hour of the copy.
 
-*Offsets are no records.* Each marker of a transaction has an offset (up to one for every record), and on a compacted
-topic offsets count what was written, of which little may be left. With markers, records/s are an upper bound.
+*Offsets are not records.* Each marker of a transaction has an offset (up to one for every record). On a compacted
+topic, offsets count the writes, of which few records may be left. With markers, records/s are an upper bound.
 
-*Bytes are sizes over offsets.* The mean is exact. The peak is an estimate that takes all records to be of one size:
-compressed batches are denser at a peak (measured: the estimate is 32 to 171 % above), and records that grew are larger
-(44 % below). A codec in the configs, or partitions that differ, are signs of that; batches of the busiest hour correct
-it. On a compacted topic the size says nothing about what was written.
+*Bytes are sizes over offsets.* The mean is exact. The peak is an estimate that assumes equal sizes of all records.
+Compressed batches are denser at a peak (measured: the estimate is 32 to 171 % too high), and records may have grown (44
+% too low). Signs of that are a codec in the configs, or partitions that differ; batches of the busiest hour correct it.
+On a compacted topic the size is unrelated to the bytes written.
 
-*Days before hours.* The busiest day, as if it was written in one hour, is an upper bound of the peak hour that needs no
+*Days before hours.* The busiest day, as if it was written in one hour, is an upper bound of the peak hour without any
 further request.
 """
 
@@ -41,13 +41,13 @@ FUTURE_MS = HOUR_MS
 BUSIEST_DAYS = 2
 _CODEC, _TRANSACTIONAL = 0x07, 0x10
 _UNEVEN, _MANY = 1.5, 1_000
-"""By which factor sizes of records differ where they are uneven; of partitions that have so many."""
+"""The factor by which record sizes differ in an uneven topic; of partitions with at least so many records."""
 _UNCOMPRESSED = ("producer", "uncompressed", None)
 
 
 @dataclass(frozen=True)
 class Window:
-    """The time that is looked at: whole days up to ``now_ms``."""
+    """The time over which rates are read: whole days up to ``now_ms``."""
 
     now_ms: int
     days: int
@@ -62,7 +62,7 @@ class Window:
         return tuple(self.now_ms - day * DAY_MS for day in range(self.days, -1, -1))
 
     def hour_ms(self, hour: int) -> int:
-        """Return when an hour begins that is counted from the start of the window."""
+        """Return the start of an hour that is counted from the start of the window."""
         return self.now_ms - self.length_ms + hour * HOUR_MS
 
 
@@ -71,8 +71,8 @@ class PeakBatches:
     """Batches from a topic's busiest hour, by their headers.
 
     Attributes:
-        records, size_bytes: of all of them; bytes as they lie in the log.
-        compressed, transactional: whether one of them is.
+        records, size_bytes: of all batches; bytes as in the log.
+        compressed, transactional: whether one of the batches is.
     """
 
     records: int
@@ -82,7 +82,7 @@ class PeakBatches:
 
 
 def peak_batches(parts: Iterable[bytes]) -> PeakBatches | None:
-    """Return what batches say, as they were read from each partition; None: there is none."""
+    """Return the sums over batches, as read from each partition; None: there are no batches."""
     batches = [batch for part in parts for batch in data_batches(part)]
     if not (records := sum(batch.record_count for batch in batches)):
         return None
@@ -92,17 +92,17 @@ def peak_batches(parts: Iterable[bytes]) -> PeakBatches | None:
 
 @dataclass
 class TopicLogs:
-    """The logs of a topic's partitions. Arrays have an item for each partition: a cluster may have 200 000.
+    """The logs of a topic's partitions, in arrays with an item for each partition: a cluster may have 200 000.
 
     Attributes:
-        starts, ends: the log start and the end; an end of -1: its leader did not answer.
+        starts, ends: the log start and the end; an end of -1: the leader did not answer.
         at_start: the offset of the first record of the window, from ``starts`` to ``ends``.
-        first_ms: the timestamp of that record; -1: there is none, or it is not known.
-        sizes: the bytes in the log; -1: not known.
+        first_ms: the timestamp of that record; -1: no record, or unknown.
+        sizes: the bytes in the log; -1: unknown.
         reached: for each point of the window, the sum over all partitions of the first offset that is as late.
         newest_ms: the greatest timestamp; -1: there is no record.
-        hours: day -> that sum at the ends of its hours, but for the last.
-        batches: from the busiest hour, where they were read.
+        hours: day -> that sum at the ends of its hours, except the last.
+        batches: batches from the busiest hour, if they were read.
     """
 
     starts: MutableSequence[int]
@@ -122,7 +122,7 @@ class TopicLogs:
 
     @property
     def record_bytes(self) -> float | None:
-        """The mean bytes of an offset; None: no size is known, of logs that have records."""
+        """The mean bytes of an offset; None: no size is known of a log that has records."""
         logs = [(end - start, size) for start, end, size in zip(self.starts, self.ends, self.sizes, strict=True)]
         held = [(length, size) for length, size in logs if length > 0]
         known = [(length, size) for length, size in held if size >= 0]
@@ -139,7 +139,7 @@ class TopicLogs:
 
 
 def unread_logs(count: int) -> TopicLogs:
-    """Return the logs of so many partitions of which nothing is known."""
+    """Return the logs of so many partitions about which nothing is known."""
 
     def filled(value: int) -> array[int]:
         return array("q", [value]) * count
@@ -149,7 +149,7 @@ def unread_logs(count: int) -> TopicLogs:
 
 @dataclass(frozen=True)
 class LogConfigs:
-    """The configs that decide what offsets and sizes mean; None: not known."""
+    """The configs that determine the meaning of offsets and sizes; None: unknown."""
 
     cleanup_policy: str | None = "delete"
     retention_ms: int | None = 7 * DAY_MS
@@ -159,7 +159,7 @@ class LogConfigs:
 
 @dataclass(frozen=True)
 class Note:
-    """What a figure does not say, or why it is a bound.
+    """The limit of a figure, or why it is a bound.
 
     Attributes:
         code: one of window-cut, future-timestamps, append-time, compressed, uneven, markers, corrected, peak-bound,
@@ -172,11 +172,11 @@ class Note:
 
 @dataclass(frozen=True)
 class Rates:
-    """What is written to a topic. Rates are per second; bytes as they lie in one replica of the log.
+    """The write rates of a topic. Rates are per second; bytes as in one replica of the log.
 
     Attributes:
         records_per_s, bytes_per_s: the mean over what the log shows of the window.
-        peak_records_per_s, peak_bytes_per_s: of the busiest hour, or more than that.
+        peak_records_per_s, peak_bytes_per_s: of the busiest hour, or an upper bound.
         is_bound: the peak may be lower.
         seen_ms: how much of the window the log shows.
         written: the offsets written in the window, as far as the log shows.
@@ -192,14 +192,14 @@ class Rates:
     written: int
     last_write_ms: int | None
     busiest_days: tuple[int, ...] = field(default=(), metadata={"json": None})
-    """Those whose hours may hold the peak, the busiest first."""
+    """Days whose hours may contain the peak, the busiest first."""
     busiest_hour: int | None = field(default=None, metadata={"json": None})
-    """Counted from the start of the window; None: not known."""
+    """The busiest hour, counted from the start of the window; None: unknown."""
     notes: tuple[Note, ...] = field(default=(), metadata={"json": None})
 
 
 def rates(logs: TopicLogs, configs: LogConfigs, window: Window) -> Rates:
-    """Return what is written, by the logs of the partitions whose leaders answered."""
+    """Return the write rates, from the partitions whose leaders answered."""
     mean = _Mean(logs, configs, window)
     total = sum(end for end in logs.ends if end >= 0)
     unplaced = total - logs.reached[-1] if logs.newest_ms > window.now_ms + FUTURE_MS else 0
@@ -251,7 +251,7 @@ class _Mean:
 
 
 def _shown(logs: TopicLogs, p: int, configs: LogConfigs, window: Window) -> tuple[int, bool]:
-    """Return how much of the window a partition's log shows, and whether more was written in it than is left."""
+    """Return how much of the window a partition's log shows, and whether earlier writes of the window were removed."""
     start, first_ms = logs.starts[p], logs.first_ms[p]
     if logs.at_start[p] > start:
         return window.length_ms, False
@@ -269,16 +269,16 @@ def _notes(
     """Yield the notes, by code and text."""
     if mean.cut:
         shown = f"{mean.seen_ms // HOUR_MS} of {window.days * HOURS} hours"
-        yield "window-cut", f"the log shows {shown}: what was removed before may have been more"
+        yield "window-cut", f"the log shows {shown}: more may have been written before, and removed"
     if unplaced:
         yield (
             "future-timestamps",
-            f"a timestamp in the future hides when {unplaced} records came: the peak has them all",
+            f"a timestamp in the future hides when {unplaced} records were written: the peak includes them all",
         )
     if configs.timestamp_type == "LogAppendTime":
-        yield "append-time", "brokers set timestamps: records copied into it count when they were copied"
+        yield "append-time", "brokers set timestamps: copied records count at the time of the copy"
     if logs.record_bytes is None:
-        yield "size-unknown", "bytes/s are not known: DESCRIBE on the cluster shows sizes"
+        yield "size-unknown", "bytes/s are unknown: sizes need DESCRIBE on the cluster"
     if (batches := logs.batches) is not None:
         if batches.transactional:
             yield "markers", "written in transactions: markers count as records, up to one for each"

@@ -1,9 +1,9 @@
-"""Which hash placed the keys of a sample, over how many partitions, and the odds that it did not. Pure.
+"""The hash that placed the keys of a sample, its number of partitions, and the odds of chance. Pure.
 
-A key is one case, however often it occurs. Where the key's records lie in several partitions, each partition has its
-part of the case. With n partitions, a wrong hash matches by chance in one case of n. The cases that the best candidate
-does not explain are tried against all candidates again: that finds the count before the topic grew, and producers that
-disagree.
+A key is one case, however often it occurs. If the key's records are in several partitions, each partition has its part
+of the case. With n partitions, a wrong hash matches by chance in one case of n. The cases that the best candidate does
+not explain are tried against all candidates again. That finds the count before the topic grew, and producers with
+different hashes.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _SCREENED_LEAST, _SCREENED_MOST, _SCREENED_TRIES = 100, 400, 100_000
 _TRIED_IN_FULL = 4
 _MOST_PLACEMENTS = 4
 _LEAST_FIRST, _LEAST_NEXT = 0.25, 0.05
-"""The share of all keys that a placement must explain beyond chance: some regular keys match by weak hashes anyway."""
+"""The share of all keys that a placement must explain beyond chance: some regular keys match weak hashes anyway."""
 _ODDS_FIRST, _ODDS_NEXT = -2.0, -6.0
-"""log10 of the odds of chance at which a placement is believed."""
+"""log10 of the odds of chance at which a placement is accepted."""
 _ODDS_NONE = -6.0
 """The verdict may be "none" if a hash that had placed the whole sample would have been recognised with these odds."""
 LEAST_REPEATED = 20
@@ -49,12 +49,12 @@ class Candidate(NamedTuple):
 
 @dataclass(frozen=True)
 class Placement:
-    """How much of the sample lies where a candidate puts it.
+    """How many keys of the sample a candidate explains.
 
     Attributes:
-        matched, of: keys that lie there, and keys that were tried; a key with records apart counts in parts.
-        chance: the share that would lie there by chance.
-        records_share: the share of *all* keyed records of the sample that lie there.
+        matched, of: keys in the candidate's partition, and tried keys; a key with records apart counts in parts.
+        chance: the share that would be there by chance.
+        records_share: the share of *all* keyed records of the sample in the candidate's partitions.
         recent: matched keys by *all* their recent records.
         log10_odds: log10 of the odds that keys placed otherwise match as often, with all candidates tried.
     """
@@ -100,7 +100,7 @@ class Placement:
 
 @dataclass(frozen=True)
 class Recognition:
-    """What placed the keys.
+    """The result: which hash placed the keys.
 
     Attributes:
         verdict: ``recognised``: one hash; ``mixed``: several of them; ``none``: none of those tried; ``unknown``: too
@@ -110,15 +110,15 @@ class Recognition:
             earlier ones left.
         evidence: each hash over the topic's present count, tried on all keys.
         keyed, null, empty: records with a key, without one, with an empty one (which clients treat differently).
-        keys: different keys, without the empty one.
-        null_share: the share of moments whose records without a key lie where the hash puts an empty key; None:
-            unknown.
+        keys: the number of keys, without the empty one.
+        null_share: the share of moments whose records without a key are in the partition that the hash gives for an
+            empty key; None: unknown.
         null_home: the one partition (of several) that holds all records without a key; None: several partitions, or
             too few records.
-        unexplained: the share of keys that lie where no recognised placement puts them.
+        unexplained: the share of keys outside the partitions that the recognised placements give.
         numbers: each key's number by each placer.
-        together: how often two records of one key lie in one partition, on average over the keys that occur more than
-            once (1: always; the share of one partition: by chance); None: too few such keys.
+        together: how often two records of one key are in one partition, on average over keys that occur more than once
+            (1: always; the share of one partition: by chance); None: too few such keys.
     """
 
     json_only: ClassVar = {
@@ -297,7 +297,7 @@ def _sum(parts: Sequence[_Part]) -> float:
 
 
 def _by_chance(parts: Sequence[_Part], count: int) -> float:
-    """Return how many keys match by chance: one in ``count`` of the keys that lie below ``count``."""
+    """Return how many keys match by chance: one in ``count`` of the keys in partitions below ``count``."""
     return math.fsum(part.share for part in parts if part.partition < count) / count
 
 
@@ -309,9 +309,9 @@ def _would_show(keys: int, count: int) -> bool:
 
 
 def _null_moments(sample: Sample) -> list[int]:
-    """Return the partitions of records without a key, one case a moment: in clients they stick to one for a while.
+    """Return the partitions of records without a key, one case a moment: clients keep one partition for a while.
 
-    Empty where there are too few moments for a conclusion.
+    Empty if there are too few moments for a conclusion.
     """
     nulls = [record for record in sample.records if record.key is None and record.timestamp_ms > 0]
     moments = {(record.timestamp_ms // _MOMENT_MS, record.partition) for record in nulls}
@@ -380,7 +380,7 @@ def margin(share: float, of: float) -> float:
 
 
 def effective_cases(weights: list[float]) -> float:
-    """Return how many independent cases the weighted ones are worth (Kish).
+    """Return the number of independent cases to which the weighted cases amount (Kish).
 
     Cases of equal weight count one each; a case that outweighs all others counts alone.
     """

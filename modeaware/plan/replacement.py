@@ -1,6 +1,6 @@
-"""What the replacement of a topic would do: counts, configs, rights, groups and the pause of readers. Pure.
+"""The effects of a topic's replacement: counts, configs, rights, groups and the pause of readers. Pure.
 
-Nothing here decides: :mod:`modeaware.lifecycle.objections` has the reasons for which a controller refuses.
+This module decides nothing: :mod:`modeaware.lifecycle.objections` has the reasons for which a controller refuses.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class PlannedConfig:
 
 @dataclass(frozen=True)
 class PlannedGroup:
-    """A group that uses the topic or is registered for it, and what its owner has to do.
+    """A group that uses the topic or is registered for it, and the work of its owner.
 
     Attributes:
         kind: classic, consumer, share or streams; null for a group that does not use the topic.
@@ -49,17 +49,17 @@ class PlannedGroup:
 
 @dataclass(frozen=True)
 class ReplacementPlan:
-    """What the replacement of one topic would do.
+    """The effects of the replacement of one topic.
 
     Attributes:
         acls: null where the cluster has no authorizer.
         evacuate: the topic is compacted: a job copies the latest values of its keys.
-        keep_name: the successor is an interim topic, which is replaced by a new topic of the old name.
-        hints: other places that may hold the topic's name, or set its configs back.
+        keep_name: the new topic is an interim topic, which is replaced by a new topic of the old name.
+        hints: other places that may contain the topic's name, or reset its configs.
         not_copied: configs of the topic that name its partitions.
-        groups_doubt: why more groups may use the topic.
-        pause_ms: the approximate time that readers without lag, in key order, wait for the new topic.
-        delay_ms: null: the topic is not deleted before its own retention has emptied it.
+        groups_doubt: the reason why more groups may use the topic.
+        pause_ms: the approximate time that readers in key order without lag wait for the new topic.
+        delay_ms: null: the topic is deleted only after its own retention has emptied it.
     """
 
     topic: str
@@ -81,7 +81,7 @@ class ReplacementPlan:
 
 
 def hints_of(topic: str, names: Collection[str], groups: Collection[str]) -> tuple[str, ...]:
-    """Return other places that may hold the topic's name, by the names of all topics and of the topic's groups."""
+    """Return other places that may contain the topic's name, by the names of all topics and of the topic's groups."""
     hints = [f"By hand: dashboards, alerts and jobs that name {topic}, and every producer without modeaware."]
     if mirrors(names):
         hints.append(
@@ -118,10 +118,10 @@ def plan_replacement(
     """Plan a first command.
 
     Args:
-        given: the configs that the operator named; ``command`` has all of them.
+        given: the configs that the operator named; ``command`` has all configs.
         names: the names of all topics of the cluster.
-        requirement: the groups that a drain would wait for, registered groups that brokers do not list included. None:
-            without rules.
+        requirement: the groups that a drain would wait for, including registered groups that brokers do not list. None:
+            no rules.
     """
     requirement = required_of((), facts, (), (), 0) if requirement is None else requirement
     required = requirement.waited_for(facts.groups)
@@ -210,7 +210,7 @@ def replacement_text(plan: ReplacementPlan) -> list[str]:
 
 
 def _kept_name_text(plan: ReplacementPlan) -> list[str]:
-    """Return what a change that keeps the name adds to the plan, above all for clients without modeaware."""
+    """Return the additional lines for a change that keeps the name, above all for clients without modeaware."""
     name, interim, before, after = plan.topic, plan.successor, plan.partition_count, plan.num_partitions
     lines = [
         f"Keeps its name: {name} ({before}) -> {interim} ({after}) -> {name} ({after}), led by the controller.",

@@ -40,7 +40,8 @@ class Blocker:
 
     Attributes:
         severity: ``refused``: the shrink would not be admitted; ``waits``: the shrink would wait for this; ``check``:
-            this is not visible from outside.
+            severity: ``refused``: the shrink would not be admitted; ``waits``: the shrink would wait for this;
+                ``check``: this is not visible from outside.
         text: the reason, and what to do.
     """
 
@@ -73,7 +74,7 @@ class GroupLag:
 
 @dataclass(frozen=True)
 class ResizePlan:
-    """What ``target`` and its alternatives would do to a topic.
+    """The effects of ``target`` and its alternatives on a topic.
 
     Attributes:
         count: the topic's number of partitions.
@@ -81,8 +82,8 @@ class ResizePlan:
         recognition: the hash that places the keys.
         unchanged: the effect of no change: the load of each partition as keys are placed now.
         effects: the effects of the target and its alternatives, ascending.
-        counted: the sums over every record, by Spark: all figures are of the whole topic, margins 0, and the sample
-            only chose the hashes that were tried. Null: all figures follow from the sample.
+        counted: the sums over every record, by Spark: all figures are of the whole topic, and margins are 0; the sample
+            only chose the hashes to try. Null: all figures follow from the sample.
     """
 
     json_only: ClassVar = {
@@ -117,7 +118,7 @@ class ResizePlan:
 
     @property
     def chosen(self) -> Effect:
-        """The effect of the target that was asked for."""
+        """The effect of the requested target."""
         return next(effect for effect in self.effects if effect.target == self.target)
 
     @property
@@ -142,7 +143,7 @@ def make_plan(
     """Plan by a sample, or by sums over every record of the topic.
 
     Args:
-        recognition: the sample's, where the caller has it already.
+        recognition: the sample's, if the caller has it already.
         counted: the answer to :func:`ask_for_counts`.
 
     Raises:
@@ -205,7 +206,7 @@ def _base(sample: Sample, recognition: Recognition, target: int) -> int:
     return base
 
 
-# What blocks a shrink, what it would wait for, and what a person has to check first
+# Facts that block a shrink, that it would wait for, and that a person has to check first
 
 
 def group_lags(facts: TopicFacts, target: int) -> tuple[GroupLag, ...]:
@@ -231,7 +232,7 @@ def group_lags(facts: TopicFacts, target: int) -> tuple[GroupLag, ...]:
 
 
 def find_blockers(look: TopicLook, target: int, now_ms: int, last_write_ms: int | None = None) -> tuple[Blocker, ...]:
-    """Return all that blocks ``target``, refusals first. For a growth these are checks about keys that move.
+    """Return everything that blocks ``target``, refusals first. For a growth these are checks about keys that move.
 
     Args:
         last_write_ms: the newest timestamp of the sample.
@@ -255,7 +256,7 @@ def _command(look: TopicLook, target: int) -> ResizeCommand:
 
 
 def _keys(facts: TopicFacts) -> Iterator[Blocker]:
-    """Yield checks about keys that must not move. Kafka admits every growth, whatever happens to keys."""
+    """Yield checks about keys that must not move. Kafka admits every growth, whatever the effect on keys."""
     if facts.compacted:
         stays = "of a key that moves the last value before the growth stays in its old partition, beside the new ones."
         yield Blocker("compacted", "check", f"cleanup.policy is {facts.cleanup_policy!r}: {stays}")

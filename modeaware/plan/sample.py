@@ -1,7 +1,7 @@
 """A sample of a topic's records: the choice of offsets, the weights and the reading; and the topic on the brokers.
 
 The consumer reads assigned partitions in bounded stretches, and commits nothing. It consumes no more records than the
-sample has. (The network carries a little more: brokers answer with whole batches.) Records of open transactions are
+sample has. (The network carries slightly more: brokers answer with whole batches.) Records of open transactions are
 read too: only their partitions matter.
 """
 
@@ -28,7 +28,7 @@ from modeaware.modelog.records import TopicRecord
 from modeaware.reports.session import Session, no_such_topic
 
 READ_TIMEOUT_S = 30.0
-"""For the whole sample; the rest is left out, and reported as unread."""
+"""The time for the whole sample; the rest is left out, and reported as unread."""
 _BATCH = 500
 _FETCH_BYTES = 1 << 16
 """A partition's part of one response; brokers send at least one batch."""
@@ -101,7 +101,7 @@ class Sample:
 
     @cached_property
     def weights(self) -> Mapping[int, float]:
-        """Partition -> the number of records that each of its sampled records stands for (>= 1)."""
+        """Partition -> the number of records for which each of its sampled records stands (>= 1)."""
         sampled = Counter(record.partition for record in self.records)
         return {p: max(1.0, self.logs[p].length / n) if p in self.logs else 1.0 for p, n in sampled.items()}
 
@@ -135,7 +135,7 @@ class Sample:
         return stamps[len(stamps) // 2] if stamps and stamps[0] > 0 and stamps[-1] > stamps[0] else None
 
     def is_recent(self, record: SampledRecord) -> bool:
-        """Return whether the record is in the newer half: by time where all records have timestamps, else by offset."""
+        """Return whether the record is in the newer half: by time if all records have timestamps, else by offset."""
         if self._recent_since_ms is not None:
             return record.timestamp_ms >= self._recent_since_ms
         return record.offset >= self.recent_from.get(record.partition, 0)
@@ -145,7 +145,7 @@ def choose_stretches(logs: Mapping[int, Stretch], asked: int) -> dict[int, tuple
     """Return the stretches to read: equal shares of all partitions with records, from several places, oldest first.
 
     Longer partitions make up for a short one. The lengths add up to at most ``asked``. The first stretch begins at the
-    log's start and the last one ends at the log's end, so timestamps show the time that the topic spans.
+    log's start and the last one ends at the log's end, so the timestamps span the whole topic.
 
     Raises:
         ValueError: ``asked`` is not positive.
@@ -184,7 +184,7 @@ def _places(log: Stretch, quota: int) -> tuple[Stretch, ...]:
     step = (newest.start - log.start - older) / (STRETCHES - 1)
     starts = [log.start + int(i * step) for i in range(STRETCHES - 1)]
     places = [Stretch(start, start + older) for start in starts] + [newest]
-    if any(after.start < before.end for before, after in pairwise(places)):  # one stretch where several would overlap
+    if any(after.start < before.end for before, after in pairwise(places)):  # one stretch if several would overlap
         return (Stretch(log.end - quota, log.end),)
     return tuple(places)
 
@@ -212,7 +212,7 @@ class TopicLook:
 
 
 def look(session: Session, topic: str) -> TopicLook:
-    """Return the topic, its groups and its producers by the brokers, and its record in the mode log, if any.
+    """Return the topic, its groups and its producers from the brokers, and its record in the mode log, if any.
 
     A failed request is recorded in ``unknown``.
 

@@ -1,12 +1,12 @@
-"""What brokers show of all topics of a cluster, in as few requests as it takes.
+"""The brokers' facts about all topics of a cluster, in as few requests as possible.
 
 One request has all partitions of a leader at one point in time, at most :data:`PARTITIONS_A_REQUEST`. So the number of
 requests grows with brokers and points, hardly with topics. A request may have another time for each topic, so 46
-requests to each broker show the hours of every topic's own two busiest days. Hours are looked at only where they can
-change the advice, and for the topics that free the most.
+requests to each broker read the hours of every topic's own two busiest days. Hours are read only where they can change
+the advice, and for the topics that free the most.
 
-A partition whose leader does not answer is not requested again, and :mod:`modeaware.plan.fleet` leaves its topic as it
-is. What else could not be seen is reported.
+A partition whose leader does not answer is not requested again, and :mod:`modeaware.plan.fleet` leaves its topic alone.
+Other facts that could not be read are reported.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from modeaware.wire.requests import DescribeLogDirsRequest
 PARTITIONS_A_REQUEST = 5_000
 TOPICS_A_REQUEST = 500
 HOURS_OF = 200
-"""The topics that free the most, whose hours are looked at in any case."""
+"""The number of topics, by freed replicas, whose hours are read in any case."""
 SAMPLED_PARTITIONS, SAMPLED_AT_ONCE = 2, 4
 """Of a topic, and in a request: brokers return a mebibyte of each."""
 _CONFIGS = ("cleanup.policy", "retention.ms", "message.timestamp.type", "compression.type")
@@ -56,10 +56,10 @@ _T = TypeVar("_T")
 
 
 def scan(session: Session, chosen: Callable[[str], bool], days: int, sizing: Sizing, *, sample: bool = False) -> Fleet:
-    """Look at the topics that ``chosen`` names, over so many days. Changes nothing.
+    """Read the facts about the topics that ``chosen`` accepts, over so many days. Changes nothing.
 
     Args:
-        sizing: decides whose hours are looked at.
+        sizing: decides whose hours are read.
         sample: read batches of the busiest hour as well (READ on the topics).
 
     Raises:
@@ -90,16 +90,16 @@ def scan(session: Session, chosen: Callable[[str], bool], days: int, sizing: Siz
         scanner.sample({name: rate.busiest_hour for name, rate in with_hours.items() if rate.busiest_hour is not None})
     unread = [len(topic.logs.unread) for topic in topics if topic.logs.unread]
     if unread:
-        scanner.unseen.append(f"Partitions without a leader that answers: {sum(unread)}, of {len(unread)} topics.")
+        scanner.unseen.append(f"Partitions whose leader does not answer: {sum(unread)}, of {len(unread)} topics.")
     return replace(fleet, unseen=tuple(scanner.unseen))
 
 
 def _why_all_renamed(brokers: Brokers) -> str | None:
-    """Return why the cluster does not admit kept names, or that this is not known; None: it does."""
+    """Return why the cluster does not admit kept names, or that this is unknown; None: it does."""
     try:
         return automatic_creation(partial(creating_broker, brokers))
     except (ClusterError, RequestRefused) as error:
-        return f"whether the cluster admits that is not known: {error}"
+        return f"it is unknown whether the cluster admits that: {error}"
 
 
 def _with_record(topic: ScannedTopic, log: ModeLog) -> ScannedTopic:
@@ -110,7 +110,7 @@ def _with_record(topic: ScannedTopic, log: ModeLog) -> ScannedTopic:
 
 
 class _Scanner:
-    """Reads what brokers show of topics with these shapes."""
+    """Reads the brokers' facts about topics with these shapes."""
 
     def __init__(self, session: Session, shapes: Mapping[str, TopicShape], window: Window) -> None:
         self._session = session
@@ -125,7 +125,7 @@ class _Scanner:
     # Offsets
 
     def read_logs(self) -> None:
-        """Read the ends and starts of all logs, and how far each had come at the points of the window."""
+        """Read the ends and starts of all logs, and their offsets at the points of the window."""
         logs, everything = self._logs, list(self._leaders)
         for name, p, answer in self._offsets(everything, dict.fromkeys(logs, LATEST)):
             logs[name].ends[p] = answer.offset
@@ -142,7 +142,7 @@ class _Scanner:
             topic_logs.reached = [sum(topic_logs.at_start), *(point[name] for point in reached)]
 
     def read_hours(self, days: Mapping[str, Sequence[int]]) -> None:
-        """Read how far logs had come at the hours of days (topic -> its days)."""
+        """Read the offsets of logs at the hours of days (topic -> its days)."""
         for nth in range(BUSIEST_DAYS):
             day_of = {name: some[nth] for name, some in days.items() if nth < len(some)}
             hours = [
@@ -166,9 +166,9 @@ class _Scanner:
         return [(name, p) for name, log in logs for p, end in enumerate(log.ends) if end > log.starts[p]]
 
     def _offsets(self, partitions: Iterable[Partition], times_ms: Mapping[str, int]) -> Iterator[tuple[str, int, Any]]:
-        """Yield each partition with the first record that is as late as its topic's time (offset -1: there is none).
+        """Yield each partition with the first record that is as late as its topic's time (offset -1: no such record).
 
-        One whose leader does not answer is left out, from here on: its end is not known.
+        A partition whose leader does not answer is left out, also later: its end is unknown.
         """
         led: dict[tuple[int, str], list[Partition]] = {}
         again: list[Partition] = []
@@ -199,13 +199,13 @@ class _Scanner:
             else:
                 yield name, p, answer
 
-    # All else
+    # Sizes, configs, groups and batches
 
     def read_sizes(self, names: Iterable[str]) -> None:
         """Read the bytes of each partition on its leader.
 
         Args:
-            names: all that the user may see; others are counted as unseen.
+            names: all topics that the user may see; others are counted as unseen.
         """
         hidden: set[str] = set()
         for node in self._brokers.node_ids():  # one after the other: a response has all partitions of a broker

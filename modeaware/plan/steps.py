@@ -54,8 +54,8 @@ class Create:
 
 @dataclass(frozen=True)
 class AlterConfigs:
-    """Configs to set, and configs to remove, for which the cluster's default holds then; ``before``: their values
-    now."""
+    """Configs to set, and configs to remove, to which the cluster's default then applies; ``before``: their present
+    values."""
 
     json_also: ClassVar = ("step",)
     step: ClassVar = "alter_configs"
@@ -96,7 +96,7 @@ class Grow(Resizes):
     Attributes:
         before: the number of writable partitions now.
         by_controller: the topic has a record in the mode log, so a controller carries out the growth.
-        minimum: how many replicas of each new partition must be alive (KIP-409); None: all.
+        minimum: the number of replicas of each new partition that must be alive (KIP-409); None: all.
     """
 
     json_also: ClassVar = ("step", "to")
@@ -114,7 +114,7 @@ class Grow(Resizes):
 
     def lines(self) -> list[str]:
         revived = [f"    ReadWrite again: {format_ranges(self.revived)}"] if self.revived else []
-        closed = ", closed to writes until every group knows them" if self.by_controller else ""
+        closed = ", closed to writes until every group has a commit on them" if self.by_controller else ""
         created = [f"    new: {format_ranges(self.created)}{closed}"] if self.created else []
         return [f"~ partitions: {self.before} -> {self.to}", *revived, *created]
 
@@ -152,7 +152,7 @@ class Shrink(Resizes):
 
 @dataclass(frozen=True)
 class AcceptStateLoss(Resizes):
-    """A shrink in progress, which is not to wait for further groups with state."""
+    """A shrink in progress that should not wait for further groups with state."""
 
     json_also: ClassVar = ("step",)
     step: ClassVar = "accept_state_loss"
@@ -162,7 +162,7 @@ class AcceptStateLoss(Resizes):
     groups: tuple[str, ...]
 
     def done(self) -> str:
-        return f"the loss of state is accepted of {', '.join(self.groups)}"
+        return f"the loss of state is accepted for {', '.join(self.groups)}"
 
     def lines(self) -> list[str]:
         return [f"~ the shrink in progress continues although {', '.join(self.groups)} keep state"]
@@ -170,7 +170,7 @@ class AcceptStateLoss(Resizes):
 
 @dataclass(frozen=True)
 class Replace:
-    """A new topic with another number of partitions in the place of the old one, which is deleted in the end.
+    """A new topic with another number of partitions, in place of the old one, which is deleted in the end.
 
     Attributes:
         before: the number of writable partitions now.

@@ -116,7 +116,7 @@ def _prose(paragraphs: Sequence[str]) -> list[str]:
 
 
 def _hash_section(plan: ResizePlan) -> Section:
-    """Return the verdict, and each hash over the topic's count; first the present placement, if over another count."""
+    """Return the verdict, and each hash over the topic's count; first the present placement if over another count."""
     recognition, present = plan.recognition, plan.recognition.present
     shown = sorted(recognition.evidence, key=lambda placement: -placement.share) if recognition.keys else []
     if shown and present is not None and present.over != plan.count:
@@ -200,7 +200,7 @@ def _groups(plan: ResizePlan) -> Section:
 
 
 _KEPT, _NOT_KEPT = 0.9, 0.25
-"""How often two records of one key lie together, beyond chance, with a rule that keeps them together, and without."""
+"""How often two records of one key are together, beyond chance, with a rule that keeps them together, and without."""
 _MUCH_UNEXPLAINED = 0.05
 _CERTAIN = -6.0
 _LEAST_ODDS = -12
@@ -227,7 +227,7 @@ def sample_text(plan: ResizePlan) -> list[str]:
 
 
 def verdict_text(plan: ResizePlan) -> list[str]:
-    """Return which hash placed the keys, and how certain that is."""
+    """Return which hash placed the keys, and its certainty."""
     recognition, present = plan.recognition, plan.recognition.present
     return (_nothing_text(plan) if present is None else _found_text(plan, present)) + _null_text(recognition)
 
@@ -281,7 +281,7 @@ def target_text(plan: ResizePlan) -> str:
 
 
 def share_text(share: Share | None) -> str:
-    """Return ``24.9 % ±0.8``; without a margin where every record was counted; ``?`` for an unknown share."""
+    """Return ``24.9 % ±0.8``; without a margin if every record was counted; ``?`` for an unknown share."""
     if share is None:
         return "?"
     if share.value in (0.0, 1.0) or share.margin == 0:
@@ -312,7 +312,7 @@ def size(value: float) -> str:
 
 
 def load_text(plan: ResizePlan, load: float) -> str:
-    """Return a partition's load: a rate where timestamps allow, else bytes held."""
+    """Return a partition's load: a rate if timestamps allow one, else the bytes held."""
     rate = plan.unchanged.per_s(load)
     return size(load) if rate is None else f"{size(rate)}/s"
 
@@ -363,11 +363,11 @@ def _together_text(recognition: Recognition, count: int) -> str:
     kept = "another rule places them, such as a partitioner of your own"
     if _beyond_chance(recognition.together, count) < _KEPT:
         kept = "keys are kept together in part, by another rule or by one that has changed"
-    return f"{seen}: {kept}. Which keys would move is that rule's business."
+    return f"{seen}: {kept}. Only that rule determines which keys would move."
 
 
 def _apart(recognition: Recognition, count: int) -> bool:
-    """Return whether records of a key certainly lie anywhere."""
+    """Return whether the records of a key are certainly in arbitrary partitions."""
     return recognition.together is not None and _beyond_chance(recognition.together, count) <= _NOT_KEPT
 
 

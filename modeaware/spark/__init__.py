@@ -1,7 +1,7 @@
-"""Partition modes for PySpark: jobs that write, read, evacuate and plan by them.
+"""Partition modes for PySpark: jobs that write, read, evacuate and plan.
 
 Needs ``modeaware[spark]`` (PySpark 4.0 or newer) and Spark's Kafka connector (:func:`packages`). Names are loaded at
-their first use: an executor that unpickles a writer loads little else.
+their first use, so an executor that unpickles a writer loads little else.
 """
 
 from __future__ import annotations

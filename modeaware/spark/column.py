@@ -1,4 +1,4 @@
-"""The column ``partition`` of a frame that goes to Spark's Kafka sink.
+"""The column ``partition`` of a frame for Spark's Kafka sink.
 
 Indices of keys among the candidates are computed in Python workers, a batch of rows at a time.
 """
@@ -23,17 +23,17 @@ from partitioners.columns import partition_column
 
 BLOCK_BITS = 7
 """Records without a key go to one partition in blocks of 128 within a task, which fills the producer's batches."""
-_TASK_BITS = 33  # of monotonically_increasing_id: below them it counts a task's rows
+_TASK_BITS = 33  # of monotonically_increasing_id: the lower bits count a task's rows
 _STARTS = 8
-"""Where spreading may begin. A literal is part of the generated code: a few different ones stay compiled."""
-_pandas_udf: Any = functions.pandas_udf  # its types do not know a function of strings as annotations
+"""Where spreading may begin. A literal is part of the generated code, so only a few different ones are used."""
+_pandas_udf: Any = functions.pandas_udf  # its types lack functions with strings as annotations
 
 
 def with_partition(frame: DataFrame, placed: Placement) -> DataFrame:
     """Return ``frame`` with the column ``partition`` (int, never null).
 
-    A ``partition`` that the frame has is kept where it is not null. A retired one fails the job when its row is
-    written. ConfigError where there is no such column, and the partitioner picks none.
+    An existing column ``partition`` is kept where it is not null. A retired partition in it fails the job when its row
+    is written. ConfigError if there is no such column and the partitioner picks no partition.
     """
     given = "partition" in frame.columns
     if placed.rule is not None and not placed.rule.spreads:
@@ -58,7 +58,7 @@ def _raise(message: Column) -> Column:
 
 
 def _index(frame: DataFrame, placed: Placement) -> Column:
-    """Which candidate each row goes to."""
+    """Return the index of each row's candidate."""
     count, rule = len(placed.partitions), placed.rule
     key = F.col("key").cast("binary") if "key" in frame.columns else None
     if count == 1:
@@ -89,7 +89,7 @@ def index_udf(placed: Placement) -> Callable[[Column], Column]:
 
     def hashed(keys: pd.Series) -> pd.Series:
         forget_archive_finders()
-        # As an Arrow array again: its bytes are read in place, where NumPy's objects would be one by one.
+        # As an Arrow array again: its bytes are read in place, where NumPy's objects would be read one by one.
         return pd.Series(partition_column(pa.array(keys.to_numpy(), pa.binary(), from_pandas=True), count, name or ""))
 
     def picked(keys: pd.Series) -> pd.Series:

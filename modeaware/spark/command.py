@@ -1,7 +1,7 @@
 """The programs ``python -m modeaware.spark.evacuate`` and ``python -m modeaware.spark.plan``, also for spark-submit.
 
-The modules of these names only call the functions here and are never imported: a module ``modeaware.spark.plan`` would
-hide the function.
+The modules of these names only call the functions here and are never imported: an imported module
+``modeaware.spark.plan`` would hide the function.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"
-"""Set by spark-submit, whose JVM runs already, with the packages named there."""
+"""Set by spark-submit, whose JVM is already running, with the packages given there."""
 
 
 def evacuate_main(arguments: Sequence[str] | None = None) -> int:
-    """Run an evacuation and print its report; 1, with a line on standard error, where it was refused or failed."""
+    """Run an evacuation and print its report; 1, with a line on standard error, if it was refused or failed."""
     parser = _parser(
         "evacuate",
         "Copy the latest values of a compacted old topic to the new topic, and commit the proof. A replacement "
@@ -77,16 +77,16 @@ def evacuate_main(arguments: Sequence[str] | None = None) -> int:
 
 
 def plan_main(arguments: Sequence[str] | None = None) -> int:
-    """Print the plan of a resize; 1, with a line on standard error, where there is none."""
+    """Print the plan of a resize; 1, with a line on standard error, if there is none."""
     parser = _parser(
         "plan",
-        "Show what another number of partitions would do to a topic, by all of its records. Nothing is changed.",
+        "Show the effects of another number of partitions on a topic, by all of its records. Nothing is changed.",
         json_help(ResizePlan),
     )
     option = parser.add_argument
     option("--partitions", required=True, type=int, metavar="N", help="the number to plan for")
     option("--html", type=Path, metavar="FILE", help="write a page with plots as well")
-    sample_help = "how many records to recognise the hashes by (default: %(default)s)"
+    sample_help = "how many records to read to recognise the hashes (default: %(default)s)"
     option("--sample", type=_positive, default=DEFAULT_SAMPLE, metavar="RECORDS", help=sample_help)
     _repeated(parser, "--source-option", "an option of Spark's Kafka source, such as minPartitions=64; may be repeated")
     args = parser.parse_args(arguments)
@@ -117,7 +117,7 @@ def _parser(name: str, description: str, epilog: str) -> argparse.ArgumentParser
     settings_help = "client settings, one KEY=VALUE a line: librdkafka's (security.protocol, ...) and modeaware's"
     option("--command-config", type=Path, metavar="FILE", help=settings_help)
     option("--json", action="store_true", help="print JSON, see below")
-    _repeated(parser, "--spark-conf", "a setting of the session, where spark-submit does not start it; may be repeated")
+    _repeated(parser, "--spark-conf", "a setting of the session, unless spark-submit starts it; may be repeated")
     return parser
 
 

@@ -1,9 +1,9 @@
 """Spark's Kafka connector: its Maven coordinates, and a client's configuration as its options.
 
-One ``conf`` serves all readers and writers of :mod:`modeaware.spark`. Spark's own source and sink run Java's clients:
-for them settings are translated from librdkafka's names (CONFIGURATION.md) to Java's. A setting that only tunes
-librdkafka is left out. One that decides who connects, how, or what happens to records, and has no translation, is
-refused.
+One ``conf`` serves all readers and writers of :mod:`modeaware.spark`. Spark's own source and sink use Java's clients:
+for these, settings are translated from librdkafka's names (CONFIGURATION.md) to Java's. A setting that only tunes
+librdkafka is left out. A setting without a translation is refused if it affects the connection, the user, or the
+handling of records.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from partitioners import NAMES, Partitioner, Rule, is_plug_in, named
 Role = Literal["producer", "consumer"]
 PREFIX = "kafka."
 SCALA = "2.13"
-"""Spark 4 is built with no other Scala."""
+"""The Scala version of every build of Spark 4."""
 _OLDEST = 4
 _NO_LIMIT = 2**31 - 1
 _REQUEST_TIMEOUT_MS = 30_000  # Java's default
@@ -32,12 +32,12 @@ _REQUEST_TIMEOUT_MS = 30_000  # Java's default
 
 @dataclass(frozen=True)
 class Placement:
-    """How the records of a job get their partitions.
+    """The rule by which the records of a job get their partitions.
 
     Attributes:
         partitions: the candidates, ascending; the partitioner picks an index in them.
-        rule: of the partitioner; None for one of the application's own.
-        refusal: the end of the message that refuses another partition; empty where all are writable.
+        rule: the partitioner's rule; None for a partitioner of the application's own.
+        refusal: the end of the message that refuses another partition; empty if all are writable.
     """
 
     topic: str
@@ -88,7 +88,7 @@ _SECURITY = {
 _LEFT_OUT = {
     *("bootstrap.servers", "metadata.broker.list"),  # translated on their own
     *("partitioner", "sticky.partitioning.linger.ms"),  # followed by the sink's column
-    *("group.id", "auto.offset.reset", "enable.auto.commit", "enable.auto.offset.store"),  # Spark's own business
+    *("group.id", "auto.offset.reset", "enable.auto.commit", "enable.auto.offset.store"),  # Spark decides these
     *("allow.auto.create.topics", "batch.num.messages", "debug", "default.topic.config", "enable.partition.eof"),
     *("log_level", "logger", "message.copy.max.bytes"),
 }
@@ -112,7 +112,7 @@ def packages() -> str:
             continue
     else:
         raise ModeAwareError("modeaware.spark needs PySpark: install modeaware[spark]")
-    release = installed.partition("+")[0]  # a vendor's build has a suffix of its own, and Spark's connector
+    release = installed.partition("+")[0]  # a vendor's build has a suffix, which Spark's connector lacks
     if int(release.partition(".")[0]) < _OLDEST:
         raise ModeAwareError(
             f"modeaware.spark needs PySpark {_OLDEST}.0 or newer, not {installed}: install modeaware[spark]"
@@ -121,7 +121,7 @@ def packages() -> str:
 
 
 def chosen_partitioner(conf: Mapping[str, Any], default: str) -> tuple[Rule | None, Partitioner]:
-    """Return the partitioner of ``conf`` and its rule, None for an application's own; ConfigError where it is none."""
+    """Return the partitioner of ``conf`` and its rule, None for an application's own; ConfigError if it is invalid."""
     chosen = with_topic_config(split_client_config(conf)[1]).get("partitioner") or default
     if not isinstance(chosen, str) or is_plug_in(chosen):
         return None, partitioner_of({"partitioner": chosen})
@@ -135,10 +135,10 @@ def spark_options(conf: Mapping[str, Any], role: Role) -> dict[str, str]:
     """Return the options ``kafka.*`` with which Spark's connector reaches the same cluster as the same user.
 
     Certificate and key are read here; the CA's file must be present on every executor. ``role`` decides which settings
-    are translated beside those of the connection.
+    are translated in addition to those of the connection.
 
     Raises:
-        ConfigError: a setting cannot be translated; an option ``kafka.<Java's name>`` of Spark can take its place.
+        ConfigError: a setting cannot be translated; Spark's option ``kafka.<Java's name>`` can replace it.
     """
     conf = with_topic_config(split_client_config(conf)[1])
     _refuse(conf)
@@ -151,12 +151,12 @@ def spark_options(conf: Mapping[str, Any], role: Role) -> dict[str, str]:
 
 
 def option_text(value: Any) -> str:
-    """Return a value as Spark and Java's clients read it."""
+    """Return a value in the form that Spark and Java's clients read."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _fit_timeouts(options: dict[str, str]) -> None:
-    """Java refuses fractions of a millisecond, 0 for "no limit", and a delivery timeout below that of one request."""
+    """Adapt times: Java refuses fractions of a ms, 0 as "no limit", and a delivery timeout below a request's."""
     times = ("linger.ms", "delivery.timeout.ms", "request.timeout.ms")
     try:
         ms = {name: math.ceil(float(options[name])) for name in times if name in options}
@@ -185,7 +185,7 @@ def _refuse(conf: Mapping[str, Any]) -> None:
         ignored = name.endswith(_CALLBACKS) or name.startswith(_LEFT_OUT_PREFIXES)
         if value is not None and name not in known and (name == "oauth_cb" or not ignored):
             raise ConfigError(
-                f"{name}: no equivalent known for Spark's Kafka connector; remove it, or set Java's equivalent as the "
+                f"{name}: no known equivalent for Spark's Kafka connector; remove it, or set Java's equivalent as the "
                 f"option {PREFIX}NAME"
             )
 
@@ -209,7 +209,7 @@ def _tls(conf: Mapping[str, Any]) -> dict[str, str]:
         options |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": str(pem)}
     certificate, key = _pem(conf, "ssl.certificate"), _pem(conf, "ssl.key")
     if bool(certificate) != bool(key):
-        raise ConfigError("ssl.certificate.location and ssl.key.location (or .pem) belong together; one is missing")
+        raise ConfigError("ssl.certificate.location and ssl.key.location (or .pem) need each other; one is missing")
     if certificate and key:
         options |= {"ssl.keystore.type": "PEM", "ssl.keystore.certificate.chain": certificate, "ssl.keystore.key": key}
         if password := conf.get("ssl.key.password"):

@@ -1,9 +1,9 @@
 """``format("modeaware")``: a DataSource for batch and streaming, for reading and writing.
 
-Spark finds it without registration wherever this package is installed (``pyspark_modeaware``).
+Spark finds it without registration if this package is installed (``pyspark_modeaware``).
 
-A batch reads the readable partitions, to the ends that they have when the job is planned. A stream reads the modes anew
-for each batch, and so continues through shrinks and growths, and reads the topic that has replaced another one after it
+A batch reads the readable partitions, to their ends when the job is planned. A stream reads the modes anew for each
+batch, and so continues through shrinks and growths. It reads a topic that has replaced another one after that one
 (:mod:`modeaware.spark.offsets`). Ranges of offsets are decided on the driver, and read on executors as Arrow batches.
 
 Writers send Arrow batches through our Producer on the executors, by the modes in force there, at least once.
@@ -101,7 +101,7 @@ _HARMLESS = (KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError._TRANSPORT, Kafka
 def register(spark: SparkSession) -> None:
     """Register ``format("modeaware")`` in a session whose Python cannot import the module ``pyspark_modeaware``.
 
-    Spark looks for such modules itself and refuses to register a name twice; where it finds this one, nothing is done.
+    Spark looks for such modules itself and refuses to register a name twice; if Spark finds this one, nothing is done.
     """
     if find_spec("pyspark_modeaware") is None:
         spark.dataSource.register(ModeAwareDataSource)
@@ -109,7 +109,7 @@ def register(spark: SparkSession) -> None:
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """The options of one reader or writer; a writer without a topic takes it from the column ``topic``."""
+    """The options of one reader or writer. A writer without a topic uses the column ``topic``."""
 
     topic: str | None
     conf: Mapping[str, Any]
@@ -157,7 +157,7 @@ class ModeAwareDataSource(DataSource):
     """``spark.read``, ``readStream``, ``write`` and ``writeStream`` with ``.format("modeaware")``.
 
     Options: ``topic``; for reading ``startingOffsets``, ``endingOffsets`` (batch) and ``failOnDataLoss``, with the
-    meaning they have in Spark's Kafka source. Every other option is a setting of :class:`modeaware.Producer` or
+    meaning of Spark's Kafka source. Every other option is a setting of :class:`modeaware.Producer` or
     :class:`modeaware.Consumer`, under its own name: ``bootstrap.servers``, ``modeaware.mode.log.topic``.
     """
 
@@ -201,7 +201,7 @@ class ModeAwareDataSource(DataSource):
 
 
 class _Reader:
-    """What batches and streams share. Pickled to the executors."""
+    """The common part of batches and streams. Pickled to the executors."""
 
     def __init__(self, options: SourceOptions) -> None:
         if not options.topic:
@@ -227,17 +227,17 @@ class _Reader:
         return self._clients[topic]
 
     def _views(self) -> tuple[TopicView, ...]:
-        """The views of the topics in the name's chain, without those that are gone."""
+        """Return the views of the topics in the name's chain, without deleted topics."""
         segments = topic_segments(self._options.conf, self._topic, stale=True)
         there = existing(segments)
         self._gone = [view for view in segments if view not in there]
         return there
 
     def _wanted(self, name: str, wanted: Wanted, topic: str) -> Wanted:
-        """Offsets by partition are of the topic that the application names."""
+        """Check offsets by partition, which belong to the topic that the application names."""
         if isinstance(wanted, int) or topic == self._topic:
             return wanted
-        raise ConfigError(f"{name}: {self._topic} is gone, and {topic} has replaced it: name that topic")
+        raise ConfigError(f"{name}: {self._topic} was replaced by {topic} and deleted: name that topic")
 
 
 class BatchReader(_Reader, DataSourceReader):  # type: ignore[misc] # read() of our own ranges
@@ -256,7 +256,7 @@ class BatchReader(_Reader, DataSourceReader):  # type: ignore[misc] # read() of 
             end = resolve("endingOffsets", self._wanted("endingOffsets", ending, topic), topic, starts, ends)
             ranges += ranges_between(topic, start, end, strict=False)
             if not isinstance(ending, int):
-                break  # it ends within this topic
+                break  # the batch ends within this topic
             starting = starting if isinstance(starting, int) else EARLIEST
         # Spark requires at least one; an empty range is read without a connection.
         return ranges or [OffsetRange(self._topic, 0, 0, 0)]
@@ -278,7 +278,7 @@ class StreamReader(_Reader, DataSourceStreamReader):  # type: ignore[misc] # rea
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 # Spark's name
         """Return where a query without a checkpoint begins: ``startingOffsets``, by default ``latest`` as in Spark.
 
-        With a replaced topic, ``latest`` skips the new topic's records once the old topic is released, as in a group.
+        Of a replaced topic, ``latest`` skips the new topic's records once the old one is released, as in a group.
         """
         positions = {}
         for view in first_topics(self._views(), self._starting):
@@ -298,7 +298,7 @@ class StreamReader(_Reader, DataSourceStreamReader):  # type: ignore[misc] # rea
             except ClusterError as error:
                 if not self._goes(view, error):
                     raise
-        # The views come last: records behind these ends that a shrink in them forbids are stragglers.
+        # The views come last: records behind these ends that a shrink in the views forbids are stragglers.
         self._chain = self._views()
         ids = {view.topic: view.topic_id for view in self._chain}
         for view in looked_at:
@@ -308,12 +308,12 @@ class StreamReader(_Reader, DataSourceStreamReader):  # type: ignore[misc] # rea
             self._look(ends, view)
         self._given, self._log_ends = next_positions(self._chain, ends, self._position, self._given), ends
         latest = Offsets(self._given, self._ids, self._skipped())
-        if self._position is not None:  # here, where it can be told before Spark has noted the batch
+        if self._position is not None:  # checked here, before Spark has noted the batch
             check_topics(self._topic, Offsets(self._position, {}), latest, strict=False)
         return latest.to_json()
 
     def _skipped(self) -> tuple[str, ...]:
-        """The topics that a query skips which begins with this batch, where the batch goes beyond them."""
+        """Return the topics that a query which begins with this batch skips, if the batch goes beyond them."""
         first = first_topics(self._chain, self._starting)
         if self._starting != LATEST or self._position is not None or len(first) >= len(self._given):
             return ()
@@ -321,7 +321,7 @@ class StreamReader(_Reader, DataSourceStreamReader):  # type: ignore[misc] # rea
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[OffsetRange | RangesInOrder]:
         before, after, strict = Offsets.from_json(start), Offsets.from_json(end), self._options.fail_on_data_loss
-        if self._position is None:  # a batch that was noted by an earlier process, may be
+        if self._position is None:  # an earlier process may have noted the batch
             self._views()
         if start != self._initial:  # a new query has read nothing
             check_topics(self._topic, before, after, strict=strict, gone=self._gone)
@@ -345,14 +345,14 @@ class StreamReader(_Reader, DataSourceStreamReader):  # type: ignore[misc] # rea
     def _first(
         self, topic: str, begin: Mapping[int, int] | None, ends: Mapping[int, int], skipped: Sequence[str]
     ) -> Mapping[int, int]:
-        """Where a query that is new begins to read a topic."""
+        """Return where a new query begins to read a topic."""
         if topic in skipped:
             return ends
-        if begin is None or skipped:  # a new topic, of which retention may have taken the first records before
+        if begin is None or skipped:  # a new topic, of which retention may have deleted the first records
             return self._client(topic).starts(ends)
         if self._starting != LATEST:
             return begin
-        # Spark has asked for the end of the first batch before it asks where that begins: records may lie between.
+        # Spark requests the end of the first batch before its beginning: records may have arrived between.
         return {p: min(offset, ends.get(p, offset)) for p, offset in begin.items()}
 
     def _look(self, ends: dict[str, Mapping[int, int]], view: TopicView) -> None:
@@ -361,14 +361,14 @@ class StreamReader(_Reader, DataSourceStreamReader):  # type: ignore[misc] # rea
         if topic in ends:
             return
         if needs_look(view, self._position):
-            partitions = self._partitions(topic)  # first: it may find that this is another topic
+            partitions = self._partitions(topic)  # first: this may show that the topic is another one
             ends[topic] = self._client(topic).ends(partitions)
         else:
             ends[topic] = (self._position or {})[topic]
 
     def _goes(self, view: TopicView, error: ClusterError) -> bool:
-        """Return whether ``error`` is of an old topic that is deleted, and the mode log has its deletion now or soon: a
-        topic that is read may be deleted at any time."""
+        """Return whether ``error`` is about a deleted old topic whose deletion is in the mode log, or will be soon. A
+        topic may be deleted at any time while it is read."""
         until_s = time.monotonic() + TIMEOUT_S
         while error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and time.monotonic() < until_s:
             current = [v for v in self._views() if v.topic == view.topic and v.applies_to(view.topic_id)]
@@ -380,7 +380,7 @@ class StreamReader(_Reader, DataSourceStreamReader):  # type: ignore[misc] # rea
         return False
 
     def _partitions(self, topic: str) -> list[int]:
-        # The id comes before the ends: ends of a new topic must not be kept under the old one's id.
+        # The id comes before the ends: ends of a new topic must not be kept under the old topic's id.
         partitions, topic_id = self._client(topic).describe()
         if topic_id is not None and topic_id != self._ids.get(topic):
             self._ids[topic] = topic_id
@@ -389,7 +389,7 @@ class StreamReader(_Reader, DataSourceStreamReader):  # type: ignore[misc] # rea
 
 
 def _conf_of(conf: Mapping[str, Any], *, strict: bool) -> dict[str, Any]:
-    """The settings of a consumer that is assigned its partitions, joins no group and commits nothing."""
+    """Return the settings of a consumer that is assigned its partitions, joins no group and commits nothing."""
     return {
         "group.id": f"modeaware-spark-{uuid.uuid4().hex}",  # librdkafka requires one
         **split_client_config(conf)[1],
@@ -402,10 +402,10 @@ def _conf_of(conf: Mapping[str, Any], *, strict: bool) -> dict[str, Any]:
 
 
 def fetch(conf: Mapping[str, Any], wanted: OffsetRange, *, strict: bool) -> Iterator[pa.RecordBatch]:
-    """Yield the records of a range; control records and what compaction removed are gaps.
+    """Yield the records of a range; control records and compacted records are gaps.
 
     Raises:
-        RecordsLost: the first records were deleted, and ``strict``; otherwise it begins with the first that exists.
+        RecordsLost: ``strict``, and the first records were deleted; else the first existing record is the first.
         ClusterError: the partition cannot be read, or returns nothing for :data:`SILENCE_S`.
     """
     if wanted.start >= wanted.end:
@@ -425,7 +425,7 @@ def fetch(conf: Mapping[str, Any], wanted: OffsetRange, *, strict: bool) -> Iter
 
 
 def _records(messages: list[Message], wanted: OffsetRange) -> tuple[list[Message], bool]:
-    """The records of the range, and whether its end has been reached."""
+    """Return the records of the range, and whether its end has been reached."""
     records: list[Message] = []
     for message in messages:
         error, offset = message.error(), message.offset()
@@ -435,7 +435,7 @@ def _records(messages: list[Message], wanted: OffsetRange) -> tuple[list[Message
             if offset + 1 >= wanted.end:
                 return records, True
         elif error is not None and error.code() == KafkaError._PARTITION_EOF:
-            # The end on this broker: a new leader, or a follower that is read from, may lag for a moment.
+            # The end on this broker: a new leader, or a follower that serves reads, may lag for a moment.
             if offset is not None and offset >= wanted.end:
                 return records, True
         elif error is not None and error.code() in _LOST:
@@ -463,7 +463,7 @@ def _batch(messages: list[Message], wanted: OffsetRange) -> pa.RecordBatch:
         [wanted.partition] * len(messages),
         [message.offset() for message in messages],
         [time_ms * 1_000 if kind else None for kind, time_ms in kinds_and_times],
-        [kind - 1 for kind, _ in kinds_and_times],  # librdkafka counts from 1 what Kafka counts from 0
+        [kind - 1 for kind, _ in kinds_and_times],  # librdkafka counts from 1, Kafka from 0
         [_headers(message, wanted) for message in messages],
     ]
     arrays = [pa.array(column, type=field.type) for column, field in zip(columns, _ARROW, strict=True)]
@@ -481,7 +481,7 @@ def _headers(message: Message, wanted: OffsetRange) -> list[dict[str, Any]] | No
 class Writer(DataSourceArrowWriter, DataSourceStreamWriter):
     """Writes a frame or a micro-batch; each record is acknowledged when its task ends.
 
-    It is an Arrow writer also for streams, so that Spark passes whole batches and not rows.
+    It is an Arrow writer for streams too, so that Spark passes whole batches and not rows.
     """
 
     def __init__(self, options: SourceOptions) -> None:
@@ -505,7 +505,7 @@ class Writer(DataSourceArrowWriter, DataSourceStreamWriter):
         return WriterCommitMessage()
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int = -1) -> None:  # noqa: N803 # Spark's name
-        """Nothing is left to do."""
+        """Do nothing: every task has ended with acknowledged records."""
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int = -1) -> None:  # noqa: N803 # Spark's name
-        """Written records stay; the batch is written again."""
+        """Do nothing: written records stay, and the batch is written again."""

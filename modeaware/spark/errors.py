@@ -1,4 +1,4 @@
-"""Errors of Spark jobs beside those of :mod:`modeaware.errors`."""
+"""Errors of Spark jobs, in addition to those of :mod:`modeaware.errors`."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from modeaware.librdkafka import KafkaError
 
 
 def error_code(error: KafkaError) -> ErrorCode | None:
-    """Return the code of an error of librdkafka's; None where it is not among :class:`~modeaware.errors.ErrorCode`."""
+    """Return the code of an error of librdkafka's; None if it is not in :class:`~modeaware.errors.ErrorCode`."""
     return next((code for code in ErrorCode if code == error.code()), None)
 
 
 class WriteFailed(ModeAwareError):
     """Records were not delivered, so the task fails: Spark runs it again, or fails the job.
 
-    ``code`` is None where the failure has none among :class:`~modeaware.errors.ErrorCode`; the message names it.
+    ``code`` is None if the failure's code is not in :class:`~modeaware.errors.ErrorCode`; the message has its name.
     """
 
 
@@ -42,7 +42,7 @@ class NotSealed(ModeAwareError):
 
 
 class OtherPartitioner(ModeAwareError):
-    """The keys do not lie where the configured partitioner places them; nothing was copied."""
+    """The keys are not where the configured partitioner places them; nothing was copied."""
 
     default_code = ErrorCode.POLICY_VIOLATION
 

@@ -1,17 +1,17 @@
-"""What a stream has read, and may read next: pure.
+"""How far a stream has read, and how far it may read next: pure.
 
 A topic name stands for a chain of topics (:mod:`modeaware.chain`), nearly always of one. A query reads every partition
-of a topic to its end, and then the topic that has replaced it, so it reads the records of each key in their order.
+of a topic to its end before it reads the topic that has replaced it. So it reads each key's records in order.
 
-A query's offsets, in checkpoints and in progress, name every partition of the topics that the query has come to, and
+A query's offsets, in checkpoints and in progress, contain every partition of the topics that the query has reached, and
 their topic ids (invariant I8): ``{"modeaware:offsets": 1, "modeaware:topic_ids": {"<topic>": "<id>"}, "<topic>":
-{"<partition>": <offset>}}``. The end of a new query's first batch may also name the topics at whose ends the query
-begins, ``"modeaware:skipped": ["<topic>"]``: Spark requests the beginning again where the batch is run again, and a
-topic may have been released since.
+{"<partition>": <offset>}}``. The end of a new query's first batch may also contain the topics at whose ends the query
+begins, ``"modeaware:skipped": ["<topic>"]``. Spark requests the beginning again if the batch is run again, and a topic
+may have been released since.
 
 Spark requests the end of the next batch without its beginning. While the process of a query runs, the beginning is the
 end of the batch before. The first batch after a start goes as far as any position in the chain requires. That batch may
-hold records of two topics, and one task reads them: the earlier topic's first.
+contain records of two topics. One task then reads both, the earlier topic first.
 """
 
 from __future__ import annotations
@@ -62,10 +62,10 @@ class RangesInOrder(InputPartition):
 
 @dataclass(frozen=True)
 class Offsets:
-    """The offsets of a query, and the topic ids that they are of, where brokers return any.
+    """The offsets of a query, and the topic ids to which they belong, if brokers return ids.
 
     Attributes:
-        skipped: the topics of which a new query skips all records before the end of its first batch; empty where its
+        skipped: the topics of which a new query skips all records before the end of its first batch; empty if its
             :func:`first_topics` show that.
     """
 
@@ -75,7 +75,7 @@ class Offsets:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """Read what a checkpoint holds."""
+        """Read the offsets in a checkpoint."""
         positions = {
             topic: {int(p): int(offset) for p, offset in offsets.items()}
             for topic, offsets in value.items()
@@ -108,8 +108,8 @@ def existing(views: Sequence[TopicView]) -> tuple[TopicView, ...]:
 
 
 def first_topics(views: Sequence[TopicView], wanted: Wanted) -> Sequence[TopicView]:
-    """Return the topics of a chain to which ``startingOffsets`` of a new query applies; it reads the others from their
-    start. ``latest`` skips the records of a new topic once the old topic is released, as in a group."""
+    """Return the topics of a chain to which ``startingOffsets`` of a new query applies; the query reads the others from
+    their start. ``latest`` skips the records of a new topic once the old topic is released, as in a group."""
     count = 1
     while count < len(views) and wanted == LATEST and (before := views[count - 1].successor) and before.let_go:
         count += 1
@@ -117,8 +117,8 @@ def first_topics(views: Sequence[TopicView], wanted: Wanted) -> Sequence[TopicVi
 
 
 def needs_look(view: TopicView, position: Positions | None) -> bool:
-    """Return whether a query must request the ends of a topic. Not where the topic is released and the query has read
-    it: such a topic may be deleted at any time."""
+    """Return whether a query must request the ends of a topic. It must not if the topic is released and the query has
+    read it: such a topic may be deleted at any time."""
     done = view.successor is not None and view.successor.let_go
     return not done or position is None or view.topic not in position or not _has_read(view, position[view.topic])
 
@@ -143,7 +143,7 @@ def next_positions(
     Args:
         views: of the chain.
         ends: of their logs, or the position in topics whose ends are not requested.
-        position: what the query has read; None: not known.
+        position: the query's position; None: unknown.
         given: the last result. Its topics stay in the result: the query may have read them.
     """
     positions: dict[str, dict[int, int]] = {}
@@ -157,8 +157,8 @@ def next_positions(
 def _is_read(view: TopicView, positions: Positions, position: Positions | None) -> bool:
     """Whether the topic of ``view``, which is replaced, is read to its end: by the query, or else by its next batch.
 
-    Where the query's position is not known, it may lie in the new topic already, and a seal of the old topic may have
-    been broken since: then the seal before counts, or the batch would end before the position.
+    An unknown position of the query may be in the new topic already, and a seal of the old topic may have been
+    broken since. Then the earlier seal counts, or the batch would end before the position.
     """
     if position is not None:
         return _has_read(view, position.get(view.topic, {}))
@@ -169,10 +169,10 @@ def _is_read(view: TopicView, positions: Positions, position: Positions | None) 
 
 
 def readable_to(view: TopicView, ends: Mapping[int, int], last: Mapping[int, int]) -> dict[int, int]:
-    """Return how far a stream may read: to the end of readable partitions, and of those in mode None to the seal.
+    """Return how far a stream may read: to the end of readable partitions, and to the seal of those in mode None.
 
-    The offsets always name every partition, so a stream continues where it was when one is revived. They never go back
-    behind ``last``, the previous result, because of a mode.
+    The offsets always contain every partition, so a stream continues at its position when one is revived. No mode
+    makes them go back behind ``last``, the previous result.
     """
     allowed = {}
     for partition, end in ends.items():
@@ -182,14 +182,15 @@ def readable_to(view: TopicView, ends: Mapping[int, int], last: Mapping[int, int
 
 
 def check_topics(name: str, before: Offsets, after: Offsets, *, strict: bool, gone: Sequence[TopicView] = ()) -> None:
-    """
+    """Check that the query can continue from ``before`` to ``after``.
+
     Args:
         gone: the topics of the chain that were deleted once every group had read them.
 
     Raises:
         ModeSourceError: the known chain of ``name`` ends before a topic that the query has read.
-        RecordsLost: ``strict``; the query has read part of a topic that is not in the chain any more, and had not come
-            to the topic after it.
+        RecordsLost: ``strict``; the query has read part of a topic that is no longer in the chain, and had not reached
+            the topic after it.
     """
     *_, last = before.positions or (None,)
     if last is None or last in after.positions:
@@ -197,9 +198,9 @@ def check_topics(name: str, before: Offsets, after: Offsets, *, strict: bool, go
     if any(is_continued(topic, before, after) for topic in before.positions):
         raise ModeSourceError(
             f"the query has read {last}, which is not in the chain of {name} now: the mode log cannot be read, or has "
-            f"lost records. A batch without {last} would have it read again. Start the query again when "
+            f"lost records. A batch without {last} would read it again. Start the query again when "
             f"'modeaware topics --describe' shows {last}. If the newest file in the folder 'offsets' of its checkpoint "
-            f"lacks {last}, delete that file before",
+            f"lacks {last}, first delete that file",
             topic=name,
         )
     has_read_all = last in {view.topic for view in gone} and all(
@@ -223,10 +224,11 @@ def is_continued(topic: str, before: Offsets, after: Offsets) -> bool:
 
 
 def check_id(topic: str, before: Offsets, after: Offsets) -> None:
-    """
+    """Check that the topic id is the same in both offsets.
+
     Raises:
-        RecordsLost: the query may not have read all of an earlier topic of the name. It has read all if it had come to
-            the topic after it in the chain, and the name stands for a later topic now.
+        RecordsLost: the query may not have read all of an earlier topic of the name. It has read all if it had reached
+            the next topic in the chain, and the name stands for a later topic now.
     """
     if topic not in before.positions or is_continued(topic, before, after):
         return
@@ -249,12 +251,12 @@ def ranges_between(
     strict: bool,
     log_ends: Mapping[int, int] | None = None,
 ) -> list[OffsetRange]:
-    """Return what a micro-batch reads. A partition that is only in ``end`` is new, and read from its first record.
+    """Return the ranges of a micro-batch. A partition that is only in ``end`` is new, and read from its first record.
 
     Args:
-        strict: raise RecordsLost where an offset went back, or a partition is gone (``failOnDataLoss``).
-        log_ends: the log ends when ``end`` was decided, where known: a seal may lie below offsets that were read while
-            the partition had no seal.
+        strict: raise RecordsLost if an offset went back, or a partition is gone (``failOnDataLoss``).
+        log_ends: the log ends when ``end`` was decided, if known: a seal may lie below offsets that were read while the
+            partition had no seal.
     """
     for partition, offset in sorted(start.items()) if strict else ():
         log_end = max(end[partition], (log_ends or {}).get(partition, 0)) if partition in end else None
@@ -270,10 +272,7 @@ def ranges_between(
 
 
 def refuse_gone(topic: str, start: Mapping[int, int], end: Mapping[int, int], *, strict: bool) -> None:
-    """
-    Raises:
-        RecordsLost: ``strict``, and a micro-batch has records to read of a topic that is gone.
-    """
+    """Raise RecordsLost if ``strict`` and a micro-batch has unread records of a deleted topic."""
     if strict and (left := ranges_between(topic, start, end, strict=False)):
         raise RecordsLost(
             f"{topic} was replaced and deleted before the query had read all of it: {', '.join(map(str, left))} are "
@@ -283,6 +282,6 @@ def refuse_gone(topic: str, start: Mapping[int, int], end: Mapping[int, int], *,
 
 
 def tasks(by_topic: Sequence[Sequence[OffsetRange]]) -> list[OffsetRange | RangesInOrder]:
-    """Return the ranges of a batch by task: each by its own, unless they are of several topics of a chain."""
+    """Return the ranges of a batch by task: one for each range, unless the ranges are of several topics of a chain."""
     ranges = tuple(chain.from_iterable(by_topic))
     return [RangesInOrder(ranges)] if sum(map(bool, by_topic)) > 1 else list(ranges)

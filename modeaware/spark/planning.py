@@ -1,7 +1,7 @@
-"""The plan of a resize by every record of a topic: a sample shows which hashes to try, and Spark counts the rest.
+"""The plan of a resize by every record of a topic: a sample selects the hashes to try, and Spark counts the rest.
 
 Records are summed by key and partition in the JVM. Executors hash the keys in columns with NumPy, all rows of a key in
-one call; sums by partition reach the driver, and no key does. The report is that of ``modeaware plan``; see
+one call. Sums by partition reach the driver; keys do not. The report is that of ``modeaware plan``; see
 :mod:`modeaware.plan`.
 """
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 DEFAULT_SAMPLE = 10_000
 MOST_PARTITIONS = 100_000
-"""Of a topic: more than brokers hold. A mistyped number must not exhaust the executors' memory."""
+"""For one topic: more than brokers hold. A mistyped number must not exhaust the executors' memory."""
 Integers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 _PLACERS = tuple(PLACERS)
@@ -53,7 +53,7 @@ SCHEMA = pa.schema(
     ]
 )
 _AT_ONCE = 1 << 16
-"""Rows that are hashed together: enough for NumPy, and a column of long keys still fits."""
+"""The number of rows hashed together: enough for NumPy, and a column of long keys still fits."""
 
 
 def plan(
@@ -65,10 +65,10 @@ def plan(
     sample: int = DEFAULT_SAMPLE,
     **options: Any,
 ) -> ResizePlan:
-    """Return what another number of partitions would do to ``topic``, by every record that it holds now.
+    """Return the effects of another number of partitions on ``topic``, by every record that it holds now.
 
-    Spark reads each partition once, from its log start to the end it had at the call. Keys stay on the executors.
-    Nothing is changed, no group is joined and nothing is committed; neither a controller nor a mode log is needed.
+        Spark reads each partition once, from its log start to its end at the call. Keys stay on the executors. Nothing
+        is changed, no group is joined and nothing is committed; neither a controller nor a mode log is needed.
 
     ``modeaware.plan.text.plan_text``, ``modeaware.reports.serialise.to_json`` and ``modeaware.plan.html.plan_html``
     show the result as ``modeaware plan`` does.
@@ -80,14 +80,14 @@ def plan(
         options: further options of Spark's Kafka source, such as ``minPartitions``.
 
     Raises:
-        RequestRefused: the topic does not exist, or ``partitions`` is what it has, or not 1 to 100 000.
+        RequestRefused: the topic does not exist, or ``partitions`` is its present number, or not 1 to 100 000.
         ClusterError: the brokers do not answer, or the topic cannot be read.
         ConfigError: a setting that a client does not accept.
         MissingExtra: kafka-python is not installed (``modeaware[controller]``).
     """
     if partitions > MOST_PARTITIONS:
         raise RequestRefused(
-            f"{partitions} partitions: the most to plan for is {MOST_PARTITIONS}",
+            f"{partitions} partitions: a plan may have at most {MOST_PARTITIONS}",
             code=ErrorCode.INVALID_PARTITIONS,
             topic=topic,
         )
@@ -120,7 +120,7 @@ def count(
     if logs:
         starts, ends = {p: log.start for p, log in logs.items()}, {p: log.end for p, log in logs.items()}
         # Records that retention removes meanwhile are not counted; with fixed offsets no others can be missed. Records
-        # of open and aborted transactions count: the plan is about where records lie.
+        # of open and aborted transactions count: the plan is about the places of records.
         options = {"failOnDataLoss": "false", **options}
         records = read_ranges(spark, topic, conf, ends, starts, "read_uncommitted", options)
         for row in _summed(records, question).collect():
@@ -145,7 +145,7 @@ def _summed(records: DataFrame, question: Question) -> DataFrame:
     size = length("key") + length("value") + F.coalesce(headers, F.lit(0))
     by_key = (
         records.select("key", "partition", size.alias("size"), F.unix_millis("timestamp").alias("stamp_ms"))
-        # First by both: a key (or none at all) that most records have is counted where it is read.
+        # First by both: a key (or none) that most records have is counted where it is read.
         .groupBy("key", "partition")
         .agg(
             F.count("*").alias("records"),
@@ -172,9 +172,9 @@ def _summed(records: DataFrame, question: Question) -> DataFrame:
 
 
 class Sums(NamedTuple):
-    """Sums of one thing, to be added up over all tasks; a row of :data:`SCHEMA`.
+    """A sum for one subject, to be added over all tasks; a row of :data:`SCHEMA`.
 
-    ``what`` is HELD, of a partition; FITS, of a candidate; KEYS, of all keys; or a count, of a partition by that count.
+    ``what`` is HELD, of a partition; FITS, of a candidate; KEYS, of all keys; or a count, of one of its partitions.
     """
 
     what: str
@@ -186,7 +186,7 @@ class Sums(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Records and bytes by key and partition; the rows of one key lie side by side. A timestamp below 1 is none."""
+    """Records and bytes by key and partition; the rows of one key are adjacent. A timestamp below 1 means none."""
 
     keys: Any
     partitions: Integers
@@ -205,7 +205,7 @@ class Tally:
 
     def __init__(self, question: Question) -> None:
         self._question = question
-        # Evidence of each placer over the topic's count, then the placements, each tried on what those before it left.
+        # Evidence of each placer over the topic's count, then the placements, each tried on what earlier ones left.
         self._candidates = [*(Candidate(name, question.count) for name in _PLACERS), *question.placements]
         lengths = {HELD: question.count, FITS: len(self._candidates), KEYS: 1}
         lengths |= {str(count): count for count in question.counts}
@@ -228,7 +228,7 @@ class Tally:
             self._add_keyed(keyed)
 
     def sums(self) -> Iterator[Sums]:
-        """Yield what was counted, unless it is zero."""
+        """Yield the sums that are not zero."""
         for what, wholes in self._wholes.items():
             reals = self._reals.get(what)
             for at in np.flatnonzero(wholes.any(axis=1)).tolist():
@@ -243,7 +243,7 @@ class Tally:
                 )
 
     def merge(self, sums: Sums) -> None:
-        """Add what other tasks have counted."""
+        """Add the sums of other tasks."""
         self._wholes[sums.what][sums.at] += np.asarray(sums.wholes, np.int64)
         if sums.what in self._reals:
             self._reals[sums.what][sums.at] += np.asarray(sums.reals)
@@ -268,7 +268,7 @@ class Tally:
 
     def _add_keyed(self, rows: Rows) -> None:
         starts = _key_starts(rows.keys)
-        key = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(rows.keys)))  # which one each row is of
+        key = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(rows.keys)))  # the key number of each row
         places = _Places(rows.keys.take(starts))
         of_key = np.add.reduceat(rows.records, starts)
         repeated = of_key > 1
@@ -286,7 +286,7 @@ class Tally:
             different = int(np.count_nonzero(np.diff(tried))) + 1 if len(tried) else 0
             self._wholes[FITS][at, :2] += (different, rows.records[matching].sum())
             self._reals[FITS][at] += (share[matching].sum(), share[left].sum(), share[low].sum())
-            if at >= len(_PLACERS):  # a placement: those after it are tried on the rest
+            if at >= len(_PLACERS):  # a placement: later placements are tried on the rest
                 chosen[matching] = _PLACERS.index(candidate.name)
                 left = left & ~matching
         if present is not None:
@@ -306,7 +306,7 @@ class Tally:
 
 
 class _Places:
-    """Where placers put different keys; each hash and each placement is computed once."""
+    """The partitions that placers give different keys; each hash and each placement is computed once."""
 
     def __init__(self, keys: Any) -> None:
         hashed = cache(lambda which: hash_column(keys, which))
@@ -319,7 +319,7 @@ class _Places:
         self.of = cache(of)
 
     def of_cases(self, key: Integers, placer: Integers, count: int) -> Integers:
-        """Return the partition of each case: a key by its number, a placer by its place among them."""
+        """Return the partition of each case: a key by its number, a placer by its index."""
         partitions = np.empty(len(key), np.int64)
         for at in np.unique(placer).tolist():
             own = placer == at
@@ -328,7 +328,7 @@ class _Places:
 
 
 class Counting:
-    """What ``mapInArrow`` calls on the executors: batches sorted by key become one batch of sums. Picklable."""
+    """The function of ``mapInArrow``, on executors: batches sorted by key become one batch of sums. Picklable."""
 
     def __init__(self, question: Question) -> None:
         self._question = question
@@ -359,7 +359,7 @@ def _rows(table: Any) -> Rows:
 
 
 def _key_starts(keys: Any) -> Integers:
-    """Where the rows of each key begin, in a column that is not empty."""
+    """Return where the rows of each key begin, in a column that is not empty."""
     before, after = keys.slice(0, len(keys) - 1), keys.slice(1)
     differ = pc.or_(pc.fill_null(pc.not_equal(after, before), False), pc.xor(after.is_null(), before.is_null()))
     return np.concatenate([[0], np.flatnonzero(differ.to_numpy(zero_copy_only=False)) + 1])

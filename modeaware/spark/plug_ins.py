@@ -1,8 +1,8 @@
 """The producer plug-ins for the JVM (docs/jvm.md) in Spark's Kafka sink.
 
-The sink's producer then follows partition modes by itself, between any two records of a job. Spark has to have the jar
-on its class path. The plug-ins read the mode log, have fewer partitioners than we have, and never see a record that
-names its partition.
+The sink's producer then follows partition modes by itself, between any two records of a job. Spark must have the jar on
+its class path. The plug-ins read the mode log, support fewer partitioners than the Python clients, and never see a
+record with an explicit partition.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _HASHES = "modeaware.Hash"
 
 
 def partitioner_in_jvm(df: DataFrame, conf: Mapping[str, Any], rule: Rule | None) -> str | None:
-    """Return the name under which the plug-ins have the partitioner of ``rule``; None: the sink cannot use them for
-    ``df``, or Spark does not have them on its class path."""
+    """Return the plug-ins' name for the partitioner of ``rule``; None: the sink cannot use the plug-ins for ``df``, or
+    Spark does not have them on its class path."""
     name = None if rule is None else "murmur2_random" if rule.is_javas else rule.name
     names_partition = "partition" in map(str.lower, df.columns)
     if name not in _NAMES or names_partition or not reads_log(conf) or not _are_loaded(df.sparkSession):
@@ -34,7 +34,7 @@ def partitioner_in_jvm(df: DataFrame, conf: Mapping[str, Any], rule: Rule | None
 
 
 def _are_loaded(spark: SparkSession) -> bool:
-    """Whether Spark has the jar on its class path. No job is run: the analysis of the query looks the class up."""
+    """Whether Spark has the jar on its class path. No job is run: the analysis of the query looks up the class."""
     from pyspark.errors import AnalysisException
 
     try:
@@ -48,8 +48,8 @@ def plug_in_options(conf: Mapping[str, Any], name: str, interceptors: str | None
 
     Args:
         conf: as for :class:`modeaware.Producer`.
-        name: of the partitioner, by :func:`partitioner_in_jvm`.
-        interceptors: the application's own ones, which come before ours.
+        name: the partitioner's name, from :func:`partitioner_in_jvm`.
+        interceptors: the application's own interceptors, which come before ours.
 
     Raises:
         ConfigError: a ``modeaware.`` setting is unknown or has a bad value.

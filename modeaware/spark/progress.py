@@ -1,12 +1,12 @@
-"""Publishing the progress of streaming queries, so that a drain waits for Spark.
+"""Publishes the progress of streaming queries, so that a drain waits for Spark.
 
-Spark keeps a query's offsets in its checkpoint and commits none, so no drain sees the query. A listener on the session
-commits the offsets of each finished batch for a consumer group without members, and registers a rule that requires that
-group (``modeaware groups require``). The rule comes first: no drain may miss the group once its offsets are visible.
+Spark keeps a query's offsets in its checkpoint and commits none, so a drain cannot see the query. A listener on the
+session commits the offsets of each finished batch for a consumer group without members, and registers a rule that
+requires that group (``modeaware groups require``). The rule comes first: no drain may miss a group with such offsets.
 
-Spark delivers its events late: those of a query's last batch after ``awaitTermination()`` has returned, and none of a
-listener that is too far behind. The query's own ``lastProgress`` is as new as its last batch, also once it has ended.
-So :meth:`ProgressListener.flush` reads that of every query instead of waiting for events.
+Spark delivers its events late: those of a query's last batch after ``awaitTermination()`` has returned, and none to a
+listener that is too far behind. The query's own ``lastProgress`` is as new as its last batch, also after its end. So
+:meth:`ProgressListener.flush` reads that of every query instead of waiting for events.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ EXIT_TIMEOUT_S = 10.0
 FIRST_RETRY_S = 1.0
 LONGEST_RETRY_S = 60.0
 REPEAT_WARNING_S = 600.0
-"""How often a failure that lasts is logged."""
-_KAFKA = "Kafka"  # how Spark's Kafka sources describe themselves: KafkaV2[Subscribe[flights]]
+"""How often a lasting failure is logged."""
+_KAFKA = "Kafka"  # the beginning of a Spark Kafka source's description: KafkaV2[Subscribe[flights]]
 _GLOB = str.maketrans(dict.fromkeys("*?[]", "_"))
 
 Positions = dict[str, dict[int, int]]
@@ -59,7 +59,7 @@ Positions = dict[str, dict[int, int]]
 
 
 def progress_group(query: str) -> str:
-    """Return the consumer group of a query's progress: ``modeaware-spark-<name>``, or its id where it has no name.
+    """Return the consumer group of a query's progress: ``modeaware-spark-<name>``, or the id if the query has no name.
 
     Characters of a glob become ``_``: rules about groups are globs.
     """
@@ -69,24 +69,24 @@ def progress_group(query: str) -> str:
 class ProgressListener(StreamingQueryListener):
     """Publishes the progress of a session's streaming queries: ``spark.streams.addListener(ProgressListener(conf))``.
 
-    After each batch, the offsets at which the query continues are committed for a group of its own, which becomes a
+    After each batch, the offsets at which the query continues are committed for a group of the query. The group is a
     required reader of the topic: no drain ends before the query has read a retired partition. Sources are Spark's own
-    for Kafka and ``format("modeaware")``; of a topic that a query reads twice, the slower source counts. A query of
-    ``format("modeaware")`` on a topic that is replaced has both topics published: the old topic is not released
-    before the query has come to the new topic.
+    for Kafka and ``format("modeaware")``; if a query reads a topic twice, the slower source counts. For a query of
+    ``format("modeaware")`` on a replaced topic, both topics are published: the old topic is not released before the
+    query has reached the new topic.
 
-    A stopped query stays required, because its checkpoint needs the records, until ``modeaware groups forget``. A new
+    A stopped query stays required until ``modeaware groups forget``, because its checkpoint needs the records. A new
     query is unknown until its first batch is done; call :meth:`require` before it starts. Do not combine the listener
     with ``asyncProgressTrackingEnabled``, whose checkpoint lags behind the progress that Spark reports.
 
-    Callbacks never block: a thread publishes, logs what fails, and retries it until it succeeds or newer offsets
-    replace it. Thread-safe.
+    Callbacks never block: a thread publishes, logs failures, and retries until it succeeds or newer offsets replace the
+    old ones. Thread-safe.
 
     Args:
         conf: as for :class:`modeaware.Consumer`; only its connection and our settings are used. The user needs the
             rights of ``modeaware groups require``, and READ on the groups.
         group: returns the group of a query from its ``StreamingQueryProgress``; None for a query not to be published,
-            such as one that reads another cluster. Default: :func:`progress_group` of the query's name, or of its id.
+            such as one that reads another cluster. Default: :func:`progress_group` of the query's name or id.
 
     Raises:
         ConfigError: a ``modeaware.`` setting is unknown or has a bad value.
@@ -106,9 +106,9 @@ class ProgressListener(StreamingQueryListener):
         self._required: set[tuple[str, str]] = set()
         self._consumers: dict[str, Consumer] = {}
         self._turn = threading.Condition(InnerLock())
-        # By the query's id: its last run, until Spark has delivered all events of that.
+        # By the query's id: its last run, until Spark has delivered all events of the run.
         self._queries: dict[str, tuple[str, StreamingQuery]] = {}
-        self._batches: dict[str, tuple[str, int]] = {}  # by the query's id: the run and batch that were noted last
+        self._batches: dict[str, tuple[str, int]] = {}  # by the query's id: the run and batch noted last
         self._pending: dict[str, Positions] = {}
         self._reasons: dict[str, str] = {}
         self._publishing: dict[str, Positions] = {}
@@ -124,7 +124,7 @@ class ProgressListener(StreamingQueryListener):
     def require(self, group: str, topics: Iterable[str], timeout_s: float = REQUEST_TIMEOUT_S) -> None:
         """Make drains of ``topics`` wait for ``group`` now, before the first start of its query.
 
-        ``group`` is such as :func:`progress_group` of the query's name.
+        ``group`` is, for example, :func:`progress_group` of the query's name.
 
         Raises:
             ModeAwareError: no controller answered (ControllerUnavailable), or it refused (RequestRefused).
@@ -133,8 +133,8 @@ class ProgressListener(StreamingQueryListener):
         self._require(_checked(group), topics, "a Spark query, before its first batch", timeout_s)
 
     def flush(self, timeout_s: float = REQUEST_TIMEOUT_S) -> bool:
-        """Publish the last finished batch of each query, and wait for that; False on timeout, or where the progress of
-        a query cannot be read. Also of a query that has ended just now."""
+        """Publish the last finished batch of each query, and wait for that; False on timeout, or if the progress of a
+        query cannot be read. Includes queries that have just ended."""
         with self._turn:
             queries = list(self._queries.values())
         unread = [run for run, query in queries if not self._note_last(run, query)]
@@ -144,7 +144,7 @@ class ProgressListener(StreamingQueryListener):
     def close(self, timeout_s: float = EXIT_TIMEOUT_S) -> None:
         """:meth:`flush`, for at most ``timeout_s`` seconds, and stop. Idempotent.
 
-        The interpreter's exit does the same, but can register no group any more. A program that ends right after its
+        The interpreter's exit does the same, but can no longer register a group. A program that ends right after its
         first batch (``trigger(availableNow=True)``) calls this, or :meth:`flush`, after ``awaitTermination()``.
         """
         atexit.unregister(self.close)
@@ -163,7 +163,7 @@ class ProgressListener(StreamingQueryListener):
         self._admin.close()
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 # Spark's name
-        with self._turn:  # what an earlier run has read is no progress of this one, whose checkpoint may be older
+        with self._turn:  # an earlier run's progress does not count for this run, whose checkpoint may be older
             self._queries.pop(str(event.id), None)
             self._batches.pop(str(event.id), None)
         self._follow(str(event.id), str(event.runId))
@@ -173,7 +173,7 @@ class ProgressListener(StreamingQueryListener):
         self._follow(str(event.progress.id), str(event.progress.runId))
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 # Spark's name
-        # A restarted query that finds nothing to read reports no progress.
+        # A restarted query with nothing to read reports no progress.
         self._note_last_of(str(event.id), str(event.runId))
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 # Spark's name
@@ -186,7 +186,7 @@ class ProgressListener(StreamingQueryListener):
                 self._batches.pop(query_id, None)
 
     def _follow(self, query_id: str, run: str) -> None:
-        """Keep the query of a run, whose progress can be read until after its end. ``streams`` forgets it before."""
+        """Keep the query of a run: its progress can be read after its end, but ``streams`` no longer has it then."""
         if self._queries.get(query_id, ("",))[0] == run:
             return
         query = (self.spark or SparkSession.active()).streams.get(query_id)
@@ -200,7 +200,7 @@ class ProgressListener(StreamingQueryListener):
             self._note_last(run, query)
 
     def _note_last(self, run: str, query: StreamingQuery) -> bool:
-        """Note the last progress of a query; False where Spark does not return it."""
+        """Note the last progress of a query; False if Spark does not return it."""
         try:
             last = query.lastProgress
         except (Py4JError, PySparkException) as error:
@@ -256,7 +256,8 @@ class ProgressListener(StreamingQueryListener):
                 retry_s = min(retry_s * 2, LONGEST_RETRY_S) if failed else FIRST_RETRY_S
 
     def _publish(self, group: str, positions: Positions) -> bool:
-        """Whether both succeeded. Without a rule the offsets are committed all the same: controllers see these."""
+        """Publish, and return whether all succeeded. Without a rule the offsets are still committed: controllers see
+        them."""
         failures = []
         try:
             self._require(group, positions, self._reasons[group])
@@ -299,7 +300,7 @@ class ProgressListener(StreamingQueryListener):
             consumer = self._consumers[group] = Consumer({**self._settings, "group.id": group})
         offsets = [TopicPartition(t, p, offset) for t, of_topic in positions.items() for p, offset in of_topic.items()]
         for done in consumer.commit(offsets=offsets, asynchronous=False) or ():
-            # No drain waits for offsets of a topic that is gone: it was replaced, and the query has read it.
+            # No drain waits for offsets of a deleted topic: it was replaced, and the query has read it.
             if done.error is not None and done.error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise KafkaException(done.error)
 

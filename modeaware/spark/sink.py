@@ -1,6 +1,6 @@
 """Writing through Spark's own Kafka sink, with partitions chosen among the writable ones; and micro-batches.
 
-The sink's producer chooses by the plug-ins for the JVM where it can (:mod:`modeaware.spark.plug_ins`). Elsewhere the
+If possible, the sink's producer chooses by the plug-ins for the JVM (:mod:`modeaware.spark.plug_ins`). Otherwise the
 frame gets a column ``partition``.
 """
 
@@ -27,7 +27,7 @@ logger = get_logger(__name__)
 Through = Literal["sink", "arrow", "rows"]
 THROUGH = ("sink", "arrow", "rows")
 JAVA_NAME = "murmur2_random"
-"""The partitioner of Java's producer, which is in Spark's sink."""
+"""The partitioner of Java's producer, which Spark's sink uses."""
 _INTERCEPTORS = f"{PREFIX}interceptor.classes"
 _REFUSED = {
     "topic": "the topic is an argument",
@@ -39,33 +39,33 @@ _REFUSED = {
 def write_to_kafka(df: DataFrame, topic: str, conf: Mapping[str, Any], **options: Any) -> None:
     """Write a frame to ``topic`` through Spark's built-in Kafka sink, as a batch; returns when all is written.
 
-    Where Spark has the plug-ins for the JVM on its class path, the sink's producer uses them, and a job follows a
-    shrink, a growth and a replacement between two records. They need modes from the mode log, one of their partitioners
+    If Spark has the plug-ins for the JVM on its class path, the sink's producer uses them, and a job follows a shrink,
+    a growth and a replacement between two records. They need modes from the mode log, one of their partitioners
     (murmur2_random, consistent_random, minimal_movement), and a frame without a column ``partition``.
 
-    Elsewhere the sink's Java producer chooses while every partition is writable. Where some are retired, or ``conf``
-    names a partitioner that Java's producer does not have, the frame gets a column ``partition``: ``writable[hash %
+    Otherwise the sink's Java producer chooses while every partition is writable. If some are retired, or ``conf`` names
+    a partitioner that Java's producer does not have, the frame gets a column ``partition``: ``writable[hash %
     len(writable)]``; records that the partitioner does not hash are spread over the writable partitions. The modes are
-    those in force at the call: a job that runs on after a change writes by the old ones to its end, and the controller
-    waits for it.
+    those in force at the call: a job that continues after a change writes by the old modes to its end, and the
+    controller waits for it.
 
-    Where another topic has replaced ``topic``, that one is written to. Delivery is at least once, as by the sink, which
-    drops timestamps.
+    If another topic has replaced ``topic``, the job writes to that topic. Delivery is at least once, as by the sink,
+    which drops timestamps.
 
     Args:
         df: the sink's columns: ``value``, and optionally ``key`` (both string or binary), ``headers`` and ``partition``
             (int). A partition that a row names is kept; a retired one fails the job.
         conf: as for :class:`modeaware.Producer`. ``partitioner`` defaults to Java's murmur2_random, as always in the
-            sink; other writers here default to librdkafka's consistent_random. Name it to have all agree.
+            sink; other writers here default to librdkafka's consistent_random. Set it so that all writers agree.
         options: further options of the sink, such as ``**{"kafka.linger.ms": "5"}``; they override ``conf``.
 
     Raises:
-        ViewTimeout: the modes are unknown, and ``modeaware.on.unknown`` is not ``writable``. Nothing was written, or
-            they are unknown after the job, and brokers may have refused records of it: run it again.
-        ConfigError: ``conf`` or ``options`` hold a setting that cannot be respected.
+        ViewTimeout: the modes are unknown, and ``modeaware.on.unknown`` is not ``writable``. Before the job, nothing
+            was written. After the job, brokers may have rejected records of it: run it again.
+        ConfigError: ``conf`` or ``options`` has a setting that cannot be respected.
         PartitionRetired: no partition is writable.
         ClusterError: the topic does not exist.
-        TopicReplaced: another topic has replaced this one meanwhile: run it again, whether or not the sink has failed.
+        TopicReplaced: another topic has replaced this one meanwhile: run the job again, whether or not the sink failed.
         PySparkException, Py4JJavaError: the job failed.
     """
     with written(conf, topic, acknowledged=False) as view:
@@ -92,7 +92,7 @@ def _write(view: TopicView, df: DataFrame, conf: Mapping[str, Any], options: Map
 
 
 def placement(view: TopicView, conf: Mapping[str, Any]) -> Placement | None:
-    """Return how the records of a job go to the topic of ``view``; None where the sink's producer does exactly that.
+    """Return how the records of a job go to the topic of ``view``; None: the sink's producer does exactly that.
 
     Raises ConfigError, PartitionRetired and ClusterError as :func:`write_to_kafka` does.
     """
@@ -109,14 +109,14 @@ def placement(view: TopicView, conf: Mapping[str, Any]) -> Placement | None:
 def _require_writable(view: TopicView) -> None:
     if not view.all_writable and not view.writable:
         raise PartitionRetired(
-            f"no partition of {view.topic} takes records now ({view.describe()}): grow the topic", topic=view.topic
+            f"no partition of {view.topic} takes records now ({view.describe()}); grow the topic", topic=view.topic
         )
 
 
 def _take_the_same(before: TopicView, after: TopicView) -> bool:
     """Whether the same partitions of the same topic take records; an epoch moves at each step of a shrink."""
     same_topic = before.topic == after.topic and before.applies_to(after.topic_id)
-    listed = before.writable == after.writable or not before.modes  # without a record all of them do
+    listed = before.writable == after.writable or not before.modes  # without a record all partitions do
     return same_topic and before.all_writable == after.all_writable and listed
 
 
@@ -130,13 +130,13 @@ def foreach_batch_writer(
 ) -> BatchWriter:
     """Return a function for ``df.writeStream.foreachBatch(writer)``.
 
-    The modes are read for every batch, and again when it is written. The whole batch is written again where other
-    partitions take records by then, except through a sink whose producer follows by itself. It is also written again
-    where the topic was replaced and brokers have refused a part; with ``sink``, which may not report a refusal,
-    wherever the topic was replaced. After ``retries`` attempts :class:`~modeaware.spark.EpochMoved` (or
-    ``TopicReplaced``) fails the query, whose restart from its checkpoint writes the batch once more. Delivery is at
-    least once, as of ``foreachBatch``. A batch that is written again is computed again: keep what is not deterministic
-    out of the query, or persist.
+    The modes are read for every batch, and again when it is written. If other partitions take records by then, the
+    whole batch is written again, except through a sink whose producer follows by itself. The batch is also written
+    again if the topic was replaced and brokers have rejected a part; with ``sink``, which may not report a rejection,
+    whenever the topic was replaced. After ``retries`` attempts :class:`~modeaware.spark.EpochMoved` (or
+    ``TopicReplaced``) fails the query; its restart from the checkpoint writes the batch once more. Delivery is at least
+    once, as for ``foreachBatch``. A batch that is written again is computed again: keep non-deterministic expressions
+    out of the query, or persist the frame.
 
     Args:
         conf: as for :func:`write_to_kafka` and the other writers.
@@ -151,7 +151,7 @@ def foreach_batch_writer(
 
 @dataclass
 class BatchWriter:
-    """What :func:`foreach_batch_writer` returns. Picklable."""
+    """The function that :func:`foreach_batch_writer` returns. Picklable."""
 
     topic: str
     conf: Mapping[str, Any]
@@ -181,7 +181,7 @@ class BatchWriter:
             if follows:
                 return
             *earlier, current = topic_segments(self.conf, self.topic)
-            # A topic that was replaced has taken all of the batch, which is read before the records of the new topic.
+            # A replaced topic has taken the whole batch, which is read before the records of the new topic.
             if _take_the_same(view, current) or was_replaced(view, earlier):
                 return
             logger.warning(
@@ -200,7 +200,7 @@ class BatchWriter:
         )
 
     def _write(self, view: TopicView, df: DataFrame) -> bool:
-        """Write, and return whether records follow a shrink in the middle of the batch, so that it stands as it is."""
+        """Write, and return whether records follow a shrink within the batch, so that no second write is needed."""
         from modeaware.spark.writer import PartitionWriter, write_arrow_by
 
         if self.through == "sink":

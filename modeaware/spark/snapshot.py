@@ -1,7 +1,7 @@
-"""What the driver plans a job by: a topic's modes, and its id, partitions and offsets on the cluster.
+"""The driver's facts for a job: a topic's modes, and its id, partitions and offsets on the cluster.
 
-Views are kept between questions: every micro-batch asks at least twice, and a first view takes a quarter of a second.
-While the mode log has not grown, which one request shows, the views are current and the log is not read again.
+Views are kept between requests: every micro-batch needs them at least twice, and a first view takes a quarter of a
+second. While the mode log has not grown, which one request shows, the views are current and the log is not read again.
 """
 
 from __future__ import annotations
@@ -40,21 +40,21 @@ logger = get_logger(__name__)
 
 TIMEOUT_S = 30.0
 IDLE_S = 60.0
-"""How long views are kept after the last question."""
+"""How long views are kept after the last request."""
 _END_TIMEOUT_S = 2.0
 _FETCH_WAIT_MS = 10
 
 
 def topic_segments(conf: Mapping[str, Any], topic: str, *, stale: bool = False) -> tuple[TopicView, ...]:
-    """Return the views of the live topics (invariant I8) that have had the name ``topic`` one after another, by
-    everything the mode source held at the call. Writers write to the last one; nearly always it is the only one.
+    """Return the views of the live topics (invariant I8) that have had the name ``topic`` one after another, by the
+    whole content of the mode source at the call. Writers write to the last topic; nearly always there is only one.
 
-    Where the source cannot be read within ``modeaware.view.timeout.ms``, ``modeaware.on.unknown`` decides: ``writable``
-    takes the last view, or every partition as ReadWrite where there is none; ``block`` and ``error`` raise.
+    If the source cannot be read within ``modeaware.view.timeout.ms``, ``modeaware.on.unknown`` decides: ``writable``
+    uses the last view, or takes every partition as ReadWrite if there is none; ``block`` and ``error`` raise.
 
     Args:
         conf: as for :class:`modeaware.Producer`.
-        stale: continue with the last view whatever ``modeaware.on.unknown`` says, as a running query has to.
+        stale: continue with the last view whatever ``modeaware.on.unknown`` is, as a running query must.
 
     Raises:
         ViewTimeout: the modes are unknown; nothing was read or written.
@@ -74,8 +74,8 @@ def topic_segments(conf: Mapping[str, Any], topic: str, *, stale: bool = False) 
         if config.on_unknown != "writable" and not (stale and ready):
             raise ViewTimeout(
                 f"{topic}: no view of the partition modes within {config.view_timeout_ms} ms "
-                f"(modeaware.view.timeout.ms): {why}. With modeaware.on.unknown=writable the job takes the last "
-                "view, or every partition as writable",
+                f"(modeaware.view.timeout.ms): {why}. With modeaware.on.unknown=writable the job uses the last "
+                "view, or takes every partition as writable",
                 topic=topic,
             ) from failure
         logger.warning("%s: mode source unavailable (%s); continuing with the last view", topic, why)
@@ -95,15 +95,15 @@ def _verified_segments(topic: str, views: Views) -> tuple[TopicView, ...]:
 
 @contextmanager
 def written(conf: Mapping[str, Any], topic: str, *, acknowledged: bool = True) -> Iterator[TopicView]:
-    """``with written(conf, topic) as view``: the view of the topic that a job for the name ``topic`` writes to.
+    """``with written(conf, topic) as view``: the view of the topic to which a job for the name ``topic`` writes.
 
     Args:
-        acknowledged: brokers have appended every record of a job that succeeds. Not so with Spark's sink: Java's
-            ``flush`` does not wait for the parts of a batch that was refused and split (KAFKA-19479, kafka-clients
-            3.9), so the task succeeds, and the error reaches a callback that is not read any more.
+        acknowledged: brokers have appended every record of a job that succeeds. This is false for Spark's sink: Java's
+            ``flush`` does not wait for the parts of a batch that was rejected and split (KAFKA-19479, kafka-clients
+            3.9). So the task succeeds, and the error reaches a callback that is no longer read.
 
     Raises:
-        TopicReplaced: the name stands for another topic by then, so brokers refuse data for the topic that the job was
+        TopicReplaced: the name stands for another topic by then, so brokers reject data for the topic that the job was
             planned for; and the job in the block failed, or is not ``acknowledged``.
         ViewTimeout, ConfigError: as :func:`topic_segments`; also after a job that is not ``acknowledged``.
     """
@@ -115,7 +115,7 @@ def written(conf: Mapping[str, Any], topic: str, *, acknowledged: bool = True) -
 
     def replaced(*, stale: bool) -> TopicReplaced | None:
         *earlier, current = topic_segments(conf, topic, stale=stale)
-        if not _views(conf).ready:  # modeaware.on.unknown=writable: nothing is known of the topic
+        if not _views(conf).ready:  # modeaware.on.unknown=writable: nothing is known about the topic
             return None
         return _replaced(meant, earlier, current if acknowledged else _with_id(conf, current))
 
@@ -130,7 +130,7 @@ def written(conf: Mapping[str, Any], topic: str, *, acknowledged: bool = True) -
 
 
 def _with_id(conf: Mapping[str, Any], view: TopicView) -> TopicView:
-    """The view, with the topic's id on the cluster where no record has it: a replacement may rename back."""
+    """Return the view, with the topic's id on the cluster if no record has it: a replacement may rename back."""
     if view.topic_id is not None:
         return view
     return replace(view, topic_id=_views(conf).live_id(view.topic, VERIFY_TIMEOUT_S))
@@ -147,15 +147,15 @@ def _views(conf: Mapping[str, Any]) -> Views:
 
 
 def _replaced(planned: TopicView, earlier: Iterable[TopicView], current: TopicView) -> TopicReplaced | None:
-    """The error where the name stands for another topic than the job's, which may be deleted since."""
+    """Return the error if the name stands for another topic than the job's, which may have been deleted since."""
     is_same = planned.topic == current.topic and current.applies_to(planned.topic_id)
     if is_same and not was_replaced(planned, earlier):
         return None
     other = current.topic if current.topic != planned.topic else "another topic of its name"
     return TopicReplaced(
-        f"{planned.topic} was replaced by {other} while a job wrote to it: brokers refuse records for the topic that "
-        "the job was planned for, and may have refused some of the job's. Run it again under the same name: all of it "
-        f"goes to {current.topic}, and what was delivered before is written once more",
+        f"{planned.topic} was replaced by {other} while a job wrote to it: brokers reject records for the topic that "
+        "the job was planned for, and may have rejected some of the job's. Run it again under the same name: all "
+        f"records go to {current.topic}, and delivered ones are written once more",
         topic=planned.topic,
         successor=current.topic,
     )
@@ -171,7 +171,7 @@ class KeptViews:
 
     def __init__(self, conf: Mapping[str, Any], config: ClientConfig) -> None:
         self.views = acquire(conf, config)
-        # A committed record may lie before its transaction's marker for a moment: count an undecided end as growth.
+        # A committed record may precede its transaction's marker for a moment: count an undecided end as growth.
         self._conf = {**tail_conf(conf, fetch_wait_ms=_FETCH_WAIT_MS), "isolation.level": "read_uncommitted"}
         self._log = TopicPartition(config.mode_log_topic, 0)
         self._lock = InnerLock()
@@ -180,7 +180,7 @@ class KeptViews:
         self.idle = threading.Timer(IDLE_S, self.close)
 
     def refresh(self, timeout_s: float) -> None:
-        """As :meth:`modeaware.views.source.Views.refresh`, at the price of one request where the log has not grown."""
+        """As :meth:`modeaware.views.source.Views.refresh`, for the cost of one request if the log has not grown."""
         if not self._is_current():
             self.views.refresh(timeout_s)
 
@@ -207,7 +207,7 @@ class KeptViews:
 
 
 def kept_views(conf: Mapping[str, Any], config: ClientConfig) -> KeptViews:
-    """Return the views of the cluster that ``conf`` names, without ours in it; do not close them. Thread-safe."""
+    """Return the views of the cluster in ``conf``, which has no settings of ours. Do not close them. Thread-safe."""
     key = (cluster_key(conf, config.mode_log_topic), config.mode_source)
 
     def release() -> None:
@@ -250,7 +250,7 @@ class TopicDescription(NamedTuple):
 class TopicClient:
     """Requests one topic's description, configuration and offsets. Never creates the topic. For one thread.
 
-    Every method raises ClusterError where no broker answers, or the topic does not exist (UNKNOWN_TOPIC_OR_PARTITION).
+    Every method raises ClusterError if no broker answers, or if the topic does not exist (UNKNOWN_TOPIC_OR_PARTITION).
 
     Args:
         conf: as for :class:`modeaware.Consumer`. With ``isolation.level`` ``read_committed``, librdkafka's default, a

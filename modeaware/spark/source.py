@@ -21,12 +21,12 @@ _BY_PARTITION = {
     "startingoffsetsbytimestamp": 0,
     "endingoffsetsbytimestamp": 2**63 - 1,
 }
-"""Options by partition -> what stands for the start, or the end, of all records there."""
+"""Options by partition -> the value that means the start, or the end, of all records there."""
 
 
 def topics_of(conf: Mapping[str, Any], topic: str) -> tuple[str, ...]:
-    """Return the topics that hold the records of ``topic``: itself, and those that have replaced it one after another;
-    not those that are gone. Nearly always it is the only one.
+    """Return the existing topics with the records of ``topic``: itself, and those that have replaced it one after
+    another. Nearly always there is only one.
 
     For queries of Spark's own Kafka source: ``option("subscribe", ",".join(topics_of(conf, "orders")))``.
 
@@ -43,15 +43,15 @@ def topics_of(conf: Mapping[str, Any], topic: str) -> tuple[str, ...]:
 def read_from_kafka(spark: SparkSession, topic: str, conf: Mapping[str, Any], **options: Any) -> DataFrame:
     """Return the records of the readable partitions of ``topic``; records left in mode None partitions are skipped.
 
-    Of a topic that was replaced, those of the topic that replaced it follow. The partitions are chosen at the call, the
-    range of each when the frame is used, as in Spark.
+    The records of a replaced topic are followed by those of the new topic. The partitions are chosen at the call; the
+    range of each is chosen when the frame is used, as in Spark.
 
     Args:
         conf: as for :class:`modeaware.Producer` or :class:`modeaware.Consumer`.
-        options: options of the Kafka source (``startingOffsets``, ``includeHeaders``, ``minPartitions``, ``kafka.*``
-            as ``**{"kafka.isolation.level": "read_committed"}``) with Spark's defaults. Offsets and timestamps by
-            partition may name partitions in mode None, and are reduced to the readable ones. A topic that has replaced
-            ``topic`` may be missing in them: it is read from its start to its end.
+        options: options of the Kafka source (``startingOffsets``, ``includeHeaders``, ``minPartitions``, ``kafka.*`` as
+            ``**{"kafka.isolation.level": "read_committed"}``) with Spark's defaults. Offsets and timestamps by
+            partition may include partitions in mode None, and are reduced to the readable ones. They may lack a topic
+            that has replaced ``topic``, which is then read from its start to its end.
 
     Raises:
         ConfigError: an option names the topic or partitions, or ``conf`` cannot be translated for Java's client.
@@ -70,12 +70,12 @@ def read_from_kafka(spark: SparkSession, topic: str, conf: Mapping[str, Any], **
 def read_stream_from_kafka(spark: SparkSession, topic: str, conf: Mapping[str, Any], **options: Any) -> DataFrame:
     """Return a stream of the records of ``topic`` that continues through shrinks and growths.
 
-    It subscribes to the whole topic: a revived partition continues at the offset in the checkpoint, a new one is read
-    from its first record. Add a :class:`~modeaware.spark.ProgressListener` to the session: without it no drain waits
-    for the stream, unread records may be deleted, and ``failOnDataLoss``, true by default, then fails the query.
+    It subscribes to the whole topic: a revived partition continues at the offset in the checkpoint, and a new one is
+    read from its first record. Add a :class:`~modeaware.spark.ProgressListener` to the session. Without it no drain
+    waits for the stream, unread records may be deleted, and ``failOnDataLoss``, true by default, then fails the query.
 
-    A topic that replaces ``topic`` (:func:`topics_of`) is read from the next start of the query on, beside it: of a key
-    that both have, order is not kept. ``format("modeaware")`` needs no start, and keeps it.
+    A topic that replaces ``topic`` (:func:`topics_of`) is read from the next start of the query on, in parallel: the
+    order of a key's records in both is not kept. ``format("modeaware")`` needs no restart, and keeps that order.
 
     ``conf`` and ``options`` (``maxOffsetsPerTrigger``, ...) are as for :func:`read_from_kafka`, and so are ConfigError
     and ViewTimeout.
@@ -108,7 +108,7 @@ def read_ranges(
 
 
 def caller_options(options: Mapping[str, Any]) -> dict[str, str]:
-    """Return the caller's options as Spark reads them; ConfigError where one selects topics or partitions."""
+    """Return the caller's options in Spark's form; ConfigError if one selects topics or partitions."""
     for name in options:
         if name.lower() in _WHICH_TOPICS:
             raise ConfigError(f"option {name}: the topic is an argument, and its modes decide the partitions")
@@ -117,7 +117,7 @@ def caller_options(options: Mapping[str, Any]) -> dict[str, str]:
 
 def only_partitions(options: Mapping[str, str], topic: str, readable: Mapping[str, Collection[int]]) -> dict[str, str]:
     """Return ``options`` with offsets and timestamps by partition for exactly the ``readable`` ones, by topic: Spark
-    refuses others. Those of another topic than ``topic`` need not be given: all of it is read."""
+    refuses others. Other topics than ``topic`` may be missing in them: all of such a topic is read."""
     reduced = dict(options)
     for name, value in options.items():
         if name.lower() not in _BY_PARTITION or not value.lstrip().startswith("{"):

@@ -1,4 +1,4 @@
-"""What the Python processes of a Spark job keep, and what they can skip, between tasks. Imports no Spark."""
+"""State that the Python processes of a Spark job keep between tasks, and work that they save. Imports no Spark."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _T = TypeVar("_T")
 class ProcessCache(Generic[_T]):
     """Objects that a process keeps by key in ``held``, under ``lock``.
 
-    A forked child begins without any and leaves its parent's alone: librdkafka's handles must not be destroyed there.
+    A forked child begins with no objects and does not touch its parent's: it must not destroy librdkafka's handles.
     """
 
     def __init__(self) -> None:
@@ -37,9 +37,9 @@ def forget_archive_finders() -> None:
     """Make the start of this worker's next task cheap. Thread-safe, and cheap itself.
 
     Spark puts itself and every jar of ``spark.jars.packages`` on the path of its Python workers, and calls
-    ``importlib.invalidate_caches()`` before each task, which reads the directory of each of these archives again
-    (CPython gh-103200): 0.2 s with the Kafka connector and its dependencies. A finder that is forgotten is made again
-    from what is known of its archive, at the next import of a new module. Archives of the application stay: they may
+    ``importlib.invalidate_caches()`` before each task. That reads the directory of each archive again (CPython
+    gh-103200): 0.2 s with the Kafka connector and its dependencies. A dropped finder is made again from cached facts
+    about its archive, at the next import of a new module. Archives of the application keep their finders: they may
     change between tasks.
     """
     cache = sys.path_importer_cache

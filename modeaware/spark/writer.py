@@ -1,8 +1,8 @@
-"""Writers through our Producer on the executors: row by row, and by Arrow batches, which cost less: no row is pickled.
+"""Writers through our Producer on the executors: by rows, or by Arrow batches, which cost less: no row is pickled.
 
-Of the columns ``value``, ``key``, ``partition``, ``timestamp``, ``headers`` and ``topic`` all but ``value`` may be
-missing; other columns are ignored. Delivery is at least once: where anything fails, the whole task fails and is run
-again. Spark runs many short tasks in one Python worker, so producers are kept for the next task, by configuration.
+Of the columns ``value``, ``key``, ``partition``, ``timestamp``, ``headers`` and ``topic`` only ``value`` is required;
+other columns are ignored. Delivery is at least once: any failure fails the whole task, which Spark runs again. Spark
+runs many short tasks in one Python worker, so producers are kept for the next task, by configuration.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ logger = get_logger(__name__)
 
 COLUMNS = ("key", "value", "partition", "timestamp", "headers", "topic")
 SCHEMA = "records long"
-"""What the function of :func:`arrow_writer` yields: how many records a task has written, in one row."""
+"""The rows that the function of :func:`arrow_writer` yields: one row with the number of a task's records."""
 MOST = 8
 """How many unused producers a process keeps."""
 LINGER_MS = 50
 POLL_EVERY = 2_000
-"""After how many records delivery reports are served: they free places in the queue."""
+"""The number of records after which delivery reports are served: that frees places in the queue."""
 FULL_POLL_S = 0.05
 _REFUSED = {
-    "on_delivery": "the writer serves delivery reports itself, and raises what fails",
+    "on_delivery": "the writer serves delivery reports itself, and raises failures",
     "delivery.report.only.error": "the writer serves delivery reports itself",
     "transactional.id": "Spark runs tasks again and in parallel, which one transactional id does not allow",
 }
-# Settings that librdkafka may refuse together with idempotence: where one is set, the default stays.
+# Settings that librdkafka may refuse together with idempotence: if one is set, the default stays.
 _ABOUT_IDEMPOTENCE = frozenset(
     {
         *("enable.idempotence", "acks", "request.required.acks", "retries", "message.send.max.retries"),
@@ -65,7 +65,7 @@ Headers = list[tuple[str, bytes | None]]
 
 
 class PartitionWriter:
-    """What :func:`foreach_partition_writer` returns. Picklable."""
+    """The function that :func:`foreach_partition_writer` returns. Picklable."""
 
     def __init__(self, topic: str, conf: Mapping[str, Any], *, at_least: Version | None = None) -> None:
         producer_conf(conf)  # refuses here what every executor would refuse
@@ -84,7 +84,7 @@ class PartitionWriter:
 
 
 class ArrowWriter(PartitionWriter):
-    """What :func:`arrow_writer` returns. Picklable."""
+    """The function that :func:`arrow_writer` returns. Picklable."""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:  # type: ignore[override] # batches, not rows
         import pyarrow as pa
@@ -101,7 +101,7 @@ def foreach_partition_writer(
     """Return a function that writes the rows of one partition of a frame or an RDD: ``df.foreachPartition(writer)``.
 
     On the executor our Producer chooses among the writable partitions, by the modes in force there when a row is sent.
-    A full queue makes the task wait; a record that was not delivered fails it, at the latest at its end. Producers are
+    A full queue makes the task wait; an undelivered record fails the task, at its end or earlier. Producers are
     idempotent (order survives retries) with a ``linger.ms`` of 50, unless ``conf`` sets these.
 
     Rows are ``Row``, named tuples or dicts with ``value`` and optionally ``key`` (bytes or str), ``partition`` (int;
@@ -109,14 +109,14 @@ def foreach_partition_writer(
     of struct of ``key`` and ``value``) and ``topic`` (null: ``topic``).
 
     Args:
-        topic: where rows go that name none.
+        topic: the topic of rows that name none.
         conf: as for :class:`modeaware.Producer`, without ``on_delivery`` and ``transactional.id``; it is pickled for
             the executors. ``partitioner`` defaults to librdkafka's consistent_random, as in the Producer;
             ``write_to_kafka`` has Java's default.
-        at_least: ``TopicView.version`` that executors must have before they write.
+        at_least: the ``TopicView.version`` that executors must have before they write.
 
     Raises:
-        ConfigError: ``conf`` holds a setting that cannot be respected. On executors: as from
+        ConfigError: ``conf`` has a setting that cannot be respected. On executors: as from
             ``modeaware.spark.writer.Sender``.
     """
     return PartitionWriter(topic, conf, at_least=at_least)
@@ -135,8 +135,8 @@ def write_arrow(df: DataFrame, topic: str, conf: Mapping[str, Any]) -> int:
 
     Raises:
         ViewTimeout: the modes are unknown; nothing was written.
-        ConfigError: ``conf`` holds a setting that cannot be respected, or the frame has no ``value``.
-        TopicReplaced: the job failed, and another topic has replaced this one meanwhile: run it again.
+        ConfigError: ``conf`` has a setting that cannot be respected, or the frame has no ``value``.
+        TopicReplaced: the job failed, and another topic has replaced this one meanwhile: run the job again.
         PythonException, Py4JJavaError: the job failed; the text includes the executor's error.
     """
     from modeaware.spark.snapshot import written
@@ -146,7 +146,7 @@ def write_arrow(df: DataFrame, topic: str, conf: Mapping[str, Any]) -> int:
 
 
 def write_arrow_by(view: TopicView, df: DataFrame, conf: Mapping[str, Any]) -> int:
-    """:func:`write_arrow` by the modes of ``view`` or newer ones."""
+    """Do :func:`write_arrow` by the modes of ``view`` or newer ones."""
     known = [name for name in COLUMNS if name in df.columns]
     if "value" not in known:
         raise ConfigError(f"{view.topic}: the frame needs a column 'value'; it has {', '.join(df.columns)}")
@@ -185,7 +185,7 @@ def _nothing(row: Any) -> None:
 
 
 def _fields(row: Any) -> Sequence[str]:
-    """The names of a row's columns."""
+    """Return the names of a row's columns."""
     names: Sequence[str] | None = getattr(row, "__fields__", None)  # a Row's
     if names is None:
         names = list(row) if isinstance(row, Mapping) else getattr(row, "_fields", None)
@@ -233,7 +233,7 @@ def as_headers(headers: Any) -> Headers | None:
 
 
 def send_batch(sender: Sender, batch: pa.RecordBatch) -> None:
-    """Queue the rows of an Arrow batch; ConfigError where a column is missing, or of a type that is not sent."""
+    """Queue the rows of an Arrow batch; ConfigError if a column is missing or has an unsupported type."""
     columns = {name: batch.column(name) for name in batch.schema.names if name in COLUMNS}
     if "value" not in columns:
         raise ConfigError(f"a batch needs a column 'value'; it has {', '.join(batch.schema.names)}")
@@ -278,9 +278,9 @@ def _ms_column(column: pa.Array) -> list[int | None]:
 
 
 def producer_conf(conf: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``conf`` as the writers use it: only failures are reported, and unless it says otherwise the producer is
-    idempotent (retries keep the order of a task's records) and ``linger.ms`` is 50 (a task sends whole batches).
-    ConfigError where it holds a setting that the writers decide, or a bad ``modeaware.`` one.
+    """Return ``conf`` with the writers' settings: only failures are reported. Unless ``conf`` sets these, the producer
+    is idempotent (retries keep the order of a task's records) and ``linger.ms`` is 50 (a task sends whole batches).
+    ConfigError if it has a setting that the writers decide, or a bad ``modeaware.`` one.
     """
     for name, why in _REFUSED.items():
         if conf.get(name) is not None:
@@ -295,7 +295,7 @@ def producer_conf(conf: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def key_of(conf: Mapping[str, Any]) -> str:
-    """Return a digest of a configuration. With functions in it, compute it once and pass it on."""
+    """Return a digest of a configuration. If that contains functions, compute the digest once and pass it on."""
     from pyspark import cloudpickle
 
     pickled: bytes = cloudpickle.dumps(sorted(conf.items(), key=lambda item: item[0]))  # type: ignore[no-untyped-call] # pyspark's
@@ -309,17 +309,17 @@ class SharedProducer:
         self._config, rest = split_client_config(conf)
         self.producer = Producer(producer_conf(conf))
         self.views = acquire(rest, self._config)
-        # The producer explains a refusal only of records that were queued after the announcement of a new topic.
+        # The producer explains a rejection only of records that were queued after the announcement of a new topic.
         self.deliveries = Deliveries(rest)
         self.deliveries.views = self.views
         self._turn = threading.Condition(InnerLock())
         self._versions: dict[str, Version] = {}
         self.views.subscribe(self._on_views)  # after the producer, which therefore has the views before this does
-        self.users = 0  # the senders that have it now
-        self.broken = False  # it had a fatal error: the next task makes another one
+        self.users = 0  # the senders that use it now
+        self.broken = False  # after a fatal error: the next task makes another producer
 
     def await_version(self, topic: str, version: Version) -> None:
-        """Wait until the producer routes by modes of ``topic`` that are at least of ``version``; ViewTimeout after
+        """Wait until the producer routes by modes of ``topic`` of at least ``version``; ViewTimeout after
         ``modeaware.view.timeout.ms``."""
         if self._follows(topic, version):
             return
@@ -358,7 +358,7 @@ producers: ProcessCache[SharedProducer] = ProcessCache()  # the least recently u
 
 
 def borrow(key: str, conf: Mapping[str, Any]) -> SharedProducer:
-    """Return this process's producer for ``conf``, to be given back. Thread-safe."""
+    """Return this process's producer for ``conf``; the caller gives it back. Thread-safe."""
     with producers.lock:
         shared = producers.held.pop(key, None)
         if shared is None or shared.broken:
@@ -387,11 +387,11 @@ class Sender:
     """Sends the records of one task: ``with Sender(topic, conf) as sender``. For one thread.
 
     The block's end waits until every record is delivered, at most ``message.timeout.ms``, and raises the first failure.
-    A block that raises does not wait: queued records may still be delivered. ``sent`` is how many were queued.
+    A block that raises does not wait: queued records may still be delivered. ``sent`` is the number of queued records.
 
     Args:
         topic, conf, at_least: as for :func:`foreach_partition_writer`.
-        key: :func:`key_of` ``conf``, where the caller has it.
+        key: :func:`key_of` ``conf``, if the caller has it.
 
     Raises:
         ViewTimeout: the modes of ``at_least`` did not arrive.
@@ -465,7 +465,7 @@ class Sender:
             self._serve()
 
     def send_pairs(self, pairs: Iterable[tuple[bytes | None, bytes | None]]) -> None:
-        """:meth:`send` many keys and values and nothing else, faster."""
+        """Do :meth:`send` for many keys and values and nothing else, faster."""
         produce, topic, failed = self._produce, self.topic, self._failed
         left = POLL_EVERY
         for key, value in pairs:
@@ -490,8 +490,8 @@ class Sender:
     def _retry(
         self, error: Exception, topic: str, value: bytes | None, key: bytes | None, arguments: Mapping[str, Any]
     ) -> None:
-        """The record was not queued because of ``error``: retry until it is, or raise what waiting cannot change."""
-        # Without a first view, produce has waited for it already. With one, it bounds the wait for the topic id itself.
+        """Retry a record that was not queued because of ``error``; raise an error that waiting cannot change."""
+        # Without a first view, produce has already waited. With one, it limits the wait for the topic id itself.
         while isinstance(error, BufferError) and (self._shared.views.ready or not isinstance(error, FirstViewPending)):
             self._poll(FULL_POLL_S)
             if self._failure is not None:

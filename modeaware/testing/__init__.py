@@ -1,6 +1,6 @@
-"""For tests of applications: partition modes by script, without a broker, and a real Kafka with a controller.
+"""For tests of applications: scripted partition modes without a broker, and a real Kafka with a controller.
 
-The pytest fixtures are in :mod:`modeaware.testing.plugin`; what is here needs no pytest. Names are loaded when first
+The pytest fixtures are in :mod:`modeaware.testing.plugin`; this module needs no pytest. Names are loaded when first
 used: pytest imports this package in every run, and only ``run_controller`` needs the extra ``testing``.
 """
 

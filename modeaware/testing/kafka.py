@@ -1,4 +1,4 @@
-"""Kafka for tests: librdkafka's mock broker, a controller in this process, and waiting for changes."""
+"""Kafka for tests: librdkafka's mock broker, a controller in this process, and a wait for changes."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 MOCK_START_TIMEOUT_S = 10.0
 CONTROLLER_START_TIMEOUT_S = 60.0
 QUICK = ControllerConfig(check_interval_ms=250, seal_quiet_ms=200, open_timeout_ms=5_000)
-"""A shrink of an idle topic takes a second or two. For tests only: 200 ms of silence prove nothing in production."""
+"""With these, a shrink of an idle topic takes a second or two. For tests only: 200 ms of silence prove nothing."""
 
 
 class MockKafka:
     """librdkafka's mock broker (its setting ``test.mock.num.brokers``) at an address of this machine. No process, no
     Java: it starts in milliseconds, keeps records in memory and forgets them when stopped. A context manager.
 
-    It takes records, serves consumers and groups and makes a topic, always of :data:`PARTITIONS` partitions, when a
-    producer first requests it. It has no admin requests and hence no modes: script them with
-    :class:`modeaware.testing.ScriptedModes`. For clients of librdkafka; kafka-python's do not connect to it.
+    It takes records and serves consumers and groups. It makes a topic, always of :data:`PARTITIONS` partitions, when a
+    producer first requests it. It has no admin requests and hence no modes: script these with
+    :class:`modeaware.testing.ScriptedModes`. Only for clients of librdkafka; kafka-python's do not connect to it.
     """
 
     PARTITIONS = 4
@@ -37,10 +37,10 @@ class MockKafka:
     def __init__(self) -> None:
         self._host: Producer | None = None
         self.bootstrap_servers = ""
-        """For the setting ``bootstrap.servers``; empty while it does not run."""
+        """The value of ``bootstrap.servers``; empty while the mock broker does not run."""
 
     def start(self) -> Self:
-        """Start it; harmless while it runs.
+        """Start it; without effect while it runs.
 
         Raises:
             LocalKafkaError: it has no address.
@@ -55,7 +55,7 @@ class MockKafka:
         return self
 
     def make_topic(self, topic: str) -> str:
-        """Make ``topic``, so that a consumer finds it before anything was written to it; harmless when it exists.
+        """Make ``topic``, so that a consumer finds it before the first record; without effect if it exists.
 
         Raises:
             LocalKafkaError: the mock does not run.
@@ -66,7 +66,7 @@ class MockKafka:
         return topic
 
     def stop(self) -> None:
-        """Stop it: its records are gone. Idempotent."""
+        """Stop it; its records are lost. Idempotent."""
         host, self._host = self._host, None
         self.bootstrap_servers = ""
         if host is not None:
@@ -84,18 +84,18 @@ def run_controller(
     bootstrap_servers: str, conf: Mapping[str, Any] | None = None, /, **configs: Any
 ) -> Iterator[Controller]:
     """Run an active controller in threads of this process, until the end of the block. Needs the extra ``controller``,
-    which ``testing`` has.
+    which ``testing`` includes.
 
     Args:
         bootstrap_servers: of the cluster.
-        conf: more of librdkafka's settings, security settings for example.
-        configs: fields of :class:`modeaware.config.ControllerConfig`; the others are :data:`QUICK`'s.
+        conf: further settings of librdkafka, security settings for example.
+        configs: fields of :class:`modeaware.config.ControllerConfig`; the others are those of :data:`QUICK`.
 
     Raises:
         ControllerUnavailable: another controller is active on that mode log.
         ClusterError, ModeSourceError: no broker, or the mode log or the election cannot be used.
     """
-    from modeaware.controller.daemon import Controller  # needs the extra ``controller``, the mock broker does not
+    from modeaware.controller.daemon import Controller  # needs the extra ``controller``; the mock broker does not
 
     settings = {**(conf or {}), "bootstrap.servers": bootstrap_servers}
     controller = Controller(settings, replace(QUICK, **configs))
@@ -109,12 +109,12 @@ def run_controller(
 def catch_up(conf: Mapping[str, Any], timeout_s: float = 30.0) -> None:
     """Return when every client of ours in this process and on this cluster has all changes of modes made so far.
 
-    They have them within milliseconds anyway, and an application needs no such call; a test that shrinks a topic and
-    looks at the next record does. A consumer applies them in its next ``poll()``.
+    They get them within milliseconds anyway, and an application needs no such call. A test that shrinks a topic and
+    checks the next record does. A consumer applies the changes in its next ``poll()``.
 
     Args:
         conf: a client's settings, in librdkafka's names and ours (``bootstrap.servers``, security settings, mode log).
-        timeout_s: for all of it.
+        timeout_s: the time for everything.
 
     Raises:
         ViewTimeout: there is no first view within that time.

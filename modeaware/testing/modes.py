@@ -1,4 +1,4 @@
-"""Partition modes for tests: held in memory, without a broker or a thread, and by script.
+"""Scripted partition modes for tests, in memory, without a broker or a thread.
 
 :class:`FakeViews` stands in for one client's share of the views, :class:`ScriptedModes` for the source of all clients
 of this process.
@@ -26,7 +26,7 @@ from modeaware.views.source import MAX_ID_AGE_S, ViewListener, Views
 def modes_of(
     count: int, writable: int | Iterable[int], rest: PartitionMode = PartitionMode.READ_ONLY
 ) -> tuple[PartitionMode, ...]:
-    """``count`` modes: ReadWrite for ``writable`` (how many from 0 on, or which), ``rest`` for the others."""
+    """Return ``count`` modes: ReadWrite for ``writable`` (how many from 0 on, or which), ``rest`` for the others."""
     kept = set(range(writable)) if isinstance(writable, int) else set(writable)
     return tuple(PartitionMode.READ_WRITE if p in kept else rest for p in range(count))
 
@@ -35,18 +35,18 @@ class FakeViews:
     """Implements :class:`modeaware.views.source.Views` in memory; listeners run in the thread that makes the change.
 
     Args:
-        ready: whether the first view is there from the start; else :meth:`set_ready` brings it.
-        views: the views to begin with.
+        ready: whether the first view is available from the start; else :meth:`set_ready` brings it.
+        views: the first views.
 
     Attributes:
-        failure: what :meth:`error` returns and :meth:`refresh` raises.
-        closed: whether the handle was given back.
-        refreshes: how often :meth:`refresh` was called.
-        hints: how often :meth:`refresh_soon` was.
+        failure: the error that :meth:`error` returns and :meth:`refresh` raises.
+        closed: whether the handle was released.
+        refreshes: the number of calls of :meth:`refresh`.
+        hints: the number of calls of :meth:`refresh_soon`.
         silent: topics about which no broker answers :meth:`verify`.
-        live_ids: topic -> the id that the cluster has for it; without an entry it is the id of the view.
+        live_ids: topic -> its id on the cluster; without an entry, that is the id of the view.
         verified: the topics of each call of :meth:`verify`.
-        credentials: user name and password by the last :meth:`set_sasl_credentials`.
+        credentials: user name and password of the last :meth:`set_sasl_credentials`.
     """
 
     def __init__(self, *, ready: bool = True, views: Iterable[TopicView] = ()) -> None:
@@ -67,7 +67,7 @@ class FakeViews:
         if ready:
             self._ready.set()
 
-    # What a test does
+    # Calls of a test
 
     def set(
         self,
@@ -101,13 +101,13 @@ class FakeViews:
             return view
 
     def put(self, view: TopicView) -> None:
-        """Put ``view`` in force as it is and call the listeners."""
+        """Put ``view`` in force unchanged, and call the listeners."""
         with self._lock:
             self._views[view.topic] = view
             self._call({view.topic: view})
 
     def remove(self, topic: str) -> None:
-        """Take the topic's record away (as a tombstone does) and call the listeners."""
+        """Remove the topic's record (as a tombstone does), and call the listeners."""
         with self._lock:
             self._views.pop(topic, None)
             self._call({topic: TopicView.unlisted(topic)})
@@ -133,7 +133,7 @@ class FakeViews:
             for listener in list(self._listeners):
                 listener(changed)
 
-    # What a client does
+    # Calls of a client
 
     def wait_ready(self, timeout_s: float) -> bool:
         return self._ready.wait(timeout_s)
@@ -216,15 +216,15 @@ class FakeViews:
 
 
 class ScriptedModes:
-    """What every client of ours in this process sees while this is in force, instead of a mode log's or an endpoint's.
+    """The modes for every client of ours in this process, in place of those of a mode log or an endpoint.
 
     A context manager: clients that are made within it (``modeaware.Producer``, ``Consumer``, their serialising and
     asyncio forms, ``AdminClient.describe_modes``, ``modeaware.kafka_python``) request modes of no cluster. At first no
-    topic is listed: every partition is ReadWrite. Whatever cluster a client names, it sees these modes. Clients made
-    before or after, other processes and Spark do not.
+    topic is listed: every partition is ReadWrite. The modes do not depend on a client's cluster. They do not apply to
+    clients made before or after, to other processes, or to Spark.
 
-    A change is in force for every client when the method returns. Thread-safe, but no client may be used by the
-    callback (``modeaware.resize_cb``) of a change that another thread waits to make.
+    A change is in force for every client when the method returns. Thread-safe, but the callback
+    (``modeaware.resize_cb``) of a change must not use a client if another thread waits for that change.
     """
 
     def __init__(self) -> None:
@@ -241,19 +241,19 @@ class ScriptedModes:
     def __exit__(self, *exception: object) -> None:
         self._patch.stop()
 
-    # What a controller does
+    # Calls of a controller
 
     def shrink(self, topic: str, count: int, to: int) -> TopicView:
-        """Retire partitions ``to`` to ``count`` - 1: ReadOnly, until :meth:`none` takes them away from consumers.
+        """Retire partitions ``to`` to ``count`` - 1: ReadOnly, until :meth:`none` hides them from consumers.
 
         Args:
-            topic: its name; it need not exist anywhere.
-            count: how many partitions it has.
-            to: how many are writable from now on, 1 to ``count`` - 1.
+            topic: the topic's name; no such topic need exist.
+            count: the topic's number of partitions.
+            to: the number of writable partitions from now on, 1 to ``count`` - 1.
 
         Raises:
-            ValueError: there is nothing to retire, ``count`` is not what was said before, or one of the partitions to
-                stay is retired.
+            ValueError: nothing would be retired, ``count`` differs from earlier calls, or one of the partitions to stay
+                is retired.
         """
         with self._lock:
             before = self.view(topic)
@@ -274,13 +274,13 @@ class ScriptedModes:
         *,
         resume_offsets: Mapping[int, int] | None = None,
     ) -> TopicView:
-        """Retired partitions are drained: mode None, assigned to no consumer.
+        """Put drained partitions in mode None, so that no consumer is assigned them.
 
         Args:
-            topic: a topic that was shrunk.
-            partitions: which of its ReadOnly partitions; default all.
-            resume_offsets: the end offsets at which they were sealed, where a consumer without a commit goes on when
-                :meth:`undo` gives them back; default none.
+            topic: a shrunk topic.
+            partitions: some of its ReadOnly partitions; default all.
+            resume_offsets: the end offsets at which they were sealed. A consumer without a commit continues there after
+                :meth:`undo`; default none.
 
         Raises:
             ValueError: one of them is not ReadOnly, or there is none.
@@ -299,7 +299,7 @@ class ScriptedModes:
             return self._follow(before, modes=tuple(modes), resume_offsets=resume)
 
     def undo(self, topic: str) -> TopicView:
-        """Every partition is ReadWrite again.
+        """Put every partition in mode ReadWrite again.
 
         Raises:
             ValueError: no partition of the topic is retired.
@@ -311,21 +311,21 @@ class ScriptedModes:
             return self.set(topic, (PartitionMode.READ_WRITE,) * len(before.modes))
 
     def set(self, topic: str, modes: Iterable[PartitionMode]) -> TopicView:
-        """Any modes of partitions 0, 1, 2, ...: what a controller would never do in one step as well."""
+        """Put partitions 0, 1, 2, ... in any modes, also if a controller would never do so in one step."""
         with self._lock:
             before = self.view(topic)
             return self._follow(before, modes=tuple(modes), previous_count=None)
 
-    # What happens to the source of the modes
+    # Events at the source of the modes
 
     def unreadable(self, error: Exception | None = None) -> None:
-        """The source of the modes cannot be read from now on, until :meth:`readable`.
+        """Make the source of the modes unreadable from now on, until :meth:`readable`.
 
-        Clients keep the last modes, and miss all changes until then. One that is made now, without another that has
-        seen modes, has no first view: ``modeaware.on.unknown`` says what it does.
+            Clients keep the last modes, and miss all changes until then. A client that is made now, without another
+            client that has seen modes, has no first view: ``modeaware.on.unknown`` decides.
 
         Args:
-            error: what clients get; default a :class:`modeaware.errors.ModeSourceError`.
+            error: the error for clients; default a :class:`modeaware.errors.ModeSourceError`.
         """
         with self._lock:
             self._failure = error or ModeSourceError("mode log: cannot be read, by the script of a test")
@@ -333,7 +333,7 @@ class ScriptedModes:
                 handle.failure = self._failure
 
     def readable(self) -> None:
-        """The source can be read again: every client learns what it missed."""
+        """Make the source readable again: every client gets the changes that it missed."""
         with self._lock:
             self._failure = None
             for handle in self._open():
@@ -343,16 +343,16 @@ class ScriptedModes:
                         handle.put(view)
                 handle.set_ready()
 
-    # What a test looks at
+    # Facts for a test
 
     def view(self, topic: str) -> TopicView:
-        """The modes that are in force by the script; ``TopicView.unlisted(topic)`` where it says nothing of it."""
+        """Return the scripted modes in force; ``TopicView.unlisted(topic)`` if it does not mention the topic."""
         with self._lock:
             return self._views.get(topic) or TopicView.unlisted(topic)
 
     @property
     def client_count(self) -> int:
-        """How many clients see these modes: made in force and not closed."""
+        """The number of clients that see these modes: made in force and not closed."""
         with self._lock:
             return len(self._open())
 
@@ -372,12 +372,12 @@ class ScriptedModes:
         return new
 
     def _acquire(self, conf: Mapping[str, Any], config: ClientConfig) -> Views:
-        """Stands in for :func:`modeaware.views.registry.acquire`."""
+        """Replaces :func:`modeaware.views.registry.acquire`."""
         with self._lock:
             sharing = next((handle for handle in self._open() if handle.ready), None)
             if self._failure is None:
                 made = FakeViews(views=self._views.values())
-            else:  # the clients of one process share what was seen last
+            else:  # the clients of one process share the last modes
                 made = FakeViews(ready=sharing is not None, views=sharing.views().values() if sharing else ())
                 made.failure = self._failure
             self._handles.append(made)

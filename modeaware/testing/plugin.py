@@ -1,6 +1,6 @@
-"""The fixtures for pytest, which finds them by the entry point ``pytest11``: nothing to import, nothing to configure.
+"""The fixtures for pytest, which finds them by the entry point ``pytest11``: no import, no configuration.
 
-Every run of pytest imports this module where modeaware is installed, so it imports nothing more than pytest by itself.
+Every run of pytest imports this module if modeaware is installed, so this module itself imports only pytest.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def modeaware_modes(request: pytest.FixtureRequest) -> Iterator[ScriptedModes]:
-    """The modes that every client made in the test sees, by script: :class:`modeaware.testing.ScriptedModes`.
+    """Return scripted modes for every client made in the test: :class:`modeaware.testing.ScriptedModes`.
 
     Raises:
-        pytest.UsageError: the test has a controller as well, whose modes no client would see.
+        pytest.UsageError: the test also has a controller, whose modes no client would see.
     """
     if "modeaware_controller" in request.fixturenames:
         raise pytest.UsageError("modeaware_modes hides the modes of modeaware_controller; use one of them")
@@ -36,7 +36,7 @@ def modeaware_modes(request: pytest.FixtureRequest) -> Iterator[ScriptedModes]:
 
 @pytest.fixture
 def modeaware_mock_kafka() -> Iterator[MockKafka]:
-    """librdkafka's mock broker, for one test: :class:`modeaware.testing.MockKafka`."""
+    """Return librdkafka's mock broker, for one test: :class:`modeaware.testing.MockKafka`."""
     from modeaware.testing.kafka import MockKafka
 
     with MockKafka() as mock:
@@ -45,7 +45,7 @@ def modeaware_mock_kafka() -> Iterator[MockKafka]:
 
 @pytest.fixture(scope="session")
 def modeaware_kafka() -> Iterator[Kafka]:
-    """A real Kafka of one node for the whole run: :func:`modeaware.local.start_kafka`. Needs the extra ``testing``.
+    """Return a real Kafka of one node for the run: :func:`modeaware.local.start_kafka`. Needs the extra ``testing``.
 
     It is shared: use topics and groups with names of your own.
     """
@@ -57,7 +57,8 @@ def modeaware_kafka() -> Iterator[Kafka]:
 
 @pytest.fixture(scope="session")
 def modeaware_controller_configs() -> Mapping[str, Any]:
-    """Override it for other settings of ``modeaware_controller``: fields of :class:`modeaware.config.ControllerConfig`.
+    """Override this for other settings of ``modeaware_controller``: those of
+    :class:`modeaware.config.ControllerConfig`.
 
     The mode log is the one that clients read by default.
     """
@@ -68,14 +69,14 @@ def modeaware_controller_configs() -> Mapping[str, Any]:
 def modeaware_controller(
     modeaware_kafka: Kafka, modeaware_controller_configs: Mapping[str, Any]
 ) -> Iterator[Controller]:
-    """The controller of ``modeaware_kafka``, with quick settings; it runs until the end of the run: do not stop it.
+    """Return the controller of ``modeaware_kafka``, with quick settings. It ends with the run: do not stop it.
 
     Raises:
         pytest.UsageError: the extra ``testing`` is not installed.
     """
     with warnings.catch_warnings():
-        # kafka-python 3.0.12 reads its schemas with a function that Python 3.11 and 3.12 call deprecated, which is an
-        # error where the project's settings say so.
+        # kafka-python 3.0.12 reads its schemas with a function that is deprecated in Python 3.11 and 3.12. That is an
+        # error if the project's settings make warnings errors.
         warnings.simplefilter("ignore", DeprecationWarning)
         try:
             importlib.import_module("modeaware.controller.daemon")

@@ -1,10 +1,10 @@
 """Any Kafka request to any broker: nothing in the response is filtered.
 
-librdkafka's admin client hides what a controller must see: share groups, leader epochs of commits, which broker
-returned what. The requests are in :mod:`modeaware.wire.requests`.
+librdkafka's admin client hides facts that a controller needs: share groups, leader epochs of commits, and which broker
+returned an answer. The requests are in :mod:`modeaware.wire.requests`.
 
-A broker of a KRaft cluster passes requests for the controller on. With ZooKeeper the controller is a broker, the others
-refuse, and each names it in its metadata: see :func:`ask_controller`.
+A broker of a KRaft cluster forwards requests for the controller. With ZooKeeper the controller is a broker; other
+brokers refuse such a request, and their metadata has the controller's id: see :func:`ask_controller`.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ __all__ = ["BULK_TIMEOUT_S", "REQUEST_TIMEOUT_S", "Ask", "Brokers", "Route", "as
 
 REQUEST_TIMEOUT_S = 4.0
 BULK_TIMEOUT_S = 10.0
-"""For requests with large responses, to brokers that have just responded to a small one."""
+"""For requests with large responses, to brokers that have just answered a small one."""
 SILENT_TIMEOUT_S = 1.0
-"""How long a broker has to respond after it did not respond in time: enough for one that has recovered."""
+"""How long a broker has to answer after it did not answer in time: enough for one that has recovered."""
 SILENT_FOR_S = 10.0
-"""For how long; then it is given the whole time once more, as one that is merely slow would need it."""
+"""How long that applies. Then the broker gets the whole time once more, which a slow one needs."""
 _SLACK_S = 1.0
 _IN_TIME_S = 0.1
 _ENDPOINTS = (ENDPOINT_NODE_ID, ACTIVE_NODE_ID)
@@ -67,18 +67,18 @@ class SilentBrokers:
 class Brokers:
     """Requests to brokers by their id. Connects at the first request, and again after a failure.
 
-    Has no thread: its sockets move while a call waits, and in between nothing happens, so it may be used by one
-    thread at a time and delays no exit. After a fork, make another.
+    It has no thread: its sockets move only while a call waits. So one thread at a time may use it, and it delays no
+    exit. After a fork, make another.
 
     Args:
         conf: librdkafka configuration (``bootstrap.servers``, security settings).
-        timeout_s: how long a call waits for a broker, connecting to it included. A first connection to the cluster
-            may take twice as long.
+        timeout_s: how long a call waits for a broker, including the connection. A first connection to the cluster may
+            take twice as long.
     """
 
     def __init__(self, conf: Mapping[str, Any], *, timeout_s: float = REQUEST_TIMEOUT_S) -> None:
         self._conf = dict(conf)
-        # Of the first link: a ConfigError comes now.
+        # For the first link: a ConfigError is raised now.
         self._settings: dict[str, Any] | None = kafka_python_settings(conf)
         self._timeout_s = timeout_s
         self._link: KafkaLink | None = None
@@ -108,7 +108,7 @@ class Brokers:
 
         Not for a request that must not be carried out twice: a skipped broker may have done so.
         """
-        self._connected()  # before the time runs: no broker is blamed for how long that takes
+        self._connected()  # before the time runs: no broker is blamed for the time of connecting
         deadline_s = self._deadline_s()
         while True:
             link = self._connected()
@@ -121,16 +121,16 @@ class Brokers:
             if answer is not None and not (timed_out and time.monotonic() < deadline_s):
                 return int(chosen), _raised(answer)
             if time.monotonic() >= deadline_s:
-                raise ClusterError("no broker could be asked", code=ErrorCode.REQUEST_TIMED_OUT)
+                raise ClusterError("no broker was reached", code=ErrorCode.REQUEST_TIMED_OUT)
             try:
                 self._refresh(link, deadline_s)
-            except ClusterError as error:  # of one that is frozen; the next connection tries the servers by chance
+            except ClusterError as error:  # a frozen broker, say; the next connection chooses servers at random
                 if error.code is not ErrorCode.REQUEST_TIMED_OUT or time.monotonic() >= deadline_s:
                     raise
 
     def ask_each(self, asks: Iterable[Ask], timeout_s: float | None = None) -> list[Any]:
-        """Send requests side by side; return the responses in order, with a :class:`ClusterError` in the place of one
-        that did not come."""
+        """Send requests in parallel; return the responses in order, with a :class:`ClusterError` in place of a missing
+        one."""
         wanted = list(asks)
         if wanted:
             self._connected()  # before the time runs, see above
@@ -159,7 +159,7 @@ class Brokers:
 
         self._run(link, ask_all, "ask the brokers", deadline_s)
         if any(isinstance(answer, ClusterError) and answer.code is None for answer in answers):
-            self.disconnect()  # kafka-python keeps a refusal (of a password, say) for as long as it lives
+            self.disconnect()  # a kafka-python client keeps a refusal (of a password, say) for its lifetime
         return answers
 
     def close(self) -> None:
@@ -183,10 +183,10 @@ class Brokers:
             # Anew for each further link: certificates are renewed in their files.
             settings, self._settings = self._settings or kafka_python_settings(self._conf), None
             link = self._link = KafkaLink(settings)
-            # Closes the sockets of an object that is dropped without close(); at exit the operating system does.
+            # Closes the sockets of an object that is dropped without close(); at exit the operating system closes them.
             self._finalizer = weakref.finalize(self, link.close)
             self._finalizer.atexit = False
-            # Its servers are tried by chance, and a paused one takes a while.
+            # Its servers are chosen at random, and a paused one takes a while.
             deadline_s = self._deadline_s(2 * self._timeout_s)
             self._run(link, partial(link.bootstrap, deadline_s), "reach the cluster", deadline_s)
         return link
@@ -195,10 +195,10 @@ class Brokers:
         return time.monotonic() + (self._timeout_s if timeout_s is None else timeout_s)
 
     def _refresh(self, link: KafkaLink, deadline_s: float) -> None:
-        self._run(link, partial(link.refresh, deadline_s), "ask for the brokers", deadline_s)
+        self._run(link, partial(link.refresh, deadline_s), "request the list of brokers", deadline_s)
 
     def _run(self, link: KafkaLink, what: Callable[[], Any], doing: str, deadline_s: float) -> None:
-        """Drive the link until ``what`` is done. Any failure closes the link: nothing half done is left on it."""
+        """Drive the link until ``what`` is done. Any failure closes the link: no half-done work is left on it."""
         try:
             link.run(what, max(deadline_s, time.monotonic()) + _SLACK_S)
         except (kafka_errors.KafkaError, OSError) as error:
@@ -210,7 +210,7 @@ class Brokers:
 
 
 def _known(link: KafkaLink) -> list[int]:
-    """The brokers, without the endpoints that may be among kafka-python's nodes."""
+    """Return the brokers, without the endpoints that may be among kafka-python's nodes."""
     nodes = (int(broker.node_id) for broker in link.manager.cluster.brokers())
     return [node for node in nodes if node not in _ENDPOINTS]
 
@@ -237,7 +237,7 @@ def _translated(error: Exception, what: str, request: Any = None) -> ClusterErro
 
 
 class Route(NamedTuple):
-    """A broker that responds, and the one that it takes for the controller (below 0: not known)."""
+    """A broker that answers, and the controller in its metadata (below 0: unknown)."""
 
     node: int
     controller: int
@@ -258,14 +258,14 @@ def ask_controller(
     once: bool = True,
     timeout_s: float | None = None,
 ) -> Any:
-    """Return the response, from the second broker of the route where the first is not the controller; or the
+    """Return the response, from the second broker of the route if the first is not the controller; or the
     :class:`ClusterError`.
 
     Args:
-        request: makes the message, anew each time it is sent; what it raises keeps it from being sent.
-        codes: the error codes in a response. Where all of them are NOT_CONTROLLER nothing was done.
-        once: as of :class:`~modeaware.wire.transport.Ask`.
-        timeout_s: as of :meth:`Brokers.ask_each`, for each of the two.
+        request: makes the message, anew each time it is sent; an exception keeps it from being sent.
+        codes: the error codes in a response. If all of them are NOT_CONTROLLER, nothing was done.
+        once: as for :class:`~modeaware.wire.transport.Ask`.
+        timeout_s: as for :meth:`Brokers.ask_each`, for each of the two.
     """
     (answer,) = brokers.ask_each([Ask(route.node, request(), once)], timeout_s)
     if isinstance(answer, ClusterError) or route.controller < 0 or set(codes(answer)) != {ErrorCode.NOT_CONTROLLER}:

@@ -1,7 +1,7 @@
-"""What a server supports: ApiVersions as a client asks it, and the one explanation of each feature that is missing.
+"""The features of a server, by ApiVersions as a client requests it, and an explanation of each missing feature.
 
-ApiVersions 3 is encoded and read by hand, because each client asks it at its start and few need the codec. All of an
-answer is read, strictly, though little of it is kept. Pure, no IO.
+ApiVersions 3 is encoded and read by hand, because each client requests it at its start and few need the codec. The
+whole answer is read, strictly, though little of it is kept. Pure, no IO.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ FEATURE = "partition.mode"
 CLIENT_NAME = "modeaware"
 """The client software name (KIP-511) by which a server recognises a client that reads KIP-694's Metadata 10."""
 UNDERLYING_NAME = "modeaware-librdkafka"
-"""The software name of librdkafka underneath a client of ours, which reads no modes itself but follows them."""
+"""The software name of librdkafka inside a client of ours. It reads no modes itself, but the client follows them."""
 SOFTWARE_NAME = "client.software.name"
-"""librdkafka's setting (KIP-511). An endpoint that refuses old clients serves our clients' librdkafka because of it."""
+"""librdkafka's setting (KIP-511). By it, an endpoint that refuses old clients serves our clients' librdkafka."""
 CLIENT_ID = "modeaware"
-"""The client id of mode-aware clients whose application sets none: brokers show it of each member of a group."""
+"""The client id of mode-aware clients whose application sets none: brokers show it for each member of a group."""
 IDENTITY: Mapping[str, str] = {SOFTWARE_NAME: UNDERLYING_NAME, "client.id": CLIENT_ID}
-"""librdkafka's settings by which brokers and endpoints recognise a mode-aware client; an application's come first."""
+"""librdkafka's settings by which brokers and endpoints recognise a mode-aware client; an application's win."""
 _IDENTITY = "modeaware.controller."
 _API_VERSIONS_KEY, API_VERSIONS_VERSION, _METADATA_KEY, _MODES_VERSION = 18, 3, 3, 10
 _SUPPORTED_FEATURES_TAG = 0
@@ -124,7 +124,7 @@ def _compact(data: bytes) -> bytes:
 
 
 class BrokerFeature(NamedTuple):
-    """A feature of brokers that older ones lack: what it is for, and the first release of Kafka that has it."""
+    """A feature that older brokers lack: its purpose, and the first release of Kafka that has it."""
 
     purpose: str
     since: str
@@ -149,7 +149,7 @@ _REQUESTS: Mapping[tuple[str, int], BrokerFeature] = {
     ("ShareGroupDescribe", 0): BrokerFeature("describing share groups (KIP-932)", "4.0"),
     ("StreamsGroupDescribe", 0): BrokerFeature("describing groups of the streams protocol (KIP-1071)", "4.1"),
 }
-"""(request, lowest version) -> what needs it."""
+"""(request, lowest version) -> the feature that needs it."""
 
 
 def missing(name: str, min_version: int) -> str:

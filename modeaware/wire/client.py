@@ -23,19 +23,19 @@ if TYPE_CHECKING:
 PROBE_TIMEOUT_S = 3.0
 HELLO_TIMEOUT_S = 5.0
 """How long a controller may take to accept a connection and to answer ApiVersions. Nothing is sent before, so a caller
-may then look for the next controller: the host of a dead one may drop packets, and a stopped process never responds."""
+may then try the next controller: the host of a dead one may drop packets, and a stopped process never answers."""
 
 
 def request(conf: Mapping[str, Any], claim: ClaimRecord, message: Any, timeout_s: float) -> Any:
     """Send ``message`` to the controller that made ``claim`` and return its response message.
 
-    Sends ApiVersions first: another process that has taken the controller's port, another cluster's controller
-    included, never receives a command. Blocks for ``timeout_s`` at most. Thread-safe.
+    Sends ApiVersions first: another process at the controller's port, or another cluster's controller, never receives a
+    command. Blocks for ``timeout_s`` at most. Thread-safe.
 
     Raises:
         ControllerUnavailable: nothing was sent: no connection, the user was not authenticated, or the server is not
             that controller.
-        RequestRefused: the request is too large, or that controller does not know it; nothing was sent.
+        RequestRefused: the request is too large, or that controller does not support it; nothing was sent.
         ConfigError: a security setting cannot be used.
         ClusterError: the command was sent, and no readable response came back in time; it may have been carried out.
     """
@@ -62,7 +62,7 @@ def request(conf: Mapping[str, Any], claim: ClaimRecord, message: Any, timeout_s
 
 
 def _check_size(payload: bytes) -> None:
-    """Raise RequestRefused (MESSAGE_TOO_LARGE) where a controller would not accept the request."""
+    """Raise RequestRefused (MESSAGE_TOO_LARGE) if a controller would not accept the request."""
     frame(payload, MAX_CHANGE_BYTES)
     try:
         codec.decode_request(payload)
@@ -72,10 +72,10 @@ def _check_size(payload: bytes) -> None:
 
 
 def is_running(conf: Mapping[str, Any], claim: ClaimRecord | None) -> bool:
-    """Return whether the controller that made ``claim`` responds at its address. Sends no command.
+    """Return whether the controller that made ``claim`` answers at its address. Sends no command.
 
     Raises:
-        ControllerUnavailable: this host, or this user, cannot find out.
+        ControllerUnavailable: this host or user cannot determine that.
     """
     if claim is None or address_of(claim) is None:
         return False
@@ -92,7 +92,7 @@ def is_running(conf: Mapping[str, Any], claim: ClaimRecord | None) -> bool:
 
 
 def address_of(claim: ClaimRecord) -> tuple[str, int] | None:
-    """Return the host and port of a claim; None where it has no valid address."""
+    """Return the host and port of a claim; None if it has no valid address."""
     try:
         host, port = split_address(claim.address or "")
     except ValueError:  # any controller may have written the claim
@@ -101,7 +101,7 @@ def address_of(claim: ClaimRecord) -> tuple[str, int] | None:
 
 
 def is_loopback(address: str) -> bool:
-    """Return whether ``host:port`` is on the loopback interface, and so is meaningless on any other host."""
+    """Return whether ``host:port`` is on the loopback interface, and so has no meaning on any other host."""
     host = address.rpartition(":")[0].removeprefix("[").removesuffix("]")
     try:
         return ipaddress.ip_address(host).is_loopback
@@ -110,8 +110,8 @@ def is_loopback(address: str) -> bool:
 
 
 def _server(conf: Mapping[str, Any], claim: ClaimRecord) -> OneServer:
-    """The connection to make, with the security that the controller requires and the client allows."""
-    from modeaware.wire.transport import OneServer  # kafka-python's connections, where they are needed
+    """Return the connection to make, with the security that the controller requires and the client allows."""
+    from modeaware.wire.transport import OneServer  # kafka-python's connections, only where they are needed
 
     if claim.address is None:
         raise ControllerUnavailable(f"the controller {claim.controller_id} has stopped, or takes no commands")
@@ -135,7 +135,7 @@ def _server(conf: Mapping[str, Any], claim: ClaimRecord) -> OneServer:
 
 
 def _common_version(server: OneServer, claim: ClaimRecord, api_key: int, timeout_s: float) -> int:
-    """The highest version of the api that both sides support, once the server has identified itself as the claim's."""
+    """Return the highest common version of the api, once the server has identified itself as the claim's controller."""
     try:
         payload = server.ask(
             codec.API_VERSIONS_KEY,
@@ -157,7 +157,7 @@ def _common_version(server: OneServer, claim: ClaimRecord, api_key: int, timeout
         ) from error
     if (common := offered.common_version(api_key, codec.VERSIONS[api_key])) is None:
         raise RequestRefused(
-            f"the controller {claim.controller_id} at {claim.address} does not know this request "
+            f"the controller {claim.controller_id} at {claim.address} does not support this request "
             f"({codec.MESSAGES[api_key][0].__name__}): nothing was sent. Upgrade the controllers first",
             code=ErrorCode.UNSUPPORTED_VERSION,
         )

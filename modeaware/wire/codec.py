@@ -5,16 +5,16 @@ Message objects have these fields as snake_case attributes. The schemas of our o
 ``modeaware/wire/schemas``; CreatePartitions and ApiVersions are kafka-python's. Decoding is strict and bounded
 (:mod:`modeaware.wire.strict`). All functions may be called from any thread.
 
-Metadata has two forms of version 10. KIP-694's is Kafka's version 9 with a mode at the end of each partition, and is
-for peers that have agreed on it: a server by the feature ``partition.mode`` in ApiVersions, a client by its software
-name. That one is encoded and decoded here, with one class for all versions, so that what was decoded from version 9 can
-be given modes and be encoded as 10. Kafka's own version 10, with topic ids, is only sent to brokers
-(:func:`metadata_question`). In Metadata 0, an empty ``topics`` means all topics; from 1 on null does, and an empty one
-means none.
+Metadata has two forms of version 10. KIP-694's form is Kafka's version 9 with a mode at the end of each partition. It
+is for peers that have agreed on it: a server by the feature ``partition.mode`` in ApiVersions, a client by its software
+name. That form is encoded and decoded here, with one class for all versions: a message decoded from version 9 can be
+given modes and be encoded as 10. Kafka's own version 10, with topic ids, is only sent to brokers
+(:func:`metadata_question`). In Metadata 0, an empty ``topics`` means all topics; from version 1 on, null means all, and
+an empty list means none.
 
-Tagged fields that are not known are skipped when decoding, so they are gone when the message is encoded again. This
-module and :mod:`~modeaware.wire.requests` import kafka-python's schemas; kafka-python's own clients in the same process
-are not affected.
+Unknown tagged fields are skipped when decoding, so they are missing when the message is encoded again. This module and
+:mod:`~modeaware.wire.requests` import kafka-python's schemas; kafka-python's own clients in the same process are not
+affected.
 """
 
 from __future__ import annotations
@@ -70,15 +70,15 @@ CREATION_TIMEOUT_MS = 10_000
 ENDPOINT_NODE_ID = 694_694_694
 """The broker in a Metadata response that stands for the endpoint that answers."""
 ACTIVE_NODE_ID = 694_694_695
-"""The broker that stands for the endpoint of the active controller, when that is another one."""
+"""The broker that stands for the endpoint of the active controller, if that is another endpoint."""
 
 
 def define_message(name: str, *, registered: bool = False) -> Any:
     """Return the class of the messages of ``modeaware/wire/schemas/{name}.json``.
 
     Args:
-        registered: kafka-python's clients decode responses of this api key by the class. It registers itself for the
-            whole process when it is defined; by default kafka-python's own class, if any, is put back.
+        registered: kafka-python's clients decode responses of this api key by the class. A class registers itself for
+            the whole process when it is defined; by default kafka-python's own class, if any, is restored.
     """
     registry = ResponseClassRegistry._response_class_registry
     before = dict(registry)
@@ -120,7 +120,7 @@ VERSIONS = {
 
 
 class NewTopic(NamedTuple):
-    """A topic to be created, as brokers are asked whether they would."""
+    """A topic for a CreateTopics request that is only validated."""
 
     name: str
     num_partitions: int
@@ -129,10 +129,10 @@ class NewTopic(NamedTuple):
 
 
 REQUEST_LIMITS = strict.Budget(objects=4_096, string_bytes=32_767)
-"""Requests come from anywhere, and some 10 us an object, with all that follows, is time of all clients: room for a
-thousand topics, or the assignments of two thousand new partitions. 32 767 is Kafka's own limit."""
+"""Requests come from anyone, and each object takes some 10 us of time that all clients share: room for a thousand
+topics, or the assignments of two thousand new partitions. 32 767 is Kafka's own limit."""
 METADATA_LIMITS = strict.Budget(objects=32_768, string_bytes=32_767)
-"""Of a Metadata request: room for eight thousand topics by name, and as many that the client holds."""
+"""For a Metadata request: room for eight thousand topics by name, and as many that the client holds."""
 RESPONSE_LIMITS = strict.Budget(objects=16_777_216, string_bytes=MAX_RESPONSE_BYTES)
 """From a broker or controller: room for Metadata of a million partitions."""
 
@@ -151,7 +151,7 @@ def decode_request(payload: bytes) -> tuple[Header, Any]:
     """Return a supported request's header and message.
 
     Raises:
-        MalformedFrame: the kind TooManyParts where it has more objects than :data:`REQUEST_LIMITS`, or
+        MalformedFrame: of the kind TooManyParts if it has more objects than :data:`REQUEST_LIMITS`, or
             :data:`METADATA_LIMITS`, allows.
     """
     header = peek_header(payload)
@@ -175,8 +175,8 @@ def encode_response(message: Any, version: int, correlation_id: int) -> bytes:
 def decode_response(payload: bytes, api_key: int, version: int) -> tuple[int, Any]:
     """Return a response's correlation id and message.
 
-    An ApiVersions response with an error is read as version 0, as Kafka has it (``message.version`` is 0 then); its
-    header has no tagged fields in any version (KIP-511).
+    An ApiVersions response with an error is read as version 0, as in Kafka (``message.version`` is 0 then); its header
+    has no tagged fields in any version (KIP-511).
     """
     if api_key == API_VERSIONS_KEY and payload[4:6] != b"\0\0":
         version = 0
@@ -255,7 +255,7 @@ def _encode(message: Any, version: int, **header: Any) -> bytes:
 
 
 def _encoded(message: Any, version: int, **header: Any) -> bytes:
-    message._header = None  # of an earlier encoding; kafka-python would set the version in it, where it has none
+    message._header = None  # of an earlier encoding; kafka-python would set the version in it, which it may lack
     message.API_VERSION = version
     message.with_header(**header)
     return bytes(message.encode(header=True))

@@ -1,24 +1,24 @@
 """The probe that proves a topic's write fence on the leader of a partition, and the meaning of its answers.
 
-The fence is ``compression.type=gzip`` with ``max.message.bytes=78``: the smallest batch of data that a broker stores is
-81 bytes then (61 of header, 18 of gzip framing, 2 at least of deflate), a commit or abort marker is 78. A broker takes
-over a changed config some milliseconds after the change is acknowledged, and a new leader may take over its leadership
-first, so the fence is proved on each leader, by a batch.
+The fence is ``compression.type=gzip`` with ``max.message.bytes=78``. Then the smallest batch of data that a broker
+stores has 81 bytes (61 of header, 18 of gzip framing, at least 2 of deflate); a commit or abort marker has 78. A broker
+applies a changed config some milliseconds after the change is acknowledged, and a new leader may become leader before
+that. So the fence is proved on each leader, by a batch.
 
-That batch must never be appended, fence or not. A leader checks an incoming batch in this order (``UnifiedLog``,
-``analyzeAndValidateRecords`` and then ``LogValidator``; the same in Kafka 3.9, 4.0 and 4.2):
+That batch must never be appended, with or without a fence. A leader checks an incoming batch in this order
+(``UnifiedLog``, ``analyzeAndValidateRecords`` and then ``LogValidator``; the same in Kafka 3.9, 4.0 and 4.2):
 
 1. its base offset is 0, else INVALID_RECORD;
 2. its size, else MESSAGE_TOO_LARGE;
 3. its CRC, else CORRUPT_MESSAGE;
-4. its counts, its control bit (clients may not set it), then, where the topic has CreateTime, its timestamps.
+4. its counts, its control bit (clients may not set it), then, if the topic has CreateTime, its timestamps.
 
-A batch of 79 bytes with a wrong CRC gets the second answer behind the fence and the third in front of it, on topics of
-any timestamp type. Neither leaves a line in the broker's log. The second counts in BytesRejectedPerSec, the third in
-InvalidMessageCrcRecordsPerSec. The control bit is a second lock: a broker that skipped the CRC would refuse it.
+A batch of 79 bytes with a wrong CRC gets the second answer behind the fence and the third without it, on topics of any
+timestamp type. Neither leaves a line in the broker's log. The second counts in BytesRejectedPerSec, the third in
+InvalidMessageCrcRecordsPerSec. The control bit is a second lock: a broker that skipped the CRC would refuse the batch.
 
-What MESSAGE_TOO_LARGE does not prove: that ``compression.type`` is gzip. Change both configs in one request, which
-brokers apply as one, and read both back.
+MESSAGE_TOO_LARGE does not prove that ``compression.type`` is gzip. Change both configs in one request, which brokers
+apply as one, and read both back.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from modeaware.errors import ClusterError, ErrorCode
 from modeaware.lifecycle.replacement import FENCE_CONFIGS as FENCE_CONFIGS
 
 PROBE_ACKS: Final = 1
-"""With -1 a partition below ``min.insync.replicas`` is answered NOT_ENOUGH_REPLICAS before the batch is read."""
+"""With -1, a partition below ``min.insync.replicas`` returns NOT_ENOUGH_REPLICAS before the batch is read."""
 
 # Base offset, length from here on, leader epoch, magic, CRC, attributes, last offset delta, first and last timestamp,
 # producer id, its epoch, base sequence, number of records.
 BATCH_HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 _COUNTED_FROM = struct.calcsize(">qi")
 _CONTROL = 0x20
-_WRONG_CRC = 0  # a test holds that it is wrong
+_WRONG_CRC = 0  # a test checks that it is wrong
 # 17 bytes: attributes, deltas of timestamp and offset, no key, 11 bytes of value, no headers.
 _RECORD = b"\x22\x00\x00\x00\x01\x16fence probe\x00"
 
@@ -55,8 +55,8 @@ class FenceState(Enum):
 def probe_batch() -> bytes:
     """Return the records of a Produce request (version 3 or later, one for each partition) that is never appended.
 
-    Its 79 bytes are the fewest that the fence refuses, so that a small ``max.message.bytes`` of the topic's own is not
-    taken for it.
+    Its 79 bytes are the fewest that the fence refuses, so that a small ``max.message.bytes`` of the topic's own does
+    not look like a fence.
     """
     length = BATCH_HEADER.size - _COUNTED_FROM + len(_RECORD)
     return BATCH_HEADER.pack(0, length, -1, 2, _WRONG_CRC, _CONTROL, 0, 0, 0, -1, -1, -1, 1) + _RECORD
@@ -66,11 +66,11 @@ def read_answer(error_code: int, topic: str, partition: int) -> FenceState:
     """Return what the answer to a probe proves.
 
     Args:
-        error_code: of the partition, in the Produce response.
+        error_code: that of the partition, in the Produce response.
 
     Raises:
-        ClusterError: an answer that no probe can clear up, such as a missing WRITE permission; or none that a Kafka
-            broker gives: the batch was appended.
+        ClusterError: an answer that no repeated probe can change, such as a missing WRITE permission; or one that no
+            Kafka broker gives: the batch was appended.
     """
     if error_code == _MESSAGE_TOO_LARGE:
         return FenceState.FENCED
@@ -80,7 +80,7 @@ def read_answer(error_code: int, topic: str, partition: int) -> FenceState:
         return FenceState.UNKNOWN
     where, code = f"{topic}-{partition}", None
     if error_code == 0:
-        message = f"{where}: the probe of the write fence was appended; this broker checks no CRC, do not fence by it"
+        message = f"{where}: the probe of the write fence was appended; this broker checks no CRC, do not fence with it"
     elif error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
         message = f"{where}: not authorized to probe the write fence; grant WRITE on the topic"
         code = ErrorCode.TOPIC_AUTHORIZATION_FAILED

@@ -1,7 +1,7 @@
 """Kafka's protocol as bytes, without IO and without schemas: frames, request headers, and fields read one by one.
 
-A frame is a 4-byte length and that many bytes. Every length is checked against a limit, or against the bytes that are
-left, before anything is kept or read for it.
+A frame is a 4-byte length and that many bytes. Every length is checked against a limit, or against the rest of the
+bytes, before anything is allocated or read for it.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _REQUEST_PREFIX = struct.Struct(">hhi")
 
 
 class MalformedFrame(ModeAwareError):
-    """The peer sent bytes that are no message of Kafka's protocol, or a message that is not supported here."""
+    """The peer sent bytes that are not a message of Kafka's protocol, or not a supported one."""
 
     default_code = ErrorCode.INVALID_REQUEST
 
 
 class TooManyParts(MalformedFrame):
-    """A message has more parts than are decoded; how many more, its end may not show."""
+    """A message has more parts than are decoded; its end is not read, so the excess may be unknown."""
 
 
 class FrameReader:
@@ -43,7 +43,7 @@ class FrameReader:
         self._buffer = bytearray()
 
     def receive(self, data: bytes) -> list[bytes]:
-        """Take bytes as they came from the peer; return the frames (without their lengths) that are now complete.
+        """Take bytes from the peer; return the frames (without their lengths) that are now complete.
 
         Raises:
             MalformedFrame: a length is negative or above the limit. The stream cannot be read any further.
@@ -111,8 +111,8 @@ def varint(value: int) -> bytes:
 class Cursor:
     """A position in some bytes, for reading them field by field.
 
-    Each method raises MalformedFrame, and nothing else, where the bytes do not follow its layout. Code that reads
-    ``body`` directly, for speed, has to check the end itself and to advance ``at``.
+    Each method raises MalformedFrame, and nothing else, if the bytes do not follow its layout. Code that reads ``body``
+    directly, for speed, must check the end itself and advance ``at``.
     """
 
     __slots__ = ("at", "body")

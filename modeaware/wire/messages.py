@@ -1,6 +1,6 @@
 """Admin commands and their results as protocol messages, and back. No IO.
 
-A decoded message follows its schema (:mod:`modeaware.wire.strict`): no name or list of it is null that may not be.
+A decoded message follows its schema (:mod:`modeaware.wire.strict`): names and lists are null only where that allows it.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class TopicResult:
 
     Attributes:
         topic: the topic's name.
-        retired: the mode now of each partition that is not ReadWrite; empty for CreatePartitions and
-            ReplaceTopics, whose responses have no modes.
-        message: a note of the controller, such as the unread records an ``immediate_delete`` takes.
+        retired: the present mode of each partition that is not ReadWrite; empty for CreatePartitions and ReplaceTopics,
+            whose responses have no modes.
+        message: a note of the controller, such as the number of unread records that an ``immediate_delete`` deletes.
     """
 
     topic: str
@@ -232,7 +232,7 @@ def _repeated(keys: Iterable[Any]) -> list[Any]:
 
 
 def response_of(request: Any, results: Sequence[CommandResult]) -> Any:
-    """Return the response to a request that was accepted: its commands' results, in order."""
+    """Return the response to an accepted request: the results of its commands, in order."""
     if isinstance(request, codec.DeletePartitionsRequest):
         return codec.DeletePartitionsResponse(responses=[(result.topic, _partitions(result)) for result in results])
     if isinstance(request, codec.AlterGroupRulesRequest):
@@ -245,7 +245,7 @@ def response_of(request: Any, results: Sequence[CommandResult]) -> Any:
 
 
 def _partitions(result: CommandResult) -> list[tuple[int, int, int, str | None]]:
-    """A topic's error, or its note and its retired partitions."""
+    """Return a topic's error, or its note and its retired partitions."""
     whole = (WHOLE_TOPIC, int(PartitionMode.READ_WRITE), int(result.code), result.message)
     if result.code is not ErrorCode.NONE:
         return [whole]
@@ -267,7 +267,7 @@ def failed_response(request: Any, error: ModeAwareError) -> Any:
 
 
 def results_of(response: Any) -> dict[str, TopicResult | RequestRefused]:
-    """Return each topic's result; a refusal as the error to raise. AlterGroupRules is about no topic: ``""``."""
+    """Return each topic's result; a refusal as the error to raise. The key for AlterGroupRules is ``""``."""
     if isinstance(response, codec.CreatePartitionsResponse):
         return {result.name: _whole_result(result) for result in response.results}
     if response.error_code:

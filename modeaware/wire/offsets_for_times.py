@@ -1,6 +1,6 @@
 """ListOffsets for thousands of partitions, with a time for each topic: encoded here, decoded by kafka-python.
 
-A request of kafka-python is an object for each partition, and takes three times as long as all else of a scan.
+kafka-python's request has an object for each partition, and would take three times as long as the rest of a scan.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from modeaware.wire.frames import varint
 from modeaware.wire.requests import ListOffsetsRequest
 
 VERSION = 7
-"""The first that has MAX_TIMESTAMP. Kafka 3.0 and later have it."""
+"""The first version with MAX_TIMESTAMP. Kafka 3.0 and later have it."""
 _PARTITION = struct.Struct(">iiqB")
 """Index, leader epoch, timestamp, no tags."""
 _ANY_EPOCH = -1
 
 
 class OffsetsForTimes:
-    """What kafka-python's connections take for a ListOffsets request.
+    """A ListOffsets request for kafka-python's connections.
 
     Args:
-        partitions: those of a topic one after the other.
+        partitions: grouped by topic.
         times_ms: topic -> a time, or one of the timestamps that stand for an offset.
     """
 

@@ -1,8 +1,8 @@
-"""Asking a client's bootstrap servers for their capabilities, without ever blocking longer than the caller allows.
+"""Requests of capabilities to a client's bootstrap servers; no call blocks longer than the caller allows.
 
-Each server has a thread, which makes one connection (TLS as the client has it, no SASL), sends ApiVersions and ends:
-the caller has other work, and looks in between with :meth:`Round.step`. A thread that resolves a host name may live as
-long as the operating system takes for that.
+Each server has a thread, which makes one connection (TLS as in the client, no SASL), sends ApiVersions and ends. The
+caller has other work, and collects answers with :meth:`Round.step`. A thread that resolves a host name may live as long
+as the operating system takes for that.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ _CORRELATION_IDS = count(1)
 
 
 class Round:
-    """One request to each of a client's bootstrap servers, side by side. For one thread.
+    """One request to each of a client's bootstrap servers, in parallel. For one thread.
 
     Attributes:
         offers: server -> its capabilities, in the order of the responses.
-        failures: server -> why there was no usable response.
+        failures: server -> the reason for no usable response.
     """
 
     def __init__(self, conf: Mapping[str, Any]) -> None:
@@ -95,13 +95,13 @@ class Round:
             self.failures[probe.server] = str(result) or type(result).__name__
 
     def failure(self) -> ModeSourceError | None:
-        """Return what to report when no server has responded; None when one has."""
+        """Return the error to report if no server has answered; None if one has."""
         if self.offers or not self.failures:
             return None
         reasons = "; ".join(f"{server}: {why}" for server, why in sorted(self.failures.items()))
         return ModeSourceError(
             f"modes over the wire: no bootstrap server reports whether it supports KIP-694 ({reasons}); retrying. "
-            "modeaware.mode.source=log does without"
+            "modeaware.mode.source=log needs no such report"
         )
 
     def close(self) -> None:
@@ -113,7 +113,7 @@ class Round:
 
 @dataclass(eq=False)
 class _Probe:
-    """One server's turn, in a thread. Puts itself into ``ended`` when ``result`` is set."""
+    """One server's request, in a thread. Puts itself into ``ended`` when ``result`` is set."""
 
     server: str
     _family: int
@@ -149,13 +149,13 @@ class _Probe:
                 return self._talk(secured)
 
     def _connect(self, host: str, port: int) -> socket.socket:
-        # Bytes: for a str, Python loads its codec for international names, which takes longer than all the rest.
+        # Bytes: for a str, Python loads its codec for international names, which takes longer than everything else.
         name = host.encode() if host.isascii() else host
         addresses = socket.getaddrinfo(name, port, self._family, socket.SOCK_STREAM)
         failure: OSError = OSError("no address")
         for number, (family, kind, protocol, _, address) in enumerate(addresses):
             self._socket = made = socket.socket(family, kind, protocol)
-            made.settimeout(self._left_s() / (len(addresses) - number))  # the rest is for the addresses after it
+            made.settimeout(self._left_s() / (len(addresses) - number))  # the rest is for the remaining addresses
             try:
                 made.connect(address)
                 return made

@@ -1,7 +1,7 @@
-"""The requests to brokers (:mod:`modeaware.wire.brokers`): kafka-python's, and those it has no schema for.
+"""The requests to brokers (:mod:`modeaware.wire.brokers`): kafka-python's, and those without a schema there.
 
 Message objects have the schema's fields as snake_case attributes. A response class registers itself by api key for the
-whole process; ours have api keys that kafka-python has none for, so none of its own is replaced (a test holds that).
+whole process. Ours have api keys that kafka-python does not use, so no class is replaced (a test checks that).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from modeaware.wire.codec import define_message
 
 # isort: split
-# The codec has explained a kafka-python that is not installed.
+# The codec has already reported a kafka-python that is not installed.
 from kafka.protocol.admin.acl import DescribeAclsRequest
 from kafka.protocol.admin.cluster import DescribeClusterRequest, DescribeLogDirsRequest
 from kafka.protocol.admin.configs import DescribeConfigsRequest, IncrementalAlterConfigsRequest
@@ -49,7 +49,7 @@ AlterShareGroupOffsetsRequest = define_message("AlterShareGroupOffsetsRequest") 
 AlterShareGroupOffsetsResponse = define_message("AlterShareGroupOffsetsResponse", registered=True)
 
 RECORDS_A_REQUEST = 5_000
-"""KRaft refuses a request as a whole that takes more than 10 000 records."""
+"""KRaft refuses a whole request that would need more than 10 000 records."""
 _T = TypeVar("_T")
 
 
@@ -57,7 +57,7 @@ def in_requests(changes: Iterable[_T], records: Callable[[_T], int]) -> Iterator
     """Yield changes in order, in as few lists as brokers take at once.
 
     Args:
-        records: how many a change takes in the brokers' metadata.
+        records: returns how many records a change needs in the brokers' metadata.
     """
     some: list[_T] = []
     count = 0
@@ -72,12 +72,12 @@ def in_requests(changes: Iterable[_T], records: Callable[[_T], int]) -> Iterator
 
 
 def subscribed_topics(metadata: bytes) -> frozenset[str]:
-    """The topics of a classic group's member metadata (Kafka's ConsumerProtocolSubscription; b"": none)."""
+    """Return the topics of a classic group's member metadata (Kafka's ConsumerProtocolSubscription; b"": none)."""
     return frozenset(_decoded(ConsumerProtocolSubscription, metadata).topics) if metadata else frozenset()
 
 
 def assigned_partitions(assignment: bytes) -> frozenset[tuple[str, int]]:
-    """The partitions of a classic group's member assignment (Kafka's ConsumerProtocolAssignment; b"": none)."""
+    """Return the partitions of a classic group's assignment (Kafka's ConsumerProtocolAssignment; b"": none)."""
     if not assignment:
         return frozenset()
     decoded = _decoded(ConsumerProtocolAssignment, assignment)
@@ -87,8 +87,8 @@ def assigned_partitions(assignment: bytes) -> frozenset[tuple[str, int]]:
 
 
 def _decoded(schema: Any, data: bytes) -> Any:
-    # A version, then the fields. Newer versions add fields at the end, which are not needed here: some clients claim a
-    # version and leave its fields out.
+    # A version, then the fields. Newer versions add fields at the end, which are not needed here: some clients send a
+    # version without its fields.
     if len(data) < 2 or data[0] > 127:
         raise ValueError(f"not a {schema.__name__}: {len(data)} bytes that begin with no version")
     try:

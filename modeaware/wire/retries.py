@@ -3,15 +3,15 @@
 Kafka's own clients retry a retriable error until the deadline of the call. Ours do the same, by three rules:
 
 1. *Nothing was done*: a retriable refusal, or a request that was never sent. It is retried with backoff until the
-   deadline. A controller takes over within a session of the election (10 s), a new topic's leaders are elected within
-   milliseconds, and both are shorter than the deadline.
-2. *In doubt*: the request was sent, and its outcome is unknown. It is retried only where the call is repeatable:
-   carried out twice, it does what it does once. A shrink to a count is; an ``immediate_delete`` is not retried. If no
-   later attempt succeeds, ``settle`` decides by the state of its key, and otherwise the outcome is unknown.
-3. *Unknown topic*: retriable in Kafka, because a broker may lag behind a creation, yet a mistyped name gets the same
-   answer. It is retried for ``unknown_topic_s`` after the first of an unbroken row of such answers, then it is final.
-
-Everything else is final at once.
+   deadline. A controller takes over within a session of the election (10 s), and a new topic's leaders are elected
+   within milliseconds; both are shorter than the deadline.
+2. *Outcome unknown*: the request may have been carried out. It is retried only if the call is repeatable: carried out
+   twice, it has the effect of once. A shrink to a count is repeatable; an ``immediate_delete`` is not retried. If no
+   later attempt succeeds, ``settle`` decides by the state of its key, and otherwise the outcome stays unknown.
+3. *Unknown topic*: retriable in Kafka, because a broker may lag behind a creation. But a mistyped name gets the same
+   answer, so it is retried for ``unknown_topic_s`` after the first of an unbroken row of such answers, then it is
+   final.
+Every other error is final at once.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 NOTICE_AFTER_S = 2.0
-"""A call that has been retried for this long logs one line with the reason, for a person who waits."""
+"""A call that has been retried for this long logs one line with the reason."""
 JITTER = 0.2
-"""Waits differ by up to this share either way, as in Kafka (KIP-580): clients must not come back all at once."""
+"""Waits differ by up to this share either way, as in Kafka (KIP-580): clients must not return all at once."""
 
 _NOT_DONE = frozenset(
     {
@@ -52,20 +52,20 @@ class Outcome(Enum):
 
     FINAL = "final"
     NOT_DONE = "nothing was done"
-    IN_DOUBT = "in doubt"
+    UNKNOWN = "outcome unknown"
 
 
 def outcome_of(error: ModeAwareError) -> Outcome:
     """Classify an error by its class and code."""
     if isinstance(error, ModeSourceError) and error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-        return Outcome.FINAL  # nothing was sent, and the reader of the mode log has retried itself
+        return Outcome.FINAL  # nothing was sent, and the reader of the mode log has already retried
     if isinstance(error, ControllerFenced) or error.code is ErrorCode.REQUEST_TIMED_OUT:
-        return Outcome.IN_DOUBT
+        return Outcome.UNKNOWN
     return Outcome.NOT_DONE if error.code in _NOT_DONE else Outcome.FINAL
 
 
 class Deadline:
-    """A moment on the monotonic clock by which something has to be done."""
+    """A moment on the monotonic clock by which some work must be done."""
 
     def __init__(self, timeout_s: float, clock: Clock = SYSTEM_CLOCK) -> None:
         self.timeout_s = timeout_s
@@ -73,21 +73,21 @@ class Deadline:
         self._at_s = clock.monotonic_s() + timeout_s
 
     def left_s(self) -> float:
-        """Return what is left, in seconds; always above 0, so that it can be given as a timeout."""
+        """Return the remaining seconds; always above 0, so that the value can be a timeout."""
         return max(self._at_s - self.clock.monotonic_s(), 0.001)
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing is left."""
+        """Whether no time is left."""
         return self.clock.monotonic_s() >= self._at_s
 
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """How long to wait, and when to give up. Pure.
+    """The length of waits, and when to give up. Pure.
 
     Attributes:
-        backoff_s, backoff_max_s: the first wait and the longest; each is twice the one before.
+        backoff_s, backoff_max_s: the first wait and the longest; each wait is twice the one before.
         unknown_topic_s: how long an unbroken row of "unknown topic" is retried.
     """
 
@@ -113,24 +113,24 @@ class RetryPolicy:
         """Decide whether to attempt again after ``error``.
 
         Args:
-            repeatable: carried out twice, the request does what it does once.
+            repeatable: carried out twice, the request has the effect of once.
             wait_s: the backoff before that attempt, which must fit into ``left_s``, the time to the deadline.
             unknown_s: for how long the topic has been unknown in every answer.
         """
         outcome = outcome_of(error)
         if outcome is Outcome.FINAL or wait_s >= left_s:
             return False
-        if outcome is Outcome.IN_DOUBT:
+        if outcome is Outcome.UNKNOWN:
             return repeatable
         return error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or unknown_s < self.unknown_topic_s
 
 
-def in_doubt(_: object, last: ModeAwareError) -> ModeAwareError:
-    """Return the error of a call of which an attempt may have been carried out, given the last attempt's."""
-    if isinstance(last, ClusterError) and outcome_of(last) is Outcome.IN_DOUBT:
+def outcome_unknown(_: object, last: ModeAwareError) -> ModeAwareError:
+    """Return the error of a call of which an attempt may have been carried out, given the last attempt's error."""
+    if isinstance(last, ClusterError) and outcome_of(last) is Outcome.UNKNOWN:
         return last
-    text: str = last.message  # of a controller whose outcome is unknown: it names the remedy
-    if outcome_of(last) is not Outcome.IN_DOUBT:
+    text: str = last.message  # of a controller whose outcome is unknown: it contains the remedy
+    if outcome_of(last) is not Outcome.UNKNOWN:
         text = (
             f"an earlier attempt got no answer; {text}; it may have been carried out: look at the topic ('modeaware "
             "topics --describe') before trying again"
@@ -171,12 +171,12 @@ class Retrying:
         attempt: Callable[[Sequence[K]], Mapping[K, V | ModeAwareError]],
         *,
         repeatable: bool,
-        settle: Callable[[K, ModeAwareError], V | ModeAwareError] = in_doubt,
+        settle: Callable[[K, ModeAwareError], V | ModeAwareError] = outcome_unknown,
     ) -> dict[K, V | ModeAwareError]:
         """Attempt something for many keys, and again for those that may be retried. Returns the last answers.
 
         Args:
-            keys: topics, say. A key without an answer keeps the one before; without any, it is not attempted again.
+            keys: topics, say. A key without an answer keeps its last one; without any, it is not attempted again.
             settle: decides on a key of unknown outcome that did not succeed later, given its last error.
         """
         answers: dict[K, V | ModeAwareError] = {}
@@ -193,7 +193,7 @@ class Retrying:
                 error = answers.get(key)
                 if not isinstance(error, ModeAwareError):
                     continue
-                if outcome_of(error) is Outcome.IN_DOUBT:
+                if outcome_of(error) is Outcome.UNKNOWN:
                     doubtful.add(key)
                 since_s = unknown_since.pop(key, now_s)
                 if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
@@ -214,10 +214,10 @@ class Retrying:
         return answers
 
     def call(self, attempt: Callable[[], V], *, repeatable: bool) -> V:
-        """Attempt one thing.
+        """Attempt one request.
 
         Raises:
-            ModeAwareError: what the last attempt raised.
+            ModeAwareError: the last attempt's error.
         """
 
         def one(_: Sequence[None]) -> dict[None, V | ModeAwareError]:
@@ -232,7 +232,7 @@ class Retrying:
         return answer
 
     def _with_effort(self, last: ModeAwareError) -> ModeAwareError:
-        """Return the error, with the attempts made if another one might have helped."""
+        """Return the error, with the number of attempts if another one might have helped."""
         if self._attempts == 1 or outcome_of(last) is Outcome.FINAL:
             return last
         text = f"{last.message} (gave up after {self._now_s() - self._began_s:.1f} s and {self._attempts} attempts)"
@@ -241,7 +241,7 @@ class Retrying:
         return error
 
     def _notice(self, error: object, left_s: float) -> None:
-        """An unknown topic ends soon, with an error of its own."""
+        """Log long retries, except of an unknown topic, which soon ends with an error of its own."""
         unknown = isinstance(error, ModeAwareError) and error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if not unknown and not self._noticed and self._now_s() - self._began_s >= NOTICE_AFTER_S:
             self._noticed = True

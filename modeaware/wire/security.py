@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import ssl
 
 DEFAULT_PORT = 9092
-"""librdkafka's, for a server without one."""
+"""librdkafka's default port, for a server without one."""
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 TLS_SETTINGS = frozenset(
     {
@@ -55,7 +55,7 @@ def split_address(address: str, default_port: int | None = None) -> tuple[str, i
     """Split ``host:port`` (``[::1]:9092`` for IPv6).
 
     Args:
-        default_port: that of an address without one; None: the port is required.
+        default_port: the port of an address without one; None: the port is required.
     """
     host, colon, port = address.rpartition(":")
     if default_port is not None and ":" not in address.rpartition("]")[2]:
@@ -85,7 +85,7 @@ def ssl_context(conf: Mapping[str, Any]) -> ssl.SSLContext:
 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    # librdkafka takes "https" and "none" in any case; any other value must not turn the check off.
+    # librdkafka takes "https" and "none" in any case; any other value must not disable the check.
     context.check_hostname = str(conf.get("ssl.endpoint.identification.algorithm", "https")).strip().lower() != "none"
     if not is_true(conf.get("enable.ssl.certificate.verification", True)):
         context.check_hostname = False
@@ -103,7 +103,7 @@ def ssl_context(conf: Mapping[str, Any]) -> ssl.SSLContext:
 def _load_ca(context: ssl.SSLContext, conf: Mapping[str, Any]) -> None:
     location, pem = conf.get("ssl.ca.location"), conf.get("ssl.ca.pem")
     if pem:
-        # Python requires ASCII; other characters can only stand between the certificates.
+        # Python requires ASCII; other characters can only be between the certificates.
         context.load_verify_locations(cadata=str(pem).encode("ascii", "ignore").decode())
     elif not location or location == "probe":
         context.load_default_certs()
@@ -133,8 +133,8 @@ def _load_certificate(context: ssl.SSLContext, conf: Mapping[str, Any]) -> None:
 
 
 def _as_file(conf: Mapping[str, Any], name: str, files: ExitStack) -> str:
-    """The path of the setting's PEM. Python reads certificates from files only: a string is written to one until
-    ``files`` is closed, in a directory that this user alone can read."""
+    """Return the path of the setting's PEM. Python reads certificates only from files: a string is written to one until
+    ``files`` is closed, in a directory that only this user can read."""
     pem = conf.get(f"{name}.pem")
     if not pem:
         return str(conf[f"{name}.location"])
@@ -153,5 +153,5 @@ def _named(setting: str, load: Callable[..., object], *arguments: object) -> Non
 
 
 def is_true(value: object) -> bool:
-    """Return whether librdkafka takes a setting for true."""
+    """Return whether the value means true to librdkafka."""
     return str(value).strip().lower() in ("true", "t", "1")

@@ -7,16 +7,16 @@ bounds:
 - Each length is checked against the rest of the frame before anything is read or allocated. A string of n bytes needs n
   bytes; an array of n elements needs n times the size of the smallest element.
 - The objects of one message are counted against ``Budget.objects`` before an array is read, because an element of a few
-  bytes on the wire may be large in memory, and slow to make. A struct in an array counts 1, plus 1 for each run of
-  adjacent numbers and booleans, which are read together, for each other field, and for each tagged field of its schema.
-  A string or UUID in an array counts 1, as does each tagged field in the message. An array of numbers or booleans
-  counts 0: the length of the frame bounds it.
+  bytes on the wire may be large in memory, and slow to make. A struct in an array counts 1, plus 1 for each field and
+  for each tagged field of its schema; adjacent numbers and booleans are read together and count as one field. A string
+  or UUID in an array counts 1, as does each tagged field in the message. An array of numbers or booleans counts 0: the
+  length of the frame limits it.
 - A string has at most ``Budget.string_bytes``.
 - A varint has at most 5 bytes and fits in 32 bits.
 - The depth of recursion is that of the structs in the schema, whatever the bytes contain.
 - Null is accepted only where the schema allows null. Every other negative length is rejected.
-- Tagged fields must come in the order of their numbers (KIP-482). A known one must fill its length exactly; an unknown
-  one is skipped and not kept.
+- Tagged fields must come in the order of their numbers (KIP-482). A known field must fill its length exactly; an
+  unknown field is skipped and not kept.
 
 So time and memory are at worst proportional to the length of the frame, and limited for every frame.
 This module calls methods of kafka-python's schema objects and does not import kafka-python.
@@ -46,15 +46,15 @@ class Budget:
     """The limits of one message.
 
     Attributes:
-        objects: how many more objects its arrays and tagged fields may have, all together; decreases.
-        string_bytes: how many bytes each of its strings may have.
+        objects: the number of further objects in its arrays and tagged fields, all together; decreases.
+        string_bytes: the number of bytes that each of its strings may have.
     """
 
     objects: int
     string_bytes: int
 
     def take(self, objects: int) -> None:
-        """Count ``objects`` that are about to be made.
+        """Count ``objects`` that will be made next.
 
         Raises:
             OverBudget: fewer objects are left in the budget.
@@ -70,13 +70,13 @@ Read = Callable[[bytes, int, Budget], tuple[Any, int]]
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """How values of one type are read.
+    """The way to read values of one type.
 
     Attributes:
         read: reads one value.
         least_bytes: the size of the smallest value.
-        format: of a number or boolean: its ``struct`` format, by which adjacent values are read together; else "".
-        objects: how many objects one value counts as an element of an array.
+        format: for a number or boolean: its ``struct`` format, by which adjacent values are read together; else "".
+        objects: the number of objects for which one value counts as an element of an array.
     """
 
     read: Read
@@ -249,7 +249,7 @@ def _check_null(length: int, nullable: bool) -> None:
     if length < -1:
         raise ValueError(f"a length of {length}")
     if length == -1 and not nullable:
-        raise ValueError("null where a value must stand")
+        raise ValueError("null where a value is required")
 
 
 def _read_uuid(data: bytes, position: int, budget: Budget) -> tuple[UUID | None, int]:

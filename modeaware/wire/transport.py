@@ -35,7 +35,7 @@ from kafka.net.selector import NetworkSelector
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslAuthenticateResponse, SaslBytesRequest
 
 ANY_BROKER_TIMEOUT_S = 2.0
-"""How long to wait for one broker if any broker will do. A paused broker accepts connections and never responds."""
+"""How long to wait for one broker if any broker will do. A paused broker accepts connections and never answers."""
 SLICE_S = 0.1
 """How often :meth:`KafkaLink.run` checks whether the result is still wanted."""
 NO_ANSWER = (
@@ -49,7 +49,7 @@ NO_ANSWER = (
 _UNAUTHENTICATED = (kafka_errors.SaslAuthenticationFailedError, kafka_errors.UnsupportedSaslMechanismError)
 CORRELATION_BYTES = 4
 _CORRELATION_AT = 8  # after the length, the api key and its version
-_ONLY_NODE = "bootstrap-0"  # what kafka-python calls the first bootstrap server
+_ONLY_NODE = "bootstrap-0"  # kafka-python's name of the first bootstrap server
 _DIRECT = "modeaware-direct://"
 """The ``proxy_url`` that selects :class:`_ClosingSocket`. A suffix ``v4`` or ``v6`` limits it to such addresses."""
 
@@ -284,7 +284,7 @@ class KafkaLink:
         cluster = self.manager.cluster
         bootstrap = cluster.bootstrap_brokers()
         in_turn = cycle(random.sample(bootstrap, len(bootstrap)))
-        # kafka-python picks a server at random each time, and may pick one that never answers again and again.
+        # kafka-python picks a server at random each time, and may repeatedly pick one that never answers.
         cluster.bootstrap_brokers = lambda: [next(in_turn)]
 
     def run(self, what: Callable[[], Any], deadline_s: float, wanted: Callable[[], bool] = lambda: True) -> Any:
@@ -434,7 +434,7 @@ class OneServer:
 
         try:
             return bytes(link.run(exchange, deadline_s + SLICE_S, wanted))
-        except Exception as error:  # kafka-python's, or what the client's oauth_cb raised
+        except Exception as error:  # kafka-python's, or an exception of the client's oauth_cb
             code = None
             if isinstance(error, (*NO_ANSWER, OSError)):
                 code = ErrorCode.REQUEST_TIMED_OUT

@@ -114,7 +114,7 @@ def test_in_mid_shrink(site: Site, filled: str, write: Write, make_group: Callab
     part = {"partitions": 5, "shrink": accepts["shrink"]}
     back = told_json(site, write(**{filled: part}), "--yes")[filled]
     assert [step["step"] for step in back["steps"]] == ["grow"]
-    assert "takes back the shrink" in back["notes"][0]
+    assert "undoes the shrink" in back["notes"][0]
     assert site.modes(filled) == ["ReadWrite"] * 5 + ["ReadOnly"]
     assert site.describe(filled)["deletion"]["accept_state_loss"] == ["streams"]
 

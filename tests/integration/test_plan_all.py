@@ -162,7 +162,7 @@ def test_the_table_the_page_and_a_file_that_apply_takes(site: Site, fleet: dict[
     assert "23 of 48 partition replicas could go by replacing 4 topics (47.9 %)" in " ".join(told.out.split())
     assert re.search(rf"^ +{fleet['live']} +8 +3 +replace +5 ", told.out, re.MULTILINE)
     assert page.read_text().count("<details>") == 6
-    assert f"modeaware replace {fleet['steady']} --with {fleet['steady']}-v2 --partitions 2" in page.read_text()
+    assert f"modeaware replace {fleet['steady']} --keep-name --partitions 2" in page.read_text()
     written = {topic.name: (topic.partitions, topic.keep_name) for topic in read_files([file])}
     counts = {"steady": 2, "burst": 2, "idle": 2, "live": MEMBERS}
     assert written == {fleet[name]: (count, True) for name, count in counts.items()}, "no broker creates topics here"

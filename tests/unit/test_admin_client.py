@@ -516,4 +516,4 @@ def test_a_name_is_listed_as_the_topic_that_it_leads_to_once_its_own_is_gone(
     views.failure = ModeSourceError("no broker has it")
     admin.list_topics("orders", timeout=10)
     assert listed[-1] == "orders"
-    assert "orders: listed by this name" in caplog.text
+    assert "orders: listed under this name" in caplog.text

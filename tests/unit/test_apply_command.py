@@ -72,7 +72,7 @@ def test_what_is_shown() -> None:
         "d (f, line 15)",
         "  ~ partitions: 4 -> 14",
         "      ReadWrite again: 4-11",
-        "      new: 12-13, closed to writes until every group knows them",
+        "      new: 12-13, closed to writes until every group has a commit on them",
         "  = in progress: drain of partitions 4-11",
         "e (f, line 18)",
         "  ! refused: no",
@@ -165,7 +165,7 @@ def test_after_the_question_it_has_to_be_what_was_shown(cluster: Cluster, capsys
     cluster.looks = [{"a": CurrentTopic(6), "b": IDLE}, {"a": CurrentTopic(12), "b": IDLE}]
     assert cluster.run() == 1
     assert cluster.taken == []
-    assert "error: no longer what was shown: a. Nothing was changed: run it again." in capsys.readouterr().err
+    assert "error: changed since shown: a. Nothing was changed; run the command again." in capsys.readouterr().err
     cluster.looks = [{"a": CurrentTopic(6), "b": IDLE}]
     assert cluster.run() == 0
     assert cluster.taken == ["a"]
@@ -191,7 +191,7 @@ def test_run_that_changes_nothing_or_is_left_says_so(
     assert (cluster.run(), capsys.readouterr().out.splitlines()[-1]) == (1, "Nothing was changed.")
     monkeypatch.setattr(Change, "send", interrupted)
     assert cluster.run("--yes") == cli.INTERRUPTED
-    assert "Left. What has begun continues" in capsys.readouterr().err
+    assert "Interrupted. Changes that have begun continue" in capsys.readouterr().err
     monkeypatch.setattr(apply, "is_running", lambda *_: False)
     assert cluster.run("--yes") == 1
     assert "refused: no controller is running to keep the modes" in capsys.readouterr().out

@@ -109,14 +109,14 @@ def test_all_that_a_file_can_say() -> None:
         ("partitions: 4\nreplicas: 3", "f, line 5: topic 'orders': unknown key 'replicas': did you mean 'repl"),
         ("partitions: 4\nconfig: {}", "f, line 5: topic 'orders': unknown key 'config': did you mean 'configs'?"),
         ("partitions: 4\nowner: me", "f, line 5: topic 'orders': unknown key 'owner': known are partitions, replica"),
-        ("partitions: 4\npartitions: 4", "f, line 5: topic 'orders': 'partitions' stands in line 4 already"),
+        ("partitions: 4\npartitions: 4", "f, line 5: topic 'orders': 'partitions' is already in line 4"),
         ("partitions: 0", "f, line 4: partitions: a whole number from 1 to 100000 is needed, not '0'"),
         ("partitions: '4'", "f, line 4: partitions: a whole number from 1"),
         ("partitions: 4\nreplication_factor: 32768", "f, line 5: replication_factor: a whole number from 1 to 32767"),
         ("partitions: 4\nconfigs: [a]", "f, line 5: configs: keys with values are needed"),
         ("partitions: 4\nconfigs: {a: 1_000}", "f, line 5: config a: a text, a decimal number"),
         ("partitions: 4\nshrink: {policy: soon}", "f, line 5: policy: one of retention, drained, not 'soon'"),
-        ("partitions: 4\nshrink: {policy: immediate}", "(modeaware shrink --immediate-delete is for a person to say)"),
+        ("partitions: 4\nshrink: {policy: immediate}", "(only modeaware shrink --immediate-delete deletes at once)"),
         ("partitions: 4\nshrink: {delay: 5s}", "f, line 5: delay belongs to policy: drained"),
         ("partitions: 4\nshrink: {policy: drained, delay: -1s}", "f, line 5: delay: '-1s' is not a duration"),
         (
@@ -145,10 +145,10 @@ def test_a_mistake_is_told_with_its_line(line: str, told: str) -> None:
     ("text", "told"),
     [
         ("", "f: it is empty: version: 1 and topics: are needed"),
-        ("topics: {}", "f, line 1: version: 1 is needed; it says how the file is to be read"),
+        ("topics: {}", "f, line 1: version: 1 is needed; it is the version of the file format"),
         ("version: 1", "f, line 1: topics: is needed"),
         ("version: 1\ntopic: {}\ntopics: {}", "f, line 2: the file: unknown key 'topic': did you mean 'topics'?"),
-        ("version: 1\ntopics:\n  a/b: {partitions: 1}", "f, line 3: 'a/b' cannot be a topic's name"),
+        ("version: 1\ntopics:\n  a/b: {partitions: 1}", "f, line 3: 'a/b' is not a valid topic name"),
         (
             "version: 1\ntopics:\n  a: {partitions: 1\n",
             "f, line 4: no YAML: expected ',' or '}', but got '<stream end>'",
@@ -175,7 +175,7 @@ def test_a_topic_in_two_files_is_told_with_both_places(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as raised:
         read_files([one, two, tmp_path / "absent.yaml"])
     twice, absent = str(raised.value).splitlines()
-    assert twice == f"{two}, line 4: topic 'a' stands in {one}, line 3 already"
+    assert twice == f"{two}, line 4: topic 'a' is already in {one}, line 3"
     assert absent.startswith(f"cannot read {tmp_path / 'absent.yaml'}: ")
     two.write_text("version: 1\ntopics:\n  b: {partitions: 1}\n")
     assert [topic.name for topic in read_files([one, two])] == ["a", "b"]
@@ -188,9 +188,9 @@ def test_a_successor_replaces_one_topic_and_is_none_of_its_own(tmp_path: Path) -
     with pytest.raises(ConfigError) as raised:
         read_files([file])
     assert str(raised.value).splitlines() == [
-        f"{file}, line 3: replace: 'c' stands in {file}, line 5 as a topic of its own",
-        f"{file}, line 4: replace: 'c' stands in {file}, line 5 as a topic of its own",
-        f"{file}, line 4: replace: 'c' replaces 'a' already",
+        f"{file}, line 3: replace: 'c' is in {file}, line 5 as a topic of its own",
+        f"{file}, line 4: replace: 'c' is in {file}, line 5 as a topic of its own",
+        f"{file}, line 4: replace: 'c' already replaces 'a'",
     ]
     file.write_text(f"version: 1\ntopics:\n{a}")
     (topic,) = read_files([file])
@@ -208,7 +208,7 @@ def test_what_aliases_share_is_read_once() -> None:
     assert len(mistakes(shared("{a: 0x1}", "{delay: 1s}"))) == 2
     many = ", ".join(f"c{n}: 1" for n in range(251))
     (wrong_number,) = mistakes(shared(f"{{{many}}}", "{}"))
-    assert wrong_number == "f, line 3: configs: 251 of them; 250 are the most for a topic"
+    assert wrong_number == "f, line 3: configs: 251 of them; a topic may have at most 250"
 
 
 def test_example_file_is_valid() -> None:
@@ -276,7 +276,7 @@ def test_the_target_of_a_shrink_in_progress_is_in_progress() -> None:
     assert (plan.status, plan.progress, plan.warnings) == ("in_progress", "seal of partitions 4-11", ())
     assert topic.plan(wanted(4)).warnings == (), "a file that says nothing of shrinks minds none"
     (warning,) = topic.plan(wanted(4, shrink=ShrinkRules())).warnings
-    assert "continues as it began, with another policy ('drained'), another delay ('0s'): what the file" in warning
+    assert "continues as it began, with another policy ('drained'), another delay ('0s'); the file's rules" in warning
     topic.settle()
     assert topic.plan(wanted(4, shrink=ShrinkRules())).status == "unchanged"
 
@@ -311,7 +311,8 @@ def test_what_is_refused() -> None:
     current = CurrentTopic(2, frozenset({2, 3}))
     factor = diff_topic(wanted(2, replication_factor=3), current).refusal
     assert factor == (
-        "its replication factor is 2 and 3, not 3: change it with modeaware reassign-partitions, or declare what it is"
+        "its replication factor is 2 and 3, not 3; "
+        "change it with modeaware reassign-partitions, or declare the present one"
     )
     assert diff_topic(wanted(2), current).status == "unchanged"
     assert "internal" in str(diff_topic(wanted(3), replace(current, internal=True)).refusal)
@@ -427,7 +428,7 @@ def test_a_replacement_in_progress_is_waited_for() -> None:
     under_way = plan_of(NOW)
     assert (under_way.status, under_way.progress) == ("in_progress", "announce of its replacement by orders-v2")
     assert plan_of(replace(NOW, switched_ms=3)).progress == "drain of its replacement by orders-v2"
-    assert "modeaware replace orders goes on" in plan_of(replace(NOW, reason=reasons.PAUSED)).notes[0]
+    assert "continue it with modeaware replace orders" in plan_of(replace(NOW, reason=reasons.PAUSED)).notes[0]
     there = CurrentTopic(4, frozenset({1}), topic_id="v2-id")
     soon = replace(DONE, delay_ms=0, fence="config")
     assert plan_of(soon, there).progress == "reclaim of its replacement by orders-v2", "with --wait until it is deleted"

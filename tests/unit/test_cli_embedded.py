@@ -108,7 +108,7 @@ def test_the_one_that_was_elected_instead_is_asked(
     _claimed_by(monkeypatch, OLD, OLD, NEW)  # the killed controller's stands until the next one is active
     embedded.alter_group_rules(TARGET, OLD, COMMAND)
     assert (asked, stub.calls[-1]) == ([COMMAND.remove], "stop")
-    assert "Another controller has taken over" in capsys.readouterr().err
+    assert "Another controller has been elected" in capsys.readouterr().err
     with embedded.embedded_controller(TARGET, OLD) as controller:
         assert controller is None
 

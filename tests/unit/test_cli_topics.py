@@ -116,9 +116,9 @@ def test_proposed_commands_connect_as_this_one_did(
     assert cli.main(["shrink", "t", "--partitions", "4", "--delay", "0s", "--wait", *SERVER, *file]) == 130
     where = "--bootstrap-server 127.0.0.1:1 --command-config 'my conf/c'"
     assert capsys.readouterr().err.splitlines()[-3:] == [
-        f"Left. What has begun rests until a controller runs: modeaware controller {where}",
+        f"Interrupted. Changes that have begun pause until a controller runs: modeaware controller {where}",
         f"Watch it:     modeaware topics --describe --topic t {where}",
-        f"Take it back: modeaware topics --undo --topic t {where}",
+        f"Undo it:      modeaware topics --undo --topic t {where}",
     ]
     monkeypatch.setattr(Change, "send", lambda *_: {"t": None})
     assert cli.main(["grow", "t", "--partitions", "8", "--wait", "--yes", *SERVER, *file]) == 130

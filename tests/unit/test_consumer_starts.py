@@ -453,7 +453,7 @@ def test_chosen_offset_ends_with_a_seek_or_another_assignment(ends: str) -> None
 @pytest.mark.parametrize(
     ("method", "code", "text"),
     [
-        ("committed", KafkaError._TIMED_OUT, "committed offsets not known"),
+        ("committed", KafkaError._TIMED_OUT, "committed offsets unknown"),
         ("offsets_for_times", KafkaError.TOPIC_AUTHORIZATION_FAILED, "auto.offset.reset decides"),
     ],
 )

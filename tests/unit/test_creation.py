@@ -96,7 +96,7 @@ def test_nothing_grows_while_its_replicas_are_moved(cluster: CreatingBrokers) ->
     ("code", "error", "told"),
     [
         (ErrorCode.UNSUPPORTED_VERSION, RequestRefused, "cannot create partitions: broker 1"),
-        (ErrorCode.REQUEST_TIMED_OUT, ClusterError, "it may have been done all the same"),
+        (ErrorCode.REQUEST_TIMED_OUT, ClusterError, "the outcome is unknown"),
     ],
 )
 def test_growth_without_an_answer_fails_for_each_topic(

@@ -197,7 +197,9 @@ class TestRefusals:
             assert (error.topic, error.partition, error.successor) == ("orders", 3, "orders-v2")
             assert (error.code, error.errno, error.retriable) == (ErrorCode.MESSAGE_TOO_LARGE, 10, True)
             assert str(copy.copy(error)) == str(error)
-            assert str(error).startswith("orders-3: brokers refused a record, because orders was replaced by orders-v2")
+            assert str(error).startswith(
+                "orders-3: brokers rejected a record, because orders was replaced by orders-v2"
+            )
         assert len(errors) == 2
         assert "logged once" in caplog.text
         assert not idempotent or not made.producer._transaction_manager.has_error()

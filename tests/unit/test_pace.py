@@ -169,7 +169,7 @@ def test_an_alarm_of_an_earlier_run_is_seen_before_another_topic_begins(fleet: F
 def test_left_and_repeated_it_goes_on(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
     fleet.interrupted_after = 2
     assert fleet.run("--yes", "--at-once", "2") == cli.INTERRUPTED
-    assert "To do the rest, run it again." in capsys.readouterr().err
+    assert "Run the command again for the rest." in capsys.readouterr().err
     done = [name for name, topic in fleet.now.items() if topic.count == 4]
     assert (fleet.begun, done) == ([*"abcd"], [*"ab"])
     fleet.interrupted_after, fleet.left = 99, {}
@@ -188,7 +188,7 @@ def test_a_topic_is_looked_at_again_when_its_turn_comes(fleet: Fleet, capsys: py
     fleet.monkeypatch.setattr(Change, "send", lambda _, steps: send(steps))
     assert fleet.run("--yes", "--at-once", "1") == SOME_FAILED
     assert fleet.begun == ["a"]
-    assert "error: topic 'c': no longer what was shown: run it again" in capsys.readouterr().err
+    assert "error: topic 'c': changed since it was shown; run the command again" in capsys.readouterr().err
     assert fleet.run("--yes", "--at-once", "1") == 0
     assert fleet.begun == [*"acdef"]
 

@@ -112,7 +112,7 @@ def test_what_is_not_known_is_no_reason_to_shrink() -> None:
     silent = topic(logs=replace(logs_of(12, 2_400), ends=[-1] * 2 + [1_400] * 10))
     assert advised(silent).reason == "no leader answers for partitions 0-1"
     unsized = topic(logs=replace(logs_of(12, 2_400), sizes=[-1] * 12))
-    assert advised(unsized).reason == "the size of its records is not known"
+    assert advised(unsized).reason == "the size of its records is unknown"
     young = topic(logs=replace(logs_of(12, 2_400), first_ms=[NOW_MS - 5 * HOUR_MS] * 12))
     assert advised(young).reason.startswith("its logs show 5 of the 24 hours")
     assert {advised(of).do for of in (silent, unsized, young)} == {"leave"}

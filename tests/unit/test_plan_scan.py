@@ -123,7 +123,7 @@ def test_a_broker_that_does_not_answer_is_left_out_and_reported() -> None:
 
     brokers.before = fall_silent
     found = scanned(brokers)
-    assert "Partitions without a leader that answers: 2, of 1 topics." in found.unseen
+    assert "Partitions whose leader does not answer: 2, of 1 topics." in found.unseen
     row = rows(found)["a"]
     assert (row.do, row.reason) == ("leave", "no leader answers for partitions 1,3")
     assert rows(found)["one"].reason == "it needs 1 of its 1 partitions"
@@ -153,7 +153,7 @@ def test_what_the_user_may_not_see_is_reported() -> None:
         "All groups",
     ]
     row = rows(found)["a"]
-    assert row.reason == "the size of its records is not known"
+    assert row.reason == "the size of its records is unknown"
     assert {note.code for note in row.notes} >= {"size-unknown", "configs-unknown", "groups-unknown"}
 
 
@@ -216,6 +216,6 @@ def test_names_are_kept_where_the_brokers_are_known_to_create_no_topics() -> Non
     assert why is not None
     assert why.startswith("broker 2 creates topics automatically (auto.create.topics.enable)")
     brokers.configs_shown = False
-    assert "is not known: " in (scanned(brokers).why_all_renamed or "")
+    assert "it is unknown whether" in (scanned(brokers).why_all_renamed or "")
     brokers.kraft = False
     assert scanned(brokers).why_all_renamed is None, "nothing is replaced without a fence"

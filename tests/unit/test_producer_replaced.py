@@ -299,7 +299,7 @@ class TestDeliveries:
         found = error.error
         assert (found.topic, found.partition, found.successor) == ("orders", 3, "orders-v2")
         assert error.str() == str(found)
-        assert "orders-3: brokers refused a record, because orders was replaced by orders-v2" in error.str()
+        assert "orders-3: brokers rejected a record, because orders was replaced by orders-v2" in error.str()
         assert "logged once" in caplog.text
         assert views.hints == 1
 

@@ -589,7 +589,7 @@ def test_a_yes_is_no_answer_to_what_was_not_shown(
     monkeypatch.setattr("modeaware.cli.progress.confirmed", confirmed)
     assert run(change, *BOTH) == 1
     assert change.replaced == []
-    assert "error: no longer what was shown: orders. Nothing was changed" in capsys.readouterr().err
+    assert "error: changed since shown: orders. Nothing was changed" in capsys.readouterr().err
 
 
 def test_plan_shows_groups_that_are_registered_by_name_and_not_listed(
@@ -664,10 +664,10 @@ def test_ctrl_c_offers_to_undo_what_has_not_switched(
     assert run(change, *BOTH, "--yes", "--wait") == cli.INTERRUPTED
     told = capsys.readouterr().err
     assert "--topic orders" in told
-    assert f"Take it back: modeaware replace {undoable} --undo" in told
+    assert f"Undo it:      modeaware replace {undoable} --undo" in told
     alone = FakeChange(ends=[described(seen, "seal"), KeyboardInterrupt()])
     assert run(alone, "orders=o2", "--partitions", "4", "--yes", "--wait") == cli.INTERRUPTED
-    assert ("Take it back" in capsys.readouterr().err) is (seen is BEGUN)
+    assert ("Undo it:" in capsys.readouterr().err) is (seen is BEGUN)
 
 
 def test_topic_that_vanishes_or_whose_replacement_is_given_up_fails_the_wait(

@@ -16,7 +16,7 @@ from modeaware.errors import (
     ViewTimeout,
 )
 from modeaware.modelog.reader import LogAbsent
-from modeaware.wire.retries import Deadline, Outcome, Retrying, RetryPolicy, in_doubt, outcome_of
+from modeaware.wire.retries import Deadline, Outcome, Retrying, RetryPolicy, outcome_of, outcome_unknown
 from tests.support.simulated import SimClock
 
 GONE = ControllerUnavailable("no controller is running; start one")
@@ -81,9 +81,9 @@ class Answers:
         (LEADERLESS, Outcome.NOT_DONE),
         (UNKNOWN, Outcome.NOT_DONE),
         (RequestRefused("quota", code=ErrorCode.THROTTLING_QUOTA_EXCEEDED), Outcome.NOT_DONE),
-        (SILENT, Outcome.IN_DOUBT),
-        (RequestRefused("late", code=ErrorCode.REQUEST_TIMED_OUT), Outcome.IN_DOUBT),
-        (ControllerFenced("replaced"), Outcome.IN_DOUBT),
+        (SILENT, Outcome.UNKNOWN),
+        (RequestRefused("late", code=ErrorCode.REQUEST_TIMED_OUT), Outcome.UNKNOWN),
+        (ControllerFenced("replaced"), Outcome.UNKNOWN),
         (REFUSED, Outcome.FINAL),
         (RequestRefused("no right", code=ErrorCode.TOPIC_AUTHORIZATION_FAILED), Outcome.FINAL),
         (ControllerUnavailable("not let in", code=ErrorCode.SASL_AUTHENTICATION_FAILED), Outcome.FINAL),
@@ -164,7 +164,7 @@ def test_call_that_was_in_doubt_never_ends_as_if_nothing_was_done(start: Start, 
 
 def test_last_answer_that_is_itself_in_doubt_stays_as_it_is() -> None:
     last = ClusterError("no answer", code=ErrorCode.REQUEST_TIMED_OUT)
-    assert in_doubt("orders", last) is last
+    assert outcome_unknown("orders", last) is last
 
 
 def test_doubt_is_settled_by_the_caller(start: Start) -> None:

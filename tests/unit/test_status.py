@@ -156,7 +156,7 @@ def test_missing_controller_blocks_every_change(
     told.append(shrinking(draining(4)))
     monkeypatch.setattr(status, "is_running", lambda *_: False)
     assert cli.main(["status", *SERVER]) == 0
-    rest = "No controller is running: these changes rest. Start one: modeaware controller --bootstrap-server k:1"
+    rest = "No controller is running: these changes pause. Start one: modeaware controller --bootstrap-server k:1"
     assert rest in capsys.readouterr().out
 
     def cannot_tell(*_: object) -> bool:

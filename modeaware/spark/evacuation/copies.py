@@ -1,16 +1,16 @@
-"""Copies to one partition of the new topic, none of which overtakes what a producer writes meanwhile. For executors.
+"""Copies to one partition of the new topic, none of which overtakes a producer's concurrent write. For executors.
 
 Kafka has no compare-and-set for a key, and producers keep writing. A copy appended behind a newer value of its key
 would become the value that consumers keep, and compaction would remove the newer one for good. So copies are written in
-transactions, and before a commit everything in front of their records is read: records of a transaction have offsets
-before they are visible. Where a producer has written one of the keys in between, the transaction is aborted, and begun
-again with what is known then. A committed copy has overtaken nothing.
+transactions, and before a commit all records in front of the copies are read: records of a transaction have offsets
+before they are visible. If a producer has written one of the keys in between, the transaction is aborted, and begun
+again with the new facts. A committed copy has overtaken nothing.
 
-``read_committed`` consumers and compaction never see an aborted copy. A consumer of uncommitted records has seen it;
-for its sake the newer value is written once more, unless a later one has followed.
+``read_committed`` consumers and compaction never see an aborted copy. But a consumer of uncommitted records has seen
+it. For such consumers the newer value is written once more, unless a later one has followed.
 
-The transactional id names topic and partition: a later writer of copies there (a task that is run again, another job)
-fences the earlier one, and aborts its open transaction.
+The transactional id contains topic and partition: a later writer of copies there (a task that is run again, another
+job) fences the earlier one, and aborts its open transaction.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from modeaware.spark.errors import EvacuationFailed
 from modeaware.spark.evacuation.versions import HEADER, NewRecord, OldRecord, digest, is_newer
 
 MOST, FEWEST = 10_000, 1
-"""How many copies a transaction has at most, and where producers write many of the same keys."""
+"""The greatest number of copies in a transaction, in general and where producers write many of the same keys."""
 MOST_BYTES = 16_000_000
-"""After so many bytes of keys and values a transaction takes no further copy: it must be short."""
+"""The size of keys and values after which a transaction takes no further copy: it must be short."""
 TRANSACTION_TIMEOUT_MS = 60_000
 OPEN_TIMEOUT_S = 900.0
 """The longest that brokers let a transaction last by default (transaction.max.timeout.ms)."""
@@ -45,7 +45,7 @@ _NO_TIMESTAMP = 0
 _HARMLESS = (KafkaError._PARTITION_EOF, KafkaError.GROUP_AUTHORIZATION_FAILED)  # the consumer is in no group
 MAX_BYTES = 1_000_000_000
 """librdkafka's greatest ``message.max.bytes``: the topic's own limit decides how large a copy may be."""
-# Settings that a transaction decides, and librdkafka would refuse beside it; the partition is given.
+# Settings that a transaction decides, and that librdkafka would refuse; the partition is given.
 _OURS = frozenset(
     {
         *("partitioner", "transactional.id", "on_delivery", "delivery.report.only.error", "default.topic.config"),
@@ -61,7 +61,7 @@ _Record = TypeVar("_Record", bound=OldRecord | NewRecord, covariant=True)
 
 
 class Copy(NamedTuple, Generic[_Record]):
-    """A value of a key, with all that a copy of it needs. That of a record of the new topic is a *repair*."""
+    """A value of a key, with all facts for a copy. If its record is one of the new topic, the copy is a *repair*."""
 
     key: bytes
     value: bytes | None
@@ -71,7 +71,7 @@ class Copy(NamedTuple, Generic[_Record]):
 
 @dataclass
 class Copied:
-    """What became of the copies for one partition; see ``EvacuationReport``."""
+    """The outcome of the copies for one partition; see ``EvacuationReport``."""
 
     copied: int = 0
     tombstones: int = 0
@@ -83,15 +83,15 @@ class Copied:
 
 @dataclass(frozen=True)
 class CopyJob:
-    """What all copies of one evacuation share. Picklable.
+    """The common facts of all copies of one evacuation. Picklable.
 
     Attributes:
-        topic: the new one.
-        old_id: the id of the old one.
-        epoch: the evacuation's.
+        topic: the new topic.
+        old_id: the id of the old topic.
+        epoch: the evacuation's epoch.
         conf: as for :class:`modeaware.Producer`.
         bases: partition of the new topic -> the offset up to which it was read when the copies were decided.
-        tries: how often to try the copy of a key that producers keep writing.
+        tries: the number of attempts to copy a key that producers keep writing.
     """
 
     topic: str
@@ -107,9 +107,9 @@ class CopyJob:
 
 
 def copy_all(job: CopyJob, partition: int, copies: Iterable[Copy[OldRecord]]) -> Copied:
-    """Write ``copies``, each key once, unless what was written to the partition since makes one needless.
+    """Write ``copies``, each key once, unless a record written to the partition since makes the copy needless.
 
-    EvacuationFailed, PartitionRetired and ModeSourceError say why that is not possible now.
+    EvacuationFailed, PartitionRetired and ModeSourceError have the reason if that is not possible now.
     """
     conf = {"message.max.bytes": MAX_BYTES} | {name: value for name, value in job.conf.items() if name not in _OURS}
     conf |= {
@@ -153,7 +153,7 @@ class Copying:
         try:
             self._write(copies)
         except (KafkaException, ModeAwareError):
-            with suppress(KafkaException):  # none is open, or the broker ends it: what matters is the first error
+            with suppress(KafkaException):  # none is open, or the broker ends it: only the first error matters
                 self.producer.abort_transaction(_ABORT_TIMEOUT_S)
             raise
 
@@ -161,7 +161,7 @@ class Copying:
         tries = dict.fromkeys((copy.key for copy in copies), 0)
         aborted: dict[bytes, int] = {}  # key -> offset of its last aborted copy
         own: set[int] = set()
-        undecided = 0  # records below are decided before a copy is tried again: they show what overtook it
+        undecided = 0  # records below are decided before the next attempt: they show what overtook the copy
         waiting: deque[Copy[OldRecord | NewRecord]] = deque(copies)
         while waiting:
             self.log.catch_up(undecided)
@@ -201,7 +201,7 @@ class Copying:
     def _wanted(
         self, waiting: deque[Copy[OldRecord | NewRecord]], aborted: Mapping[bytes, int]
     ) -> Iterator[Copy[OldRecord | NewRecord]]:
-        """The next copies that are still needed, up to :attr:`size`; the others are done."""
+        """Return the next copies that are still needed, up to :attr:`size`; the others are done."""
         taken = taken_bytes = 0
         while waiting and taken < self.size and taken_bytes < MOST_BYTES:
             copy = waiting.popleft()
@@ -257,17 +257,17 @@ class Copying:
 
 
 class TargetLog:
-    """Follows what others write to one partition of the new topic from its base on. For one thread; close it. A
+    """Follows the writes of others to one partition of the new topic, from its base on. For one thread; close it. A
     partition that cannot be read raises EvacuationFailed."""
 
     def __init__(self, job: CopyJob, partition: int) -> None:
         base = job.bases[partition]
         self._old_id = job.old_id
-        self.newest: dict[bytes, Copy[NewRecord]] = {}  # the last committed record of each key, as far as it was read
+        self.newest: dict[bytes, Copy[NewRecord]] = {}  # key -> the last committed record that was read
         self._partition = partition
         self._clean_up_to = base
         self._failed = job.failed
-        # Committed records decide. Others may still become committed, so they count when a copy must not overtake them.
+        # Committed records decide. Others may still be committed, so they count where a copy must not overtake them.
         self._committed = _Reader(job, partition, base, "read_committed")
         self._all = _Reader(job, partition, base, "read_uncommitted")
 
@@ -288,8 +288,8 @@ class TargetLog:
             time.sleep(0.01)  # markers of an ended transaction are written within milliseconds
 
     def others(self, own: Container[int], last: int) -> dict[bytes, int]:
-        """Return key -> its first offset that others have written, committed or not, between the position of
-        :meth:`catch_up` and ``last``, the last of our ``own`` offsets."""
+        """Return key -> the first offset of others, committed or not, between the position of :meth:`catch_up` and
+        ``last``, the last of our ``own`` offsets."""
         self._all.go_to(self._committed.position)
         offsets: dict[bytes, int] = {}
         self._clean_up_to = last + 1
@@ -303,8 +303,8 @@ class TargetLog:
         return offsets
 
     def pass_over(self) -> None:
-        """Our own records that :meth:`others` has just passed are committed: unless others lie among them, they need
-        not be read again."""
+        """Skip our own records that :meth:`others` has just passed: they are committed, and need no second read unless
+        others' records lie among them."""
         self._committed.go_to(self._clean_up_to)
 
     def close(self) -> None:
@@ -347,7 +347,7 @@ class _Reader:
             self.position, self._assigned = position, False
 
     def end(self) -> int:
-        """Return the log end now; with ``read_committed``, that of decided records."""
+        """Return the log end now; with ``read_committed``, the end of decided records."""
         try:
             return self._consumer.get_watermark_offsets(self._place, timeout=_TIMEOUT_S)[1]
         except KafkaException as error:
@@ -366,7 +366,7 @@ class _Reader:
                 yield from filter(self._take, [first, *self._consumer.consume(_BATCH, 0)])
 
     def _take(self, message: Message) -> bool:
-        """Whether it is the next record; moves the position."""
+        """Return whether the message is the next record; moves the position."""
         error, offset = message.error(), message.offset()
         if error is not None and error.code() not in _HARMLESS:
             if error.retriable() or error.code() in (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT):

@@ -45,7 +45,7 @@ CHECK_EVERY_S = 1.0
 RETENTION = "delete.retention.ms"
 _COMMITTED = {"isolation.level": "read_committed"}
 LEAST_SHARE = 0.99
-"""Of the keys in the old topic, how many must lie where the partitioner places them."""
+"""The share of the old topic's keys that must be where the partitioner places them."""
 _RECOGNISED_KEYS = 10_000
 _NO_LEADER_EPOCH = -1
 UNKEYED = "unkeyed"
@@ -55,11 +55,11 @@ _ARROW = pa.schema(
     [
         ("verdict", pa.string()),
         ("records", pa.int64()),  # of an UNKEYED row
-        ("placed", pa.bool_()),  # whether the key lies where the partitioner places it; null: its bytes do not tell
+        ("placed", pa.bool_()),  # whether the key is where the partitioner places it; null: not by its bytes
         ("home", pa.int32()),
         ("key", pa.binary()),
         ("partition", pa.int32()),
-        # Of keys to be copied alone:
+        # Only of keys to be copied:
         ("value", pa.binary()),
         ("headers", _HEADERS),
         ("offset", pa.int64()),
@@ -73,18 +73,18 @@ class EvacuationReport:
     """The figures of an evacuation whose proof is committed.
 
     Attributes:
-        topic: its name.
+        topic: the topic's name.
         group: the consumer group whose commits are the proof.
         seals: partition -> the offset up to which it is evacuated. Empty: nothing was left to do.
-        keys: how many keys these partitions hold.
-        copied: how many of them were copied to the new topic.
-        tombstones: how many of those are deleted keys (null values).
+        keys: the number of keys in these partitions.
+        copied: the number of keys copied to the new topic.
+        tombstones: the number of those that are deleted keys (null values).
         placed: keys that an earlier run has copied.
         newer: keys that have a newer value in the new topic.
-        repaired: values written once more, because an aborted copy lies behind them.
-        retries: how many transactions of copies were aborted because a producer had written one of their keys.
+        repaired: values written once more, because an aborted copy is behind them.
+        retries: transactions of copies that were aborted because a producer had written one of their keys.
         unkeyed: records without a key, which are not copied: compaction does not apply to them.
-        passes: how often the partitions were read; more than once where a seal was broken meanwhile.
+        passes: how often the partitions were read; more than once if a seal was broken meanwhile.
     """
 
     topic: str
@@ -102,7 +102,7 @@ class EvacuationReport:
 
     def __str__(self) -> str:
         if not self.seals:
-            return f"{self.topic}: every partition is evacuated already."
+            return f"{self.topic}: every partition is already evacuated."
         lines = [
             f"{self.topic}: partitions {format_ranges(sorted(self.seals))} are evacuated, each up to its seal.",
             f"  {self.keys} keys: {self.copied} copied ({self.tombstones} of them as deleted ones).",
@@ -131,15 +131,15 @@ def evacuate(
 ) -> EvacuationReport:
     """Copy the latest value of each key of an old topic to the new topic, and commit the proof.
 
-    For the replacement of a compacted topic that was requested with ``--evacuate``, which releases the old topic only
-    after the evacuation. A key that a producer writes to the new topic keeps that value, whenever it arrives.
+    For the replacement of a compacted topic with ``--evacuate``, which releases the old topic only after the
+    evacuation. A key that a producer writes to the new topic keeps that value, whenever the value arrives.
 
-    Deleted keys are copied as null values. Keys, headers and timestamps are kept (not with ``LogAppendTime``), and one
-    header is added. Producers and consumers continue meanwhile.
+    Deleted keys are copied as null values. Keys, headers and timestamps are kept (timestamps not with
+    ``LogAppendTime``), and one header is added. Producers and consumers continue meanwhile.
 
     Run it within ``delete.retention.ms`` of the switch (24 h by default): later, the tombstone of a key deleted in the
     meantime may be gone. An evacuation may be stopped and run again at any time, and copies nothing twice. Of two
-    evacuations at once the later one stops the other. The proof is the offsets committed for the evacuation's group.
+    evacuations at once, the later one stops the other. The proof is the offsets committed for the evacuation's group.
 
     The user must be allowed to read the old topic and the mode log, and to read and write the new topic. The user also
     needs READ on the group ``modeaware-evacuation-<old topic>-*``, and WRITE and DESCRIBE on the transactional ids
@@ -148,10 +148,10 @@ def evacuate(
     Args:
         conf: as for :class:`modeaware.Producer`; its ``partitioner`` must be that of the topic's producers.
         wait_s: how long to wait for the seals, in seconds.
-        passes: how often to begin again after a seal was broken, and how often to try the copy of a key that producers
-            keep writing.
-        check_partitioner: refuse where less than 99 % of the keys lie where ``partitioner`` places them.
-        options: more options of Spark's Kafka source, such as ``minPartitions``.
+        passes: how often to begin again after a broken seal, and how often to try the copy of a key that producers keep
+            writing.
+        check_partitioner: refuse if less than 99 % of the keys are where ``partitioner`` places them.
+        options: further options of Spark's Kafka source, such as ``minPartitions``.
 
     Raises:
         NothingToEvacuate: no such replacement of the topic is in force.
@@ -190,24 +190,24 @@ def evacuate(
     )
 
 
-# The evacuation, as the mode log has it
+# The evacuation, by the mode log
 
 
 @dataclass(frozen=True)
 class Evacuation:
-    """The evacuation that the mode log requires. Work done for it counts while the record requires the same.
+    """The evacuation that the mode log requires. Work for it counts while the record requires the same.
 
     Attributes:
         topic_id: in Kafka's base64 form.
         group: the consumer group that proves this evacuation.
-        epoch: the evacuation's, which is in the group's name and in the header of each copy.
-        count: how many partitions the topic has.
-        seals: partition -> the offset up to which to evacuate it; without those that are evacuated.
-        starts: partition -> the offset up to which an earlier run has evacuated it, where this one begins. For a key
-            without later records the new topic is complete: its tombstone there may be compacted away by now.
-        seal_epochs: the leader epochs of the seals, where known.
-        switched_ms: since when producers write to the new topic.
-        homes: the writable partitions of the new topic, ascending: where keys belong now.
+        epoch: the evacuation's epoch, in the group's name and in the header of each copy.
+        count: the number of partitions of the topic.
+        seals: partition -> the offset up to which to evacuate it; without evacuated partitions.
+        starts: partition -> the offset up to which an earlier run has evacuated it, where this run begins. For a key
+            without later records the new topic is complete: its tombstone there may have been compacted away.
+        seal_epochs: the leader epochs of the seals, if known.
+        switched_ms: the time since when producers write to the new topic.
+        homes: the writable partitions of the new topic, ascending: the present places of keys.
     """
 
     topic: str
@@ -224,7 +224,7 @@ class Evacuation:
     homes: tuple[int, ...]
 
     def still_holds(self, current: Evacuation | None) -> bool:
-        """Return whether work done for this fulfils ``current``. Partitions may have been emptied meanwhile."""
+        """Return whether work for this fulfils ``current``. Partitions may have been emptied meanwhile."""
         if current is None or (current.topic_id, current.group) != (self.topic_id, self.group):
             return False
         if (current.homes, current.successor_id) != (self.homes, self.successor_id):
@@ -250,21 +250,21 @@ def read_evacuation(conf: Mapping[str, Any], topic: str) -> tuple[Evacuation | N
 def successor_partitions(
     conf: Mapping[str, Any], replacement: Replacement, record: TopicRecord | None
 ) -> tuple[int, ...]:
-    """Return the writable partitions of the new topic, which has ``record``; EvacuationFailed while that topic is
-    changed: keys would be copied to where producers do not write them."""
+    """Return the writable partitions of the new topic, which has ``record``; EvacuationFailed while that topic is being
+    changed: keys would be copied to partitions where producers do not write them."""
     name = replacement.successor
     topic = TopicClient(conf, name).describe()
     view = TopicView.unlisted(name) if record is None else record.view()
     writable = tuple(p for p in topic.partitions if view.mode(p).writable)
     if topic.topic_id != replacement.successor_id or in_progress(record) or not writable:
-        why = "another topic has its name" if topic.topic_id != replacement.successor_id else "it is changed itself"
+        why = "another topic has its name" if topic.topic_id != replacement.successor_id else "it is being changed"
         raise EvacuationFailed(f"topic {name!r} cannot take copies now: {why}; run the evacuation later", topic=name)
     return writable
 
 
 def evacuation_in(record: TopicRecord, replacement: Replacement, homes: tuple[int, ...]) -> Evacuation | None:
-    """Return what the record of a topic that is replaced requires; None before all its partitions are sealed.
-    NothingToEvacuate where its replacement evacuates nothing, or the topic is gone.
+    """Return the evacuation that the record of a replaced topic requires; None before all its partitions are sealed.
+    NothingToEvacuate if its replacement evacuates nothing, or the topic is gone.
 
     Args:
         homes: the writable partitions of the new topic.
@@ -319,7 +319,7 @@ def await_seals(conf: Mapping[str, Any], topic: str, wait_s: float) -> Evacuatio
 
 
 def check_topic_id(client: TopicClient, work: Evacuation) -> None:
-    """Verify that the live topic is the one of the mode log; NothingToEvacuate where another has its name now."""
+    """Verify that the live topic is the one of the mode log; NothingToEvacuate if another has its name now."""
     live_id = client.describe().topic_id
     if live_id is None:
         raise ClusterError(f"topic {work.topic!r}: the brokers return no topic ids", topic=work.topic)
@@ -331,9 +331,9 @@ def check_topic_id(client: TopicClient, work: Evacuation) -> None:
 
 
 def warn_of_lost_tombstones(client: TopicClient, switched_ms: int) -> None:
-    """Log a warning where the switch is longer ago than the new topic, the client's, keeps tombstones.
+    """Log a warning if the switch was longer ago than the new topic, the client's, keeps tombstones.
 
-    The tombstone of a key deleted since then lies in the new topic, its value in the old topic. Once compaction has
+    The tombstone of a key deleted since then is in the new topic, its value in the old topic. Once compaction has
     dropped the tombstone, nothing shows that the value is deleted, and the evacuation copies it.
     """
     try:
@@ -351,7 +351,7 @@ def warn_of_lost_tombstones(client: TopicClient, switched_ms: int) -> None:
         )
 
 
-# What becomes of each key
+# The verdict on each key
 
 
 def judged(
@@ -365,13 +365,13 @@ def judged(
 ) -> DataFrame:
     """Return a row with a verdict for each key of the topic.
 
-    The topic is read from ``starts`` or its log starts to its seals, the successor to ``ends``.
+    The topic is read from ``starts`` or its log starts to its seals, the new topic to ``ends``.
     """
     from pyspark.sql import functions as F  # noqa: N812 - the usual name
     from pyspark.sql.pandas.types import from_arrow_schema
 
     def last_of(topic: str, ends: Mapping[int, int], starts: Mapping[int, int], **columns: Column) -> DataFrame:
-        """The last record of each key and partition, and how many there are."""
+        """Return the last record of each key and partition, and the number of records."""
         records = read_ranges(spark, topic, conf, ends, starts, "read_committed", options).select(
             *("key", "partition", "offset", F.unix_millis("timestamp").alias("timestamp_ms")),
             *(column.alias(name) for name, column in columns.items()),
@@ -398,7 +398,7 @@ def judged(
 
 @dataclass(frozen=True)
 class _Judge:
-    """What ``mapInArrow`` calls on the executors."""
+    """The function of ``mapInArrow`` on the executors."""
 
     work: Evacuation
     places: KeyPlaces
@@ -510,7 +510,7 @@ def _check_partitioner(frame: DataFrame, places: KeyPlaces, count: int, right: i
     fitting = ", ".join(f"{name} ({share:.1%})" for name, share in shares.items())
     advice = f"the keys look like those of {fitting}; use that partitioner" if fitting else "no known hash fits"
     raise OtherPartitioner(
-        f"{places.topic}: only {right} of {of} keys lie where {places.partitioner!r} places "
+        f"{places.topic}: only {right} of {of} keys are where {places.partitioner!r} places "
         f"them among {count} partitions, so keys would be copied to where producers do not write them; {advice}, or "
         "disable the check (check_partitioner, --no-partitioner-check). Nothing was copied",
         topic=places.topic,
@@ -519,7 +519,7 @@ def _check_partitioner(frame: DataFrame, places: KeyPlaces, count: int, right: i
 
 @dataclass(frozen=True)
 class _Copier:
-    """What ``mapInArrow`` calls on the executors: rows sorted by home become one row of :class:`Copied` a home."""
+    """The function of ``mapInArrow`` on the executors: rows sorted by home become one row of :class:`Copied` a home."""
 
     job: CopyJob
 
@@ -536,7 +536,7 @@ def _copy_of(row: Mapping[str, Any]) -> Copy[OldRecord]:
 
 
 def _prove(conf: Mapping[str, Any], work: Evacuation, report: EvacuationReport) -> None:
-    """Commit the seals for the evacuation's group, which the controller waits for."""
+    """Commit the seals for the evacuation's group, for which the controller waits."""
     note = json.dumps({"keys": report.keys, "copied": report.copied, "newer": report.newer})
     offsets = [
         TopicPartition(work.topic, p, seal, note, work.seal_epochs.get(p, _NO_LEADER_EPOCH))
@@ -551,6 +551,6 @@ def _prove(conf: Mapping[str, Any], work: Evacuation, report: EvacuationReport) 
     except KafkaException as error:
         raise ClusterError(
             f"{work.topic}: all is copied, but the proof could not be committed for group {work.group!r}: "
-            f"{error.args[0].str()}. Run the evacuation again: nothing is copied twice",
+            f"{error.args[0].str()}. Run the evacuation again; nothing is copied twice",
             topic=work.topic,
         ) from error

@@ -1,18 +1,18 @@
-"""Which of several values of one key is the newest, what must be copied, and where to. Pure.
+"""Which of several values of one key is the newest, which one to copy, and where to. Pure.
 
-Kafka orders records within a partition, and nothing orders them across partitions or topics. An evacuation's rules are:
+Kafka orders records within a partition, but not across partitions or topics. An evacuation's rules are:
 
 1. In one partition the record with the highest offset is the newest.
 2. Groups read the old topic to its seals before the new one. So a record that a producer wrote to the new topic is
-   newer than all records of the old one, whatever the clocks say, and whether copies are being made or not.
-3. A copy (:data:`HEADER`) stands for the record of the old topic that it was made of. Where that record's partition
-   holds a newer one of the key (a straggler), the copy stands for nothing. Applications pass on headers with values of
-   their own, to other topics too, and such a record is no copy: the header names the topic that was evacuated, and the
-   key and value by a digest.
-4. Of values in different partitions of the old topic (it was grown once) the timestamp decides.
+   newer than all records of the old one. Timestamps do not matter, nor whether copies are being made.
+3. A copy (:data:`HEADER`) stands for its source, a record of the old topic. If the source's partition has a newer
+   record of the key (a straggler), the copy does not count. Applications pass on headers with values of their own, to
+   other topics too. Such a record is no copy: the header contains the evacuated topic, and a digest of the copy's key
+   and value.
+4. Between values in different partitions of the old topic (it was grown once) the timestamp decides.
 
-At equal timestamps a copy at the key's home ranks above its source, which need not be copied again. A copy that lies
-elsewhere (the new topic had another count then) ranks below its source, which is copied again.
+At equal timestamps, a copy at the key's home ranks above its source, which need not be copied again. A copy elsewhere
+(the new topic had another count then) ranks below its source, which is copied again.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ class OldRecord(NamedTuple):
 
     @classmethod
     def parse(cls, header: str | bytes | None, topic_id: str, digest: str | None) -> OldRecord | None:
-        """Return the source of a copy by its header; None where the record is no copy: it has no such header, or passes
-        on that of another record.
+        """Return the source of a copy by its header; None: the record is no copy, because it has no such header or
+        passes on that of another record.
 
         Args:
-            topic_id: of the old topic.
-            digest: of the record that has the header (:func:`digest`).
+            topic_id: that of the old topic.
+            digest: that of the record with the header (:func:`digest`).
         """
         if header is None:
             return None
@@ -69,7 +69,7 @@ class OldRecord(NamedTuple):
             text = header.decode("ascii") if isinstance(header, bytes) else header
             *numbers, of_topic, of_record = text.split("@")
             partition, offset, timestamp_ms, _ = map(int, numbers)
-        except ValueError:  # that of an application
+        except ValueError:  # a header of an application
             return None
         return cls(partition, offset, timestamp_ms) if (of_topic, of_record) == (topic_id, digest) else None
 
@@ -84,7 +84,7 @@ class NewRecord(NamedTuple):
 
 
 class Verdict(Enum):
-    """What becomes of a key of the old topic."""
+    """The decision about a key of the old topic."""
 
     COPY = "copy"
     PLACED = "placed"
@@ -92,7 +92,7 @@ class Verdict(Enum):
 
 
 def rank(record: OldRecord | NewRecord, home: int) -> tuple[bool, int, int, int, int]:
-    """Return what orders the records of one key: the newest has the greatest."""
+    """Return the sort key of one key's records: the newest record has the greatest."""
     if isinstance(record, OldRecord):
         source, place = record, 1
     elif record.source is None:
@@ -103,14 +103,14 @@ def rank(record: OldRecord | NewRecord, home: int) -> tuple[bool, int, int, int,
 
 
 def decide(old: Sequence[OldRecord], new: Sequence[NewRecord], home: int) -> tuple[Verdict, OldRecord]:
-    """Return what must be done for a key, and its newest record in the old topic.
+    """Return the action for a key, and its newest record in the old topic.
 
-    ``COPY`` that record to ``home``; ``PLACED``: its copy is there already; ``NEWER``: the new topic has a newer value.
+    ``COPY`` that record to ``home``; ``PLACED``: its copy exists already; ``NEWER``: the new topic has a newer value.
 
     Args:
-        old: the last record in each partition of the old topic that holds the key; one at least.
-        new: the same of the new topic.
-        home: the partition of the new topic that the key belongs to.
+        old: the last record in each partition of the old topic that has the key; at least one.
+        new: the same for the new topic.
+        home: the partition of the new topic to which the key belongs.
     """
     held = {record.partition: record.offset for record in old}
     live = [r for r in new if r.source is None or r.source.offset >= held.get(r.source.partition, 0)]
@@ -122,7 +122,7 @@ def decide(old: Sequence[OldRecord], new: Sequence[NewRecord], home: int) -> tup
 
 
 def is_newer(record: NewRecord, than: OldRecord | NewRecord, home: int) -> bool:
-    """Return whether ``record``, which came to ``home`` after the decision to write ``than`` there, is as new or newer.
+    """Return whether ``record``, appended to ``home`` after the decision to write ``than`` there, is as new or newer.
 
     Then ``than`` must not be written behind it. A producer's record always is.
     """
@@ -134,21 +134,21 @@ def is_newer(record: NewRecord, than: OldRecord | NewRecord, home: int) -> bool:
 
 @dataclass(frozen=True)
 class KeyPlaces:
-    """Where the producers of a topic place keys, by a partitioner or its name. Picklable where it is a name."""
+    """The places of keys by a topic's producers: by a partitioner or its name. Picklable if it is a name."""
 
     topic: str
     partitioner: str | Partitioner
 
     @classmethod
     def of(cls, conf: Mapping[str, Any], topic: str) -> KeyPlaces:
-        """Return the places by the partitioner of ``conf``; ConfigError where there is none, or it places no keys."""
+        """Return the places by the partitioner of ``conf``; ConfigError if there is none, or it places no keys."""
         rule, own = chosen_partitioner(conf, DEFAULT_NAME)
         if rule is not None and rule.placer is None:
             raise ConfigError(f"partitioner: {rule.name!r} places no keys; use that of the producers of {topic!r}")
         return cls(topic, own if rule is None else rule.name)
 
     def indices(self, keys: Sequence[bytes], count: int) -> NDArray[np.int32]:
-        """Return the index of each key among ``count`` partitions; 0 for one that is not placed by its bytes."""
+        """Return the index of each key among ``count`` partitions; 0 for a key that is not placed by its bytes."""
         if isinstance(self.partitioner, str):
             return partition_column(keys, count, self.partitioner, null_partitions=0)
         picks = self.partitioner.for_topic(self.topic)

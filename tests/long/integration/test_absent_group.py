@@ -67,4 +67,4 @@ def test_one_that_was_waived_begins_at_the_start_of_the_successor_and_is_told(
     load.check([])
     (told,) = [record.getMessage() for record in caplog.records if record.name == "modeaware.clients.starts"]
     assert f"group {following.group!r} begins at topic {following.successor!r}" in told
-    assert f"{following.topic!r}. That is deleted, with what the group had not read of it" in told
+    assert f"{following.topic!r}, which was deleted; records that the group had not read there are lost" in told
