@@ -79,6 +79,10 @@ def test_a_dry_run_shows_the_plan_and_changes_nothing(site: Site, filled: str) -
 def test_ctrl_c_leaves_the_wait_without_harm(site: Site, filled: str) -> None:
     """A group that lags holds the drain up; the one who waits leaves, and comes back when the group has read on."""
     site.commit(filled, f"slow-{filled}", dict.fromkeys(range(6), 0))
+
+    def waits_for() -> str:
+        return str(site.describe(filled)["partitions"][2]["waits_for"])
+
     process = site.spawn("shrink", filled, "--partitions", "2", *WAIT)
     try:
         # Not only `phase drain`: on a busy machine the list of groups is incomplete at first.
