@@ -311,13 +311,8 @@ class Member:
         return partition.rides(offset, position, end, self.committing, paused=paused, in_transaction=in_transaction)
 
     def committed(self, offsets: Mapping[Key, Committed]) -> None:
-        """The application has sent commits, or has stored offsets that the library will commit."""
-        for key, at in offsets.items():
-            if (partition := self.partitions.get(key)) is not None:
-                partition.committed, partition.knows_commit = at, True
-
-    def reported(self, offsets: Mapping[Key, Committed]) -> None:
-        """The library reports what it has committed by its timer: it may have wiped a note."""
+        """The application has sent commits, or has stored offsets that the library will commit; or the library has
+        committed by its timer, which may have wiped a note."""
         for key, at in offsets.items():
             if (partition := self.partitions.get(key)) is not None:
                 partition.committed, partition.knows_commit = at, True
