@@ -312,13 +312,8 @@ class Member:
         return partition.rides(offset, position, end, self.committing, paused=paused, in_transaction=in_transaction)
 
     def committed(self, offsets: Mapping[Key, Committed]) -> None:
-        """Note that the application has sent commits, or has stored offsets that the library will commit."""
-        for key, at in offsets.items():
-            if (partition := self.partitions.get(key)) is not None:
-                partition.committed, partition.knows_commit = at, True
-
-    def reported(self, offsets: Mapping[Key, Committed]) -> None:
-        """Note what the library has committed by its timer; such a commit may have overwritten a note."""
+        """Note commits that the application has sent, or offsets that it has stored for the library to commit; or the
+        commits of the library's timer, which may have overwritten a note."""
         for key, at in offsets.items():
             if (partition := self.partitions.get(key)) is not None:
                 partition.committed, partition.knows_commit = at, True

@@ -31,13 +31,16 @@ from modeaware.wire.requests import (
 )
 
 OFFSETS_TOPIC = "__consumer_offsets"
-ELECTION_PREFIX = "modeaware-controller."
-"""The prefix of the group in which controllers elect the active one; the name of their mode log follows."""
 AT_A_TIME = 8
 """The number of concurrent requests of :func:`ask_in_batches`."""
 _DESCRIBE_OPERATION = 8
 _Leaders = Mapping[int, Leader]
 _T = TypeVar("_T")
+
+
+def election_group(mode_log: str) -> str:
+    """Return the group in which the controllers of a mode log elect the active one; also their transactional id."""
+    return f"modeaware-controller.{mode_log}"
 
 
 @dataclass(frozen=True)

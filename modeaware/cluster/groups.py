@@ -19,10 +19,10 @@ from typing import Any, NamedTuple
 from modeaware.clock import Clock
 from modeaware.cluster.cluster import Cluster
 from modeaware.cluster.group_listing import (
-    ELECTION_PREFIX,
     ListedGroup,
     Listing,
     ask_in_batches,
+    election_group,
     error_name,
     list_groups,
 )
@@ -177,7 +177,7 @@ def find_groups(
             members_of.setdefault(topic, set()).add(name)
     streams = {name for name, group in known.items() if group.kind == "streams" or members[name].streams}
     maybe = {n: True if n in streams else _maybe_streams(g, members[n]) for n, g in known.items()}
-    consuming = {n for n, group in known.items() if group.consumes} - {f"{ELECTION_PREFIX}{mode_log}"}
+    consuming = {n for n, group in known.items() if group.consumes} - {election_group(mode_log)}
     unread = {name: why for name, why in offsets.unknown.items() if name in consuming}
     unclear = {n: why for n, of in members.items() if n in consuming and (why := of.unknown) is not None}
 

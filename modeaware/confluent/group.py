@@ -575,7 +575,7 @@ class Membership:
             self.member.doubted(map(key_of, parts))
             self._look_again()
         elif self._conf.auto_commit:
-            self.member.reported({key_of(p): Committed(p.offset, metadata_of(p)) for p in done})
+            self.member.committed({key_of(p): Committed(p.offset, metadata_of(p)) for p in done})
 
     def _commit_now(self, offsets: Mapping[Key, Committed]) -> None:
         parts = [TopicPartition(*key, *at) for key, at in sorted(offsets.items())]

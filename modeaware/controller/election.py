@@ -40,7 +40,7 @@ from typing import Any
 from modeaware.callouts import get_logger
 from modeaware.clock import SYSTEM_CLOCK, Clock
 from modeaware.cluster.cluster import Cluster
-from modeaware.cluster.group_listing import ELECTION_PREFIX
+from modeaware.cluster.group_listing import election_group
 from modeaware.errors import ClusterError, ConfigError, ErrorCode
 from modeaware.librdkafka import Consumer, KafkaError, KafkaException, TopicPartition
 from modeaware.lifecycle.commands import Effect
@@ -111,7 +111,7 @@ class Election:
         self._make_consumer = make_consumer
         self._conf: dict[str, Any] = {
             **connection_conf(conf, "election"),
-            "group.id": group_id(topic),
+            "group.id": election_group(topic),
             "group.protocol": "classic",
             "partition.assignment.strategy": "range",
             "session.timeout.ms": session_timeout_ms,
@@ -179,7 +179,7 @@ class Election:
             self.trouble = f"{error.str()} ({error.name()})"
             if error.code() in _DENIED and self.refusal is None:
                 self.refusal = ClusterError(
-                    f"cannot take part in the election of the controller, group {group_id(self._topic)!r}: "
+                    f"cannot take part in the election of the controller, group {election_group(self._topic)!r}: "
                     f"{error.str()} ({error.name()})",
                     topic=self._topic,
                 )
@@ -273,10 +273,6 @@ class Election:
     def _on_commit(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
         for partition in partitions:
             self._answered = (partition.offset, error)
-
-
-def group_id(topic: str) -> str:
-    return f"{ELECTION_PREFIX}{topic}"
 
 
 def _generation(group_metadata: bytes | None) -> int | None:

@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from modeaware.callouts import get_logger
 from modeaware.clock import Clock
 from modeaware.cluster.cluster import Cluster
+from modeaware.cluster.group_listing import election_group
 from modeaware.config import ControllerConfig
 from modeaware.controller.cluster_watch import BrokerWatch, TopicWatch
-from modeaware.controller.election import Election, Seat, group_id
+from modeaware.controller.election import Election, Seat
 from modeaware.controller.engine import Engine
 from modeaware.controller.inbox import NOT_BEGUN, Inbox, Job
 from modeaware.controller.log import ClaimWatch, Contact, ControllerLog, describe_claim
@@ -507,7 +508,7 @@ class Worker:
                 "no active controller: the leader of group %s has not claimed the mode log for %g s. Describe the "
                 "group's members: one whose client id does not begin with '!modeaware-controller' is no controller; "
                 "stop it, and check which users may READ the group",
-                group_id(self.config.mode_log_topic),
+                election_group(self.config.mode_log_topic),
                 LEADERLESS_S,
             )
 

@@ -238,9 +238,12 @@ class Story:
         admin.delete_partitions(shrink, delay_ms=0)[self._topic].result(TIMEOUT_S)
         retired = set(RETIRED)
         for condition, text in (
-            (_writable_are(SHRINK_TO), f"partitions {format_ranges(RETIRED)} are ReadOnly"),
+            (lambda view: len(view.writable) == SHRINK_TO, f"partitions {format_ranges(RETIRED)} are ReadOnly"),
             (lambda view: view.resume_offsets.keys() >= retired, "sealed: no aware producer writes to them any more"),
-            (_are_none, "drained by the group: they are in mode None"),
+            (
+                lambda view: all(view.mode(p) is PartitionMode.NONE for p in RETIRED),
+                "drained by the group: they are in mode None",
+            ),
             (lambda view: view.reclaimed >= retired, "reclaimed: their records are deleted"),
         ):
             times_s.append(self._await(condition, text))
@@ -361,14 +364,6 @@ class Story:
 
     def _given(self) -> Counter[str]:
         return Counter(record_id for consumer in self._consumers for record_id in consumer.given)
-
-
-def _writable_are(count: int) -> Callable[[TopicView], bool]:
-    return lambda view: view.writable == tuple(range(count))
-
-
-def _are_none(view: TopicView) -> bool:
-    return all(view.mode(partition) is PartitionMode.NONE for partition in RETIRED)
 
 
 def _succession(state: str) -> Callable[[TopicView], bool]:

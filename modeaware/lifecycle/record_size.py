@@ -54,8 +54,8 @@ def fits(record: TopicRecord) -> bool:
 
 def largest_bytes(record: TopicRecord) -> int:
     """Return an upper bound of the record's bytes until its change is complete, with the groups that it names now."""
-    rest_bytes = len(_largest_rest(record).to_json()) + _REPLACEMENT_BYTES
-    return rest_bytes + _largest_rows(record).all_bytes
+    rest = replace(_with_largest_stamp(record), retired={}, drained_groups=())
+    return len(rest.to_json()) + _REPLACEMENT_BYTES + _largest_rows(record).all_bytes
 
 
 def most_partitions(record: TopicRecord) -> int:
@@ -101,11 +101,6 @@ def _largest_rows(record: TopicRecord) -> _Rows:
 def _rows(partitions: int, largest: RetiredPartition, more_bytes: int) -> _Rows:
     row = largest.to_dict()
     return _Rows(partitions, len(_json(list(row.values()))) + more_bytes, len(_json({key: [] for key in row})))
-
-
-def _largest_rest(record: TopicRecord) -> TopicRecord:
-    """Return the record without its partitions, with the largest value of every number that is still to come."""
-    return replace(_with_largest_stamp(record), retired={}, drained_groups=())
 
 
 def _with_largest_stamp(record: TopicRecord) -> TopicRecord:

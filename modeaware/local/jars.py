@@ -143,7 +143,7 @@ def _artifacts(name: str, version: str) -> Artifacts:
 
 
 def _resolved(name: str, artifacts: Artifacts) -> Path:
-    version = _version_of(artifacts)
+    version = artifacts[0][2]
     folder = cache_folder() / f"{name}-{version}"
     if folder.is_dir():  # created by a rename, so it is complete
         return folder
@@ -177,7 +177,7 @@ def resolver_command(scratch: Path, jars: Path, artifacts: Artifacts) -> list[st
         retrieve = ["-retrieve", f"{jars}/[artifact]-[revision].[ext]", "-types", "jar", "bundle"]
         return [find_java(), "-jar", str(ivy), "-ivy", str(description), "-cache", str(scratch / "ivy"), *retrieve]
     raise LocalKafkaError(
-        f"Apache Kafka {_version_of(artifacts)} is not in {cache_folder()} and cannot be resolved: "
+        f"Apache Kafka {artifacts[0][2]} is not in {cache_folder()} and cannot be resolved: "
         "install Maven (mvn), or install modeaware[spark] (its wheel carries Ivy), "
         "or set KAFKA_BOOTSTRAP_SERVERS to a running Kafka."
     )
@@ -189,10 +189,6 @@ def find_ivy_jar() -> Path | None:
     if spec is None or spec.origin is None:
         return None
     return next(iter(sorted((Path(spec.origin).parent / "jars").glob("ivy-*.jar"))), None)
-
-
-def _version_of(artifacts: Artifacts) -> str:
-    return artifacts[0][2]
 
 
 def _run_resolver(command: list[str], scratch: Path, version: str) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+from modeaware.cluster.group_listing import election_group
 from modeaware.errors import ClusterError, ConfigError, ControllerFenced, ErrorCode
 from modeaware.librdkafka import KafkaError, KafkaException, Producer, TopicPartition
 from modeaware.modelog.connection import connection_conf, is_transient
@@ -49,7 +50,7 @@ class ModeLogWriter:
             **connection,
             # librdkafka requires a timeout of at most the transaction's.
             "socket.timeout.ms": min(int(connection["socket.timeout.ms"]), TRANSACTION_TIMEOUT_MS),
-            "transactional.id": f"modeaware-controller.{topic}",  # all controllers of a log share it: it fences
+            "transactional.id": election_group(topic),  # all controllers of a log share it: it fences
             "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
             "acks": "all",
             # Brokers would create a lost log with their defaults; ensure_mode_log alone creates it.

@@ -217,7 +217,7 @@ def recognise(sample: Sample) -> Recognition:
         empty=empty,
         keys=len(numbers),
         null_share=_null_share(null_moments, placements),
-        null_home=_null_home(null_moments, sample.count),
+        null_home=null_moments[0] if sample.count > 1 and len(set(null_moments)) == 1 else None,
         together=_together(parts),
         numbers=numbers,
     )
@@ -324,10 +324,6 @@ def _null_share(moments: Sequence[int], placements: Sequence[Placement]) -> floa
         return None
     home = max(placements, key=lambda placement: placement.recent).candidate.puts(key_numbers(b""))
     return moments.count(home) / len(moments)
-
-
-def _null_home(moments: Sequence[int], count: int) -> int | None:
-    return moments[0] if count > 1 and len(set(moments)) == 1 else None
 
 
 def _together(parts: Sequence[_Part]) -> float | None:

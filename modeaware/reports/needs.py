@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from modeaware.cluster.group_listing import election_group
 from modeaware.config import DEFAULT_MODE_LOG_TOPIC
 from modeaware.endpoint.changes import AclOperation
 
@@ -67,11 +68,6 @@ class Need:
         return f"{self.kind} {self.name} {self.operation.name}"
 
 
-def controllers_name(mode_log: str) -> str:
-    """Return the group and the transactional id of the controllers of a mode log."""
-    return f"modeaware-controller.{mode_log}"
-
-
 def needs(scope: Scope) -> tuple[Need, ...]:
     """Return the rights that the role needs, in the order of the tables; each right once."""
     listed = {Role.CLIENT: _client, Role.CONTROLLER: _controller, Role.OPERATOR: _operator}[scope.role](scope)
@@ -82,7 +78,7 @@ def needs(scope: Scope) -> tuple[Need, ...]:
 
 
 def _controller(scope: Scope) -> Iterator[Need]:
-    log, own = scope.mode_log, controllers_name(scope.mode_log)
+    log, own = scope.mode_log, election_group(scope.mode_log)
     yield Need(TOPIC, log, AclOperation.CREATE, "creating a missing mode log")
     yield Need(TOPIC, log, AclOperation.READ, "reading the mode log")
     yield Need(TOPIC, log, AclOperation.WRITE, "keeping the mode log")

@@ -23,7 +23,7 @@ from modeaware.plan.report import ResizePlan
 from modeaware.plan.text import encodable, plan_text
 from modeaware.reports.serialise import json_help, json_text
 from modeaware.spark.connector import packages
-from modeaware.spark.evacuation.job import DEFAULT_PASSES, DEFAULT_WAIT_S, EvacuationReport, evacuate
+from modeaware.spark.evacuation.job import DEFAULT_WAIT_S, EvacuationReport, evacuate
 from modeaware.spark.planning import DEFAULT_SAMPLE, plan
 from partitioners import DEFAULT_NAME
 
@@ -53,13 +53,6 @@ def evacuate_main(arguments: Sequence[str] | None = None) -> int:
         help=f"how long to wait for seals (default: {DEFAULT_WAIT_S:g}s)",
     )
     option(
-        "--passes",
-        type=int,
-        default=DEFAULT_PASSES,
-        metavar="N",
-        help="at most N passes over the topic (default: %(default)s)",
-    )
-    option(
         "--no-partitioner-check", action="store_true", help="copy even if keys are not where --partitioner places them"
     )
     args = parser.parse_args(arguments)
@@ -70,7 +63,7 @@ def evacuate_main(arguments: Sequence[str] | None = None) -> int:
             conf["partitioner"] = args.partitioner
         check = not args.no_partitioner_check
         wait_s = args.wait_ms / 1000
-        report = evacuate(spark, args.topic, conf, wait_s=wait_s, passes=args.passes, check_partitioner=check)
+        report = evacuate(spark, args.topic, conf, wait_s=wait_s, check_partitioner=check)
         print(json_text(report) if args.json else report)
 
     return _run(args, f"evacuate {args.topic}", run)
@@ -88,11 +81,10 @@ def plan_main(arguments: Sequence[str] | None = None) -> int:
     option("--html", type=Path, metavar="FILE", help="write a page with plots as well")
     sample_help = "how many records to read to recognise the hashes (default: %(default)s)"
     option("--sample", type=_positive, default=DEFAULT_SAMPLE, metavar="RECORDS", help=sample_help)
-    _repeated(parser, "--source-option", "an option of Spark's Kafka source, such as minPartitions=64; may be repeated")
     args = parser.parse_args(arguments)
 
     def run(spark: SparkSession, conf: dict[str, Any]) -> None:
-        resize_plan = plan(spark, args.topic, conf, args.partitions, sample=args.sample, **dict(args.source_option))
+        resize_plan = plan(spark, args.topic, conf, args.partitions, sample=args.sample)
         text = json_text(resize_plan) if args.json else plan_text(resize_plan)
         print(encodable(text, sys.stdout.encoding or "utf-8"))
         if args.html is not None:
@@ -117,12 +109,7 @@ def _parser(name: str, description: str, epilog: str) -> argparse.ArgumentParser
     settings_help = "client settings, one KEY=VALUE a line: librdkafka's (security.protocol, ...) and modeaware's"
     option("--command-config", type=Path, metavar="FILE", help=settings_help)
     option("--json", action="store_true", help="print JSON, see below")
-    _repeated(parser, "--spark-conf", "a setting of the session, unless spark-submit starts it; may be repeated")
     return parser
-
-
-def _repeated(parser: argparse.ArgumentParser, name: str, text: str) -> None:
-    parser.add_argument(name, action="append", default=[], type=_key_value, metavar="KEY=VALUE", help=text)
 
 
 def _run(args: argparse.Namespace, name: str, work: Callable[[SparkSession, dict[str, Any]], None]) -> int:
@@ -137,12 +124,9 @@ def _run(args: argparse.Namespace, name: str, work: Callable[[SparkSession, dict
     active = spark = SparkSession.getActiveSession()
     try:
         conf = command_settings(args.bootstrap_server, args.command_config, os.environ)
-        settings = dict(args.spark_conf)
-        if active is None and _SUBMITTED not in os.environ:
-            settings = {"spark.app.name": name, "spark.jars.packages": connector, **settings}
         builder: SparkSession.Builder = SparkSession.builder
-        for setting, value in settings.items():
-            builder = builder.config(setting, value)
+        if active is None and _SUBMITTED not in os.environ:
+            builder = builder.appName(name).config("spark.jars.packages", connector)
         spark = builder.getOrCreate()
         work(spark, conf)
     except (ModeAwareError, PySparkException) as error:
@@ -152,13 +136,6 @@ def _run(args: argparse.Namespace, name: str, work: Callable[[SparkSession, dict
         if active is None and spark is not None:
             spark.stop()
     return 0
-
-
-def _key_value(text: str) -> tuple[str, str]:
-    key, separator, value = text.partition("=")
-    if not separator or not key.strip():
-        raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE")
-    return key.strip(), value
 
 
 def _positive(text: str) -> int:

@@ -164,7 +164,8 @@ def _send_rows(sender: Sender, fields: Sequence[str], rows: Iterator[Any]) -> No
     first = next(rows)
     rows, by_name = chain((first,), rows), isinstance(first, Mapping)
     key, value, partition, timestamp, headers, topic = (
-        operator.itemgetter(name if by_name else fields.index(name)) if name in fields else _nothing for name in COLUMNS
+        operator.itemgetter(name if by_name else fields.index(name)) if name in fields else lambda row: None
+        for name in COLUMNS
     )
     if not {"partition", "timestamp", "headers", "topic"}.intersection(fields):
         sender.send_pairs((as_bytes(key(row)), as_bytes(value(row))) for row in rows)
@@ -178,10 +179,6 @@ def _send_rows(sender: Sender, fields: Sequence[str], rows: Iterator[Any]) -> No
             as_headers(headers(row)),
             topic(row),
         )
-
-
-def _nothing(row: Any) -> None:
-    return None
 
 
 def _fields(row: Any) -> Sequence[str]:

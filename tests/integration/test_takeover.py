@@ -10,8 +10,9 @@ import pytest
 from confluent_kafka import Consumer
 
 from modeaware.cli.embedded import carry_out_all
+from modeaware.cluster.group_listing import election_group
 from modeaware.controller.daemon import Controller
-from modeaware.controller.election import Election, group_id
+from modeaware.controller.election import Election
 from modeaware.controller.status import Role, ready
 from modeaware.errors import ClusterError, ControllerFenced, ControllerUnavailable, ErrorCode, ModeAwareError
 from modeaware.lifecycle.commands import CommandResult, DeletePartitionsCommand
@@ -207,7 +208,12 @@ def test_a_mode_log_that_is_deleted_is_made_again(setting: Controlled, make_topi
 @contextmanager
 def stranger(setting: Controlled, client_id: str) -> Iterator[list[bool]]:
     """A plain consumer in the election's group, once it is a member: whether each of its assignments has the log."""
-    conf = {**setting.conf, "group.id": group_id(setting.log), "client.id": client_id, "session.timeout.ms": 6_000}
+    conf = {
+        **setting.conf,
+        "group.id": election_group(setting.log),
+        "client.id": client_id,
+        "session.timeout.ms": 6_000,
+    }
     consumer, assignments = Consumer(conf), list[bool]()
     consumer.subscribe([setting.log], on_assign=lambda _, partitions: assignments.append(bool(partitions)))
 

@@ -259,7 +259,7 @@ class World:
         if stored is not None and (at is None or at.offset != stored or is_leaving):
             self.commits[key] = at = Committed(stored)
             if not is_leaving and self.traits.keeps_pauses:
-                self.pending.append(lambda: self.member.reported({key: at}))
+                self.pending.append(lambda: self.member.committed({key: at}))
 
     def run(self, *, rebalancing: bool = False, carrying: bool = False) -> None:
         """Carry out all that is to be done now."""

@@ -74,7 +74,6 @@ def bound(make: Callable[..., Callable[..., Any]], base: Any, *args: Any, **kwar
 
 KEYS = [f"key-{number}".encode() for number in range(200)]
 MOVED_12_TO_5 = [key for key in KEYS if murmur2(key, 12) != murmur2(key, 5)]
-KEPT_12_TO_5 = [key for key in KEYS if murmur2(key, 12) == murmur2(key, 5)]
 Make = Callable[..., Producer]
 
 

@@ -141,15 +141,6 @@ def test_nobody_elected_in_time_is_an_error(stub: StubController, monkeypatch: p
         raise AssertionError("nobody is active")
 
 
-def test_command_that_a_new_topic_refuses_is_given_again(stub: StubController) -> None:
-    stub.refusals = [ErrorCode.LEADER_NOT_AVAILABLE]
-    command = DeletePartitionsCommand("orders", 1)
-    (answer,) = embedded.carry_out_all(cast(Controller, stub), {"orders": command}).values()
-    assert isinstance(answer, CommandResult)
-    assert answer.code is ErrorCode.NONE
-    assert stub.calls == ["submit"] * 2
-
-
 def test_commands_are_submitted_together_and_again_those_that_were_refused_for_a_moment(stub: StubController) -> None:
     stub.refusals = [ErrorCode.LEADER_NOT_AVAILABLE]
     submitted: list[list[str]] = []

@@ -539,24 +539,6 @@ def test_failure_of_the_second_half_is_that_of_the_topic(run: Run, capsys: pytes
     assert "error: too late" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        "orders=o2 --partitions 4 --keep-name",
-        "orders --with o2 --partitions 4 --keep-name",
-        "orders --keep-name --stay",
-        "orders --keep-name --undo",
-        "orders --stay --undo",
-        "orders --stay --partitions 4",
-    ],
-)
-def test_options_that_do_not_go_together_are_bad_usage(arguments: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        cli.main(["replace", *arguments.split(), "--bootstrap-server", "127.0.0.1:1"])
-    assert ended.value.code == 2
-    assert "modeaware replace" in capsys.readouterr().err
-
-
 # Files
 
 

@@ -476,7 +476,7 @@ STORIES = {
     ),
     "note that an automatic commit has wiped is made again": Story(
         (*joined(A0), do.set(stored={A0: END}), do.poll(a0=END), do.does("CommitStored", "commit a0=5 read")),
-        (do.call("reported", {A0: Committed(END)}), do.poll(a0=END), do.does("commit a0=5 read")),
+        (do.call("committed", {A0: Committed(END)}), do.poll(a0=END), do.does("commit a0=5 read")),
     ),
     "revocation is shown again where the callback has raised, three times at most": Story(
         (*joined(A0), do.call("committed", {A0: Committed(3)}), do.set(committed={A0: Committed(3)}, raises=3)),

@@ -69,7 +69,6 @@ class Looking:
         self.cluster = StubCluster()
         self.groups: dict[str, GroupFacts] = {}
         self.groups_of: dict[str, dict[str, GroupFacts]] = {}
-        self.asked_for_groups = 0
         self.gaps: list[Gap] = []
         self.clear = True
         self.ids: dict[int, str | None] | ClusterError | None = None
@@ -87,7 +86,6 @@ class Looking:
     def _find_groups(
         self, _cluster: object, topics: Iterable[str], also: Mapping[str, Sequence[str]] | None, *_: object
     ) -> dict[str, GroupsFound]:
-        self.asked_for_groups += 1
         self.asked.append(("also", tuple(also[TOPIC])))
         return {topic: GroupsFound(dict(self.groups_of.get(topic, self.groups))) for topic in topics}
 

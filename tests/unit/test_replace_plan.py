@@ -86,23 +86,29 @@ def test_named_configs_and_replicas_outweigh_those_of_the_topic() -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        "--undo --pause-before-switch",
-        "--undo --evacuate",
-        "--undo --config a=b",
-        "--undo --partitions 4",
-        "--with v2 --partitions 4 --fence config+acl",
-        "--with v2 --partitions 4 --json",
-        "--with v2 --partitions four",
-        "payments --with v2 --partitions 4",
-        "orders --partitions 4",
-        "payments=p2 --with v2 --partitions 4",
-        "payments= --partitions 4",
-        "=p2 --partitions 4",
+        "orders --undo --pause-before-switch",
+        "orders --undo --evacuate",
+        "orders --undo --config a=b",
+        "orders --undo --partitions 4",
+        "orders --with v2 --partitions 4 --fence config+acl",
+        "orders --with v2 --partitions 4 --json",
+        "orders --with v2 --partitions four",
+        "orders payments --with v2 --partitions 4",
+        "orders orders --partitions 4",
+        "orders payments=p2 --with v2 --partitions 4",
+        "orders payments= --partitions 4",
+        "orders =p2 --partitions 4",
+        "orders=o2 --partitions 4 --keep-name",
+        "orders --with o2 --partitions 4 --keep-name",
+        "orders --keep-name --stay",
+        "orders --keep-name --undo",
+        "orders --stay --undo",
+        "orders --stay --partitions 4",
     ],
 )
 def test_options_that_do_not_go_together_are_bad_usage(arguments: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
-        cli.main(["replace", "orders", *arguments.split(), "--bootstrap-server", "127.0.0.1:1"])
+        cli.main(["replace", *arguments.split(), "--bootstrap-server", "127.0.0.1:1"])
     assert ended.value.code == 2
     assert "modeaware replace" in capsys.readouterr().err
 

@@ -234,7 +234,6 @@ def test_every_kind_of_violation_has_a_wrong_run() -> None:
 
 
 OWN = Fault(900, 1_056, "consumer-kill", "a-2", "a")
-WITHIN = OWN._replace(from_ms=950, to_ms=1_000)
 BROKER = Fault(1, 2, "broker-kill", "broker-1", "*")
 RIGHT: list[tuple[str, Callable[[], Story]]] = [
     ("all read", Story),
