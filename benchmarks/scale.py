@@ -116,7 +116,7 @@ def _commit(admin: PlainAdminClient, group: str, topics: list[str], partitions: 
 
 def await_done(setting: Setting, log: str, names: list[str], deadline_s: float) -> None:
     """Return once the mode log says that these topics are shrunk, and their retired partitions reclaimed; or that they
-    are replaced, and let go."""
+    are replaced, and released."""
     while True:
         replay = read_mode_log({"bootstrap.servers": setting.bootstrap_servers}, log, 30)
         if all(_is_done(replay.record(name)) for name in names):
@@ -129,7 +129,7 @@ def await_done(setting: Setting, log: str, names: list[str], deadline_s: float) 
 def _is_done(record: TopicRecord | None) -> bool:
     if record is None or not record.retired:
         return False
-    return record.replacement.let_go_ms is not None if record.replacement else topic_phase(record) == "done"
+    return record.replacement.released_ms is not None if record.replacement else topic_phase(record) == "done"
 
 
 def _cpu_s(pid: int) -> float:

@@ -2,7 +2,7 @@
 
 A commit says where a group reads on, and nothing of whether the application has handled what lies before that: a client
 library commits by a timer. So mode-aware members add a note to commits on an old topic, and the controller decides by
-the notes which groups are let through to the new topic (:mod:`modeaware.lifecycle.moved`).
+the notes which groups have an open gate to the new topic (:mod:`modeaware.lifecycle.moved`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ BUSY = "modeaware: busy"
 GIVEN = "modeaware: given"
 """The application was given all records to the end, has polled again, and has not committed the last ones."""
 OPENED = "modeaware: the gate is open"
-"""On the new topic: where the group starts, committed by a member when the group was let through."""
+"""On the new topic: where the group starts, committed by a member when the gate was open."""
 
 
 class Note(Enum):

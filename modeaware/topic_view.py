@@ -35,7 +35,7 @@ def known_id(topic_id: object) -> str | None:
 
 @dataclass(frozen=True)
 class Moved:
-    """The groups that are let through to the new topic of a replacement, as the controller has decided.
+    """The groups with an open gate to the new topic of a replacement, as the controller has decided.
 
     Attributes:
         all: every group is.
@@ -47,8 +47,8 @@ class Moved:
     groups: frozenset[str] = frozenset()
     version: tuple[int, int] = field(default=NO_EPOCH, compare=False)
 
-    def lets(self, group: str) -> bool:
-        """Return whether ``group`` is let through."""
+    def has_open_gate(self, group: str) -> bool:
+        """Return whether ``group`` has an open gate."""
         return self.all or group in self.groups
 
 
@@ -59,21 +59,21 @@ class Successor:
     Attributes:
         topic, topic_id, partition_count: the successor.
         switched: producers write to the successor. Before, they write to the predecessor.
-        let_go: every required group has read the predecessor, and no record is missing in ``read_up_to``. Members of a
-            group that has read it need not subscribe to it any more.
+        released: every required group has read the predecessor, and no record is missing in ``read_up_to``. Members of
+            a group that has read it need not subscribe to it any more.
         gone: the predecessor does not exist any more.
         read_up_to: partition of the predecessor -> the offset behind its last record, where that is final.
         groups: those that used the predecessor at the switch: they read the successor from its start. Once a controller
             has deleted the predecessor, the waived ones alone: each other had an offset on each partition by then.
         groups_complete: False: one may be missing in ``groups``, and any group reads the successor from its start.
-        moved: the groups that are let through: these have read the predecessor, as the controller has found.
+        moved: the groups with an open gate: these have read the predecessor, as the controller has found.
     """
 
     topic: str
     topic_id: str
     partition_count: int
     switched: bool = False
-    let_go: bool = False
+    released: bool = False
     gone: bool = False
     read_up_to: Mapping[int, int] = field(default_factory=dict, hash=False)
     groups: frozenset[str] = frozenset()
@@ -82,8 +82,8 @@ class Successor:
 
     @property
     def remains(self) -> bool:
-        """Whether the predecessor is let go, and still there."""
-        return self.let_go and not self.gone
+        """Whether the predecessor is released, and still there."""
+        return self.released and not self.gone
 
     @property
     def state(self) -> int:
@@ -91,7 +91,7 @@ class Successor:
         return max(n for n, name in enumerate(SUCCESSION) if not n or getattr(self, name))
 
 
-SUCCESSION = ("announced", "switched", "let_go", "gone")
+SUCCESSION = ("announced", "switched", "released", "gone")
 """What becomes of a topic that has a successor, in order; each includes those before it."""
 
 
@@ -139,7 +139,7 @@ class TopicView:
     def over(self, held: TopicView | None) -> TopicView:
         """Return what is in force once this view comes after ``held`` (invariant I4).
 
-        Of one topic id that is the newer view, with the newer decision about the groups that are let through. Either
+        Of one topic id that is the newer view, with the newer decision about the groups with an open gate. Either
         has a version of its own.
         """
         if held is None or held.topic_id != self.topic_id:

@@ -156,7 +156,7 @@ def _add_fleet_options(fleet: argparse._ArgumentGroup) -> None:
         type=Path,
         metavar="FILE",
         help="write a file for modeaware apply, in batches, the safest first; topics that are replaced keep their "
-        "names (keep_name: true) where that is admitted, else the new ones are called NAME-v2",
+        "names (keep_name: true) if they can, else the new ones are called NAME-v2, or the next free version",
     )
 
 

@@ -127,7 +127,7 @@ def _behind_open_gates(reading: Reading, topics: set[str]) -> Iterable[tuple[str
         successor = reading.old[topic].successor
         if successor is None or successor.gone or reading.gate(topic) is not Gate.OPEN:
             continue
-        if not successor.let_go or group in successor.groups or group in successor.moved.groups:
+        if not successor.released or group in successor.groups or group in successor.moved.groups:
             yield topic, successor
 
 

@@ -76,7 +76,7 @@ def start_on_new_topic(view: TopicView, group: str, *, has_used: bool = False) -
     if successor is None:
         return None
     is_noted = group in successor.groups or not successor.groups_complete
-    return 0 if is_noted or has_used or not successor.let_go else None
+    return 0 if is_noted or has_used or not successor.released else None
 
 
 class BrokerOffsets(Protocol):

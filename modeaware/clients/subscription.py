@@ -83,12 +83,12 @@ class Reader:
         """Return whether the controller has opened the gate behind ``old`` for the group."""
         if old.successor is None:
             return False
-        return old.successor.moved.lets(self.group) if self.group else old.topic_id in self.passed
+        return old.successor.moved.has_open_gate(self.group) if self.group else old.topic_id in self.passed
 
     def needs(self, old: TopicView) -> bool:
         """Return whether the member subscribes to ``old``, which is replaced."""
         successor = old.successor
-        return successor is None or not (successor.gone or (successor.let_go and self.has_open_gate(old)))
+        return successor is None or not (successor.gone or (successor.released and self.has_open_gate(old)))
 
 
 class TopicReading(NamedTuple):

@@ -815,7 +815,7 @@ def _only_logs_matter(record: TopicRecord, facts: TopicFacts) -> bool:
 
 def _successor(replacement: Replacement) -> Look:
     name, known = replacement.successor, replacement.successor_id
-    is_lost = replacement.reason == SUCCESSOR_GONE and replacement.let_go_ms is None
+    is_lost = replacement.reason == SUCCESSOR_GONE and replacement.released_ms is None
     return Look(name, None, ANY_ID + name if known is None or is_lost else known, replacement.gone_ms is not None)
 
 

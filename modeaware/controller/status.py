@@ -419,15 +419,15 @@ def required_groups(report: TopicReport) -> list[GroupProgress]:
 
 def waiting_groups(report: TopicReport) -> int | None:
     """Return the number of groups whose gate of the new topic is closed; None: the topic's groups do not move."""
-    moving = [group for group in report.groups if group.let_through is not None]
-    return sum(not group.let_through for group in moving) if moving else None
+    moving = [group for group in report.groups if group.gate_open is not None]
+    return sum(not group.gate_open for group in moving) if moving else None
 
 
 def gate_age_s(seen: TopicSeen, now_ms: int) -> float | None:
     """Return for how long the new topic's gate has been closed for some required group, in seconds; None: it is
     open."""
     replacement = seen.record.replacing
-    if replacement.switched_ms is None or replacement.let_go_ms is not None:
+    if replacement.switched_ms is None or replacement.released_ms is not None:
         return None
     return max(now_ms - replacement.switched_ms, 0) / 1000
 

@@ -256,7 +256,7 @@ class Story:
         for condition, text in (
             (_succession("announced"), f"announced: consumers hold the partitions of {self._successor}"),
             (_succession("switched"), f"switched: {self._topic} means {self._successor} to producers"),
-            (_succession("let_go"), f"released: the group has read {self._topic} to its end"),
+            (_succession("released"), f"released: the group has read {self._topic} to its end"),
             (_succession("gone"), f"{self._topic} is deleted; its name is an alias of {self._successor}"),
         ):
             times_s.append(self._await(condition, text))

@@ -439,7 +439,7 @@ def _moved_tags(moved: Moved, asking: frozenset[str]) -> list[bytes]:
     if moved.version == NO_EPOCH:
         return []
     epochs = (_tag(number, struct.pack(">q", epoch)) for number, epoch in enumerate(moved.version, 6))
-    return [_tag(5, _strings(sorted(filter(moved.lets, asking)))), *epochs]
+    return [_tag(5, _strings(sorted(filter(moved.has_open_gate, asking)))), *epochs]
 
 
 def _answer_tags(added: Additions) -> list[bytes]:

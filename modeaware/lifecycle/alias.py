@@ -61,7 +61,7 @@ def record_after(record: TopicRecord, now_ms: int) -> TopicRecord | None:
     if replacement.gone_ms is not None:
         return record
     # No wait is left: every group may read the new topic. The proof of our own deletion is kept.
-    gone = replace(replacement, gone_ms=now_ms, let_go_ms=replacement.let_go_ms or now_ms, reason=None)
+    gone = replace(replacement, gone_ms=now_ms, released_ms=replacement.released_ms or now_ms, reason=None)
     retired = record.retired if replacement.deleting_ms is not None else {}
     return replace(replace(record, replacement=gone), retired=retired)
 
@@ -200,7 +200,7 @@ def alias_objections(
             continue
         shares = isinstance(command, ReplaceTopicCommand) and command.successor == replacement.successor
         if waits or (shares and not record.is_alias):
-            end = "that is done" if replacement.let_go_ms is None else _deleted(record.topic)
+            end = "that is done" if replacement.released_ms is None else _deleted(record.topic)
             yield _too_early(replacement.successor, f"it replaces {record.topic!r}: wait until {end}")
             continue
         takes_copies = replacement.evacuation_epoch is not None and not record.is_alias
@@ -224,8 +224,8 @@ def _is_held(command: TopicCommand, topic_id: str | None, before: Replaced, *, h
         return False
     if has_alias and topic_id is not None and replacement.successor_id not in (None, topic_id):
         return False
-    if replacement.let_go_ms is None or before.record.is_alias:
-        return replacement.let_go_ms is None
+    if replacement.released_ms is None or before.record.is_alias:
+        return replacement.released_ms is None
     return has_alias or (isinstance(command, DeletePartitionsCommand) and topic_id in (None, replacement.successor_id))
 
 

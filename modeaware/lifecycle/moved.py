@@ -403,14 +403,14 @@ def decide(
     after = _with_room(left, may, record, requirement, facts)
     alarms = [_closed_again_alarm(record, name) for name in sorted(closed_again)]
     through = after.moved
-    for name in sorted(filter(through.lets, may)):
+    for name in sorted(filter(through.has_open_gate, may)):
         alarms += _alarms(record, name, verdicts[name], facts, ends)
     if after.all:
         alarms.append(_no_room_alarm(record))
-    if requirement.is_closed and record.replacing.let_go_ms is not None:
+    if requirement.is_closed and record.replacing.released_ms is not None:
         after = replace(after, groups=(), all=True)
         through = after.moved
-    waiting = {name: verdict for name, verdict in verdicts.items() if not through.lets(name)}
+    waiting = {name: verdict for name, verdict in verdicts.items() if not through.has_open_gate(name)}
     due_ms = earliest_ms(*(verdict.due_ms for verdict in waiting.values()))
     return Decision(None if after == before else after, waiting, due_ms, tuple(alarms))
 
@@ -455,7 +455,7 @@ def drains_by_groups(record: TopicRecord, *, members_wait: bool) -> bool:
     """
     if any(reasons.code_of(reason) in reasons.OF_READERS for reason in held_up(record)):
         return True
-    return ends_of(record) is not None and (members_wait or record.replacing.let_go_ms is None)
+    return ends_of(record) is not None and (members_wait or record.replacing.released_ms is None)
 
 
 def append_due_ms(appended_ms: int | None, groups: int) -> int | None:
@@ -520,7 +520,7 @@ def gate_texts(record: TopicRecord, moved: Moved, facts: TopicFacts, requirement
         moved: the groups whose gate is open.
     """
     ends = ends_of(record)
-    names = [name for name in groups_that_matter(record, facts, requirement) if not moved.lets(name)]
+    names = [name for name in groups_that_matter(record, facts, requirement) if not moved.has_open_gate(name)]
     if ends is None:
         return dict.fromkeys(names, f"{_CLOSED}: the end of the old topic is not known yet")
     seen = observe(None, facts, names, sorted(ends), 0)

@@ -35,7 +35,7 @@ def not_moved_reason(replacement: Replacement, facts: TopicFacts, requirement: R
 
 def still_reading(requirement: Requirement, replacement: Replacement, facts: TopicFacts) -> Requirement:
     """Return the requirement without groups that have moved and whose offsets on a released topic have expired."""
-    if replacement.let_go_ms is None:
+    if replacement.released_ms is None:
         return requirement
     groups = (n for n in requirement.groups if n in facts.groups or not _has_moved(n, replacement, facts))
     return replace(requirement, groups=tuple(groups))
@@ -67,7 +67,7 @@ class GroupProgress:
         moved: whether the group has an offset on each partition of the new topic; null if groups do not move.
         must_move: whether a replacement waits for the group to move.
         is_waived: whether partitions, or the replacement as a whole, need not wait for the group.
-        let_through: whether the gate of the new topic is open for the group; null if the topic's groups do not move.
+        gate_open: whether the gate of the new topic is open for the group; null if the topic's groups do not move.
         gate: why the gate is closed for the group, in words; null: it is open, or the topic's groups do not move.
     """
 
@@ -82,7 +82,7 @@ class GroupProgress:
     moved: bool | None
     must_move: bool
     is_waived: bool
-    let_through: bool | None = None
+    gate_open: bool | None = None
     gate: str | None = None
 
     @property
@@ -148,7 +148,7 @@ def progress_of(
             must_move=name in must_move,
             is_waived=any(unread[p] for p in waivers)
             or (moves is not None and requirement.waiver_of_topic(name, group) is not None),
-            let_through=None if moves is None or moved is None else moved.lets(name),
+            gate_open=None if moves is None or moved is None else moved.has_open_gate(name),
             gate=None if evacuates else gates.get(name),
         )
 

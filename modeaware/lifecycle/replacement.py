@@ -333,27 +333,27 @@ class _Move:
         # After the release no group is waited for; only a broken seal leads to another drain.
         waived: dict[str, str] = {}
         is_sealed = all(state.seal_offset is not None for state in retired.values()) and not self._is_broken
-        is_kept = replacement.let_go_ms is not None and is_sealed
+        is_kept = replacement.released_ms is not None and is_sealed
         if is_kept:
             retired = {p: replace(state, reason=None) for p, state in retired.items()}
         else:
             retired, waived = self._drained(retired)
         held_up = any(state.seal_offset is None or state.reason is not None for state in retired.values())
-        denied = replacement.has_fence and replacement.let_go_ms is None and self._not_fenced == reasons.FENCE_DENIED
+        denied = replacement.has_fence and replacement.released_ms is None and self._not_fenced == reasons.FENCE_DENIED
         reason = lost or (reasons.FENCE_DENIED if denied else None)
         if not held_up and lost is None:
             reason = self._not_released(replacement, retired)
-            if reason is None and replacement.let_go_ms is None:
-                replacement = replace(replacement, let_go_ms=self._now_ms)
-            elif replacement.let_go_ms is not None and replacement.has_fence:
+            if reason is None and replacement.released_ms is None:
+                replacement = replace(replacement, released_ms=self._now_ms)
+            elif replacement.released_ms is not None and replacement.has_fence:
                 replacement, deletion, reason = self._reclaimed(replacement, retired)
                 effects += deletion
                 waived |= self._requirement.waived(self._facts.groups) if deletion else {}
             if reason is not None and self._is_coming(reason, replacement):
                 reason = None
                 self._due_ms.append(self._now_ms + SEARCH_AGAIN_MS)
-        elif held_up and replacement.let_go_ms is not None:  # groups read late records even with an open gate
-            replacement = replace(replacement, let_go_ms=None, deleting_ms=None)
+        elif held_up and replacement.released_ms is not None:  # groups read late records even with an open gate
+            replacement = replace(replacement, released_ms=None, deleting_ms=None)
         if reason != self._before:
             self._alarms += _alarm(Replaced(self._record, replacement), reason, self._facts)
         after = replace(
@@ -391,7 +391,7 @@ class _Move:
         first pass sees that the topic of that id is gone; further passes accept any topic of the name.
         """
         new_topic = self._successor
-        if replacement.let_go_ms is not None or new_topic.topic_id == replacement.successor_id:
+        if replacement.released_ms is not None or new_topic.topic_id == replacement.successor_id:
             return replacement, (), None
         if replacement.reason != reasons.SUCCESSOR_GONE:
             reason = reasons.SUCCESSOR_GONE if new_topic.gone else replacement.reason or reasons.UNAVAILABLE
@@ -517,17 +517,17 @@ class _Move:
     def _is_coming(self, reason: str, replacement: Replacement) -> bool:
         """Return whether a wait may end in a moment: the reason names a group that has members on the new topic. Its
         gate is about to open; or, after the release, its members are about to unsubscribe from the old topic."""
-        groups, is_released = self._successor.groups.items(), replacement.let_go_ms is not None
+        groups, is_released = self._successor.groups.items(), replacement.released_ms is not None
         code = reasons.GROUP_SUBSCRIBED if is_released else reasons.GROUP_NOT_MOVED
         coming = {
             reasons.of_group(code, name) for name, g in groups if (g.subscribed if is_released else g.has_members)
         }
-        return reason in coming and self._now_ms < (replacement.let_go_ms or self._switched_ms) + COMING_MS
+        return reason in coming and self._now_ms < (replacement.released_ms or self._switched_ms) + COMING_MS
 
     def _not_released(self, replacement: Replacement, retired_now: Mapping[int, RetiredPartition]) -> str | None:
         """Return why a drained old topic is not released: a required group has not moved to the new topic, the fence is
         not in force, or gates cannot open yet (invariant I2)."""
-        if replacement.let_go_ms is not None:
+        if replacement.released_ms is not None:
             return None
         if self._requirement.doubt is not None:
             return doubt_reason(self._requirement.doubt)

@@ -129,7 +129,7 @@ class ReplacementReport:
         announced_ms: when clients were first able to see the new topic.
         switched_ms: when producers began to write to the new topic.
         fenced_ms: when brokers were first seen to refuse data for the topic.
-        let_go_ms: when the topic was released: every required group has read it and may read the new topic.
+        released_ms: when the topic was released: every required group has read it and may read the new topic.
         deleting_ms: when a controller began to delete the topic.
         gone_ms: when the topic was found to be gone; its name points to the new topic.
         undone_ms: when the replacement was undone.
@@ -152,7 +152,7 @@ class ReplacementReport:
     announced_ms: int | None
     switched_ms: int | None
     fenced_ms: int | None
-    let_go_ms: int | None
+    released_ms: int | None
     deleting_ms: int | None
     gone_ms: int | None
     undone_ms: int | None
@@ -174,7 +174,7 @@ class ReplacementReport:
             "announced": self.announced_ms,
             "switched": self.switched_ms,
             "fenced": self.fenced_ms,
-            "released": self.let_go_ms,
+            "released": self.released_ms,
             "gone" if self.deleting_ms is None else "deleted": self.gone_ms,
             "undone": self.undone_ms,
         }
@@ -376,7 +376,7 @@ def report_topic(
     progress = progress_of(record, facts, requirement, moved)
     must_move = tuple(name for name, group in progress.items() if group.must_move)
     groups, view, phases = progress.values(), record.view(), partition_phases(record)
-    members_wait = any(group.let_through is False and group.has_members for group in groups)
+    members_wait = any(group.gate_open is False and group.has_members for group in groups)
     return TopicReport(
         topic=record.topic,
         topic_id=record.topic_id,

@@ -123,7 +123,7 @@ def partition_phase(mode: PartitionMode, retired: RetiredPartition) -> str:
 def partition_phases(record: TopicRecord) -> dict[int, str]:
     """Return the phases of partitions that take no writes, in order: ``opening`` for a new partition, ``done`` for all
     partitions of a released topic."""
-    if record.replacing.let_go_ms is not None:
+    if record.replacing.released_ms is not None:
         return dict.fromkeys(record.closed, "done")
     retired = record.retired
     return {p: partition_phase(record.modes[p], retired[p]) if p in retired else "opening" for p in record.closed}
@@ -142,7 +142,7 @@ def replacement_phase(record: TopicRecord, replacement: Replacement) -> str:
     to come, or ``done``."""
     if replacement.switched_ms is None:
         return "create" if replacement.successor_id is None else "announce"
-    if replacement.let_go_ms is not None:
+    if replacement.released_ms is not None:
         return "reclaim" if replacement.has_fence and replacement.gone_ms is None else "done"
     return "seal" if any(retired.seal_offset is None for retired in record.retired.values()) else "drain"
 

@@ -248,7 +248,7 @@ class Replacement(JsonFields):
         own_configs: the values that the old topic itself had for the fence's configs before the fence; None: not noted
             yet. The value of a config that the old topic had not set is None.
         fenced_ms: the time since which every snapshot has shown the fence in force.
-        let_go_ms: the release: when all required groups had drained the old topic, and its gate was open for each.
+        released_ms: the release: when all required groups had drained the old topic, and its gate was open for each.
         deleting_ms: when a controller began to delete the old topic, unless something blocks the deletion.
         gone_ms: when the old topic was seen to be gone. The record stays as an alias: the old name points to the new
             topic.
@@ -280,7 +280,7 @@ class Replacement(JsonFields):
         ),
     )
     fenced_ms: int | None = field(default=None, metadata=form(optional_int))
-    let_go_ms: int | None = field(default=None, metadata=form(optional_int))
+    released_ms: int | None = field(default=None, metadata=form(optional_int))
     deleting_ms: int | None = field(default=None, metadata=form(optional_int))
     gone_ms: int | None = field(default=None, metadata=form(optional_int))
     undone_ms: int | None = field(default=None, metadata=form(optional_int))
@@ -419,7 +419,7 @@ class TopicRecord(VersionedRecord):
             topic_id=replacement.successor_id,
             partition_count=replacement.num_partitions,
             switched=switched,
-            let_go=replacement.let_go_ms is not None,
+            released=replacement.released_ms is not None,
             gone=replacement.gone_ms is not None,
             read_up_to={p: r.read_up_to for p, r in self.retired.items() if r.read_up_to is not None},
             groups=self._comes_from_the_start(switched=switched),

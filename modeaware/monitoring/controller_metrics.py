@@ -44,7 +44,7 @@ _GAUGES: Table = {
         "Since a replaced topic's switch, until its groups have moved.",
         ("topic",),
     ),
-    "topic_groups_waiting": ("Groups of a replaced topic that are not let through to the new one.", ("topic",)),
+    "topic_groups_waiting": ("Groups of a replaced topic that are for which the gate is closed.", ("topic",)),
     "topic_look_age_seconds": ("Since the controller last looked at the topic's logs and groups.", ("topic",)),
 }
 _COUNTERS: Table = {

@@ -185,7 +185,7 @@ def _group(group: GroupProgress, seen: TopicSeen) -> dict[str, Any]:
         "partitions": format_ranges(group.holding),
         "waived": group.is_waived,
         "moved": group.moved,
-        "let_through": group.let_through,
+        "gate_open": group.gate_open,
         "gate": group.gate,
         "evacuation": group.evacuates,
         "history": [left.get(group.group) for _, left in seen.history],

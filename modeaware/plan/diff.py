@@ -228,7 +228,7 @@ def diff_replaced(
         successor: the new topic; None: the new topic does not exist.
     """
     try:
-        if replacement.let_go_ms is None:
+        if replacement.released_ms is None:
             wanted = ReplaceTopicCommand(
                 desired.name, desired.replace or "", desired.partitions, fence=replacement.fence
             )

@@ -149,7 +149,7 @@ class Certificate(TopicReport):
         replacement = self.replacement
         if replacement is None:
             return None
-        if replacement.let_go_ms is None:
+        if replacement.released_ms is None:
             return (
                 f"not released: {reasons.text(replacement.reason) if replacement.reason is not None else 'in progress'}"
             )
@@ -166,7 +166,7 @@ class Certificate(TopicReport):
         if (
             replacement is None
             or replacement.fence == "none"
-            or replacement.let_go_ms is None
+            or replacement.released_ms is None
             or replacement.gone_ms is not None
         ):
             return None

@@ -278,7 +278,7 @@ def _group_lines(topic: TopicDescription) -> list[str]:
         lines.append(f"Of special kinds: {', '.join(special)}")
     if topic.deletion is not None and topic.deletion.accept_state_loss:
         lines.append(f"Loss of state accepted: {', '.join(topic.deletion.accept_state_loss)}")
-    if through := [group.group for group in topic.groups if group.let_through]:
+    if through := [group.group for group in topic.groups if group.gate_open]:
         lines.append(f"Gate open to: {', '.join(through)}")
     lines += [line[0].upper() + line[1:] for line in groups_left(topic)]
     lines += [f"Not waited for: {name} (waived: {reason})" for name, reason in sorted(topic.waived.items())]

@@ -111,7 +111,7 @@ def first_topics(views: Sequence[TopicView], wanted: Wanted) -> Sequence[TopicVi
     """Return the topics of a chain to which ``startingOffsets`` of a new query applies; the query reads the others from
     their start. ``latest`` skips the records of a new topic once the old topic is released, as in a group."""
     count = 1
-    while count < len(views) and wanted == LATEST and (before := views[count - 1].successor) and before.let_go:
+    while count < len(views) and wanted == LATEST and (before := views[count - 1].successor) and before.released:
         count += 1
     return views[:count]
 
@@ -119,7 +119,7 @@ def first_topics(views: Sequence[TopicView], wanted: Wanted) -> Sequence[TopicVi
 def needs_look(view: TopicView, position: Positions | None) -> bool:
     """Return whether a query must request the ends of a topic. It must not if the topic is released and the query has
     read it: such a topic may be deleted at any time."""
-    done = view.successor is not None and view.successor.let_go
+    done = view.successor is not None and view.successor.released
     return not done or position is None or view.topic not in position or not _has_read(view, position[view.topic])
 
 

@@ -313,7 +313,7 @@ class ModeSource:
 
     def _note_successors(self) -> None:
         successors = [view.successor for view in self.store.views().values()]
-        self._following = any(successor is not None and not successor.let_go for successor in successors)
+        self._following = any(successor is not None and not successor.released for successor in successors)
 
     # The thread
 

@@ -53,7 +53,7 @@ def test_keyed_records_go_to_writable_partitions_and_a_retired_one_fails_its_mes
     assert fake_views.closed
 
 
-def test_a_partition_in_mode_none_is_let_go_and_taken_up(
+def test_a_partition_in_mode_none_is_released_and_taken_up(
     kafka: Kafka,
     fake_views: FakeViews,
     make_topic: MakeTopic,

@@ -152,7 +152,7 @@ def test_a_topic_is_replaced_where_the_file_says_so(
     assert not exists(site, name)
     done = told_json(site, write(**{topic: declared}), "--yes", "--wait")[topic]
     assert (done["status"], done["steps"][0]["successor"]) == ("applied", name)
-    assert site.describe(topic)["phase"] in ("reclaim", "done"), "it is let go"
+    assert site.describe(topic)["phase"] in ("reclaim", "done"), "it is released"
     assert len(watermarks(site.servers, name)) == 2
     assert own_configs(site, name) == {"retention.ms": "7200000", "segment.ms": "3600000"}
 

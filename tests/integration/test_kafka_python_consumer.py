@@ -75,7 +75,7 @@ def committed(consumer: KafkaConsumer, topic: str, count: int) -> dict[int, int]
 
 
 @pytest.mark.parametrize("more", [{}, COOPERATIVE], ids=["range", "cooperative"])
-def test_a_partition_is_let_go_and_taken_up_where_reading_stopped(
+def test_a_partition_is_released_and_taken_up_where_reading_stopped(
     consumer_of: MakeConsumer, fake_views: FakeViews, make_topic: MakeTopic, send: Send, more: dict[str, Any]
 ) -> None:
     topic = make_topic(4)

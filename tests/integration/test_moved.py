@@ -1,4 +1,4 @@
-"""Groups of a replaced topic are let through by what their coordinators say, on a real Kafka with plain clients."""
+"""Groups of a replaced topic have an open gate by what their coordinators say, on a real Kafka with plain clients."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.waiting import eventually
 UNNOTED_MS, GATE_GIVEN_MS = 3_000, 1_000
 
 
-def test_groups_are_let_through_by_their_commits_notes_and_members(
+def test_gates_open_by_commits_notes_and_members(
     setting: Controlled, make_topic: MakeTopic, make_group: Callable[[], str]
 ) -> None:
     setting.start(gate_unnoted_ms=UNNOTED_MS, gate_given_ms=GATE_GIVEN_MS)
@@ -51,4 +51,4 @@ def test_groups_are_let_through_by_their_commits_notes_and_members(
     found = read_mode_log(setting.conf, setting.log, 20)
     view = found.view(topic).successor
     assert view is not None
-    assert [view.moved.lets(group) for group in (said, given, left, runs, lags, busy)] == [True] * 5 + [False]
+    assert [view.moved.has_open_gate(group) for group in (said, given, left, runs, lags, busy)] == [True] * 5 + [False]

@@ -56,7 +56,7 @@ def test_running_controller_replaces_a_topic_whose_group_has_read_it_and_is_move
     assert f"{filled}: being replaced by {name} (4 partitions)." in told.out
     eventually(lambda: site.describe(filled)["replacement"]["not_moved"] == [group])
     early = site.run("certificate", filled)
-    assert (early.status, json.loads(early.out)["replacement"]["let_go_ms"], "not released" in early.err) == (
+    assert (early.status, json.loads(early.out)["replacement"]["released_ms"], "not released" in early.err) == (
         3,
         None,
         True,
@@ -99,7 +99,7 @@ def test_running_controller_replaces_a_topic_whose_group_has_read_it_and_is_move
     assert (shown["deletion"], shown["required_groups"]) == (None, [group])
     assert (shown["fence_proved_now"], shown["replacement"]["not_moved"]) == (list(range(6)), [])
     shown = shown["replacement"]
-    assert (shown["successor"], shown["let_go_ms"] > shown["fenced_ms"] > 0) == (name, True)
+    assert (shown["successor"], shown["released_ms"] > shown["fenced_ms"] > 0) == (name, True)
     admin = AdminClient({"bootstrap.servers": site.servers})
     admin.delete_topics([filled])[filled].result(30)
     eventually(lambda: not exists(site, filled))
@@ -263,7 +263,7 @@ def test_clients_of_both_sources_see_the_same_successor(
         moved = Moved(groups=frozenset({group})) if source == "log" else Moved()
         eventually(lambda: successor() == replace(switched, read_up_to={0: 0, 1: 0}, moved=moved))
         site.commit(name, group, dict.fromkeys(range(3), 0))
-        eventually(lambda: (found := successor()) is not None and found.let_go)
+        eventually(lambda: (found := successor()) is not None and found.released)
 
 
 def test_with_a_delay_the_command_waits_until_the_topic_is_deleted_and_its_name_may_come_back(
@@ -283,7 +283,7 @@ def test_with_a_delay_the_command_waits_until_the_topic_is_deleted_and_its_name_
     proof = json.loads(certified.out)
     assert {each["verdict"] for each in proof["partitions"]} == {"deleted"}
     assert [each["seal_offset"] is not None for each in proof["partitions"]] == [True] * 6
-    assert proof["replacement"]["gone_ms"] > proof["replacement"]["let_go_ms"]
+    assert proof["replacement"]["gone_ms"] > proof["replacement"]["released_ms"]
     returned = site.run("replace", name, "--with", filled, "--partitions", "2", *WAIT)
     assert returned.status == 0, returned.err
     assert f"every group that is waited for has moved. {name} is deleted once its own retention" in returned.out

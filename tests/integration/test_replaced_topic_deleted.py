@@ -68,8 +68,8 @@ def test_a_stock_consumer_that_stays_subscribed_keeps_it(
     new = _replaced_and_moved(served, old, group)
     with RunningGroup(served.servers, old, group):
         subscribed = reasons.of_group(reasons.GROUP_SUBSCRIBED, group)
-        let_go = served.wait_for(old, lambda record: replacement(record).reason == subscribed)
-        assert replacement(let_go).let_go_ms is not None
+        released = served.wait_for(old, lambda record: replacement(record).reason == subscribed)
+        assert replacement(released).released_ms is not None
         assert counts(served, old, new) == {old: 3, new: 2}
     gone = served.wait_done(old)
     assert counts(served, old, new) == {new: 2}

@@ -55,7 +55,7 @@ def refusal(served: Controlled, topic: str) -> str | None:
     return told[0]
 
 
-def test_a_topic_is_replaced_and_let_go_once_its_group_has_moved(
+def test_a_topic_is_replaced_and_released_once_its_group_has_moved(
     served: Controlled, make_topic: MakeTopic, make_group: Callable[[], str]
 ) -> None:
     topic, name, group = make_topic(3), f"{make_topic(1)}-v2", make_group()
@@ -81,7 +81,7 @@ def test_a_topic_is_replaced_and_let_go_once_its_group_has_moved(
         served.wait_for(topic, lambda record: replacement(record).reason == moved)
     commit_zero(served, group, name, 2)
     done = served.wait_done(topic)
-    assert replacement(done).let_go_ms is not None
+    assert replacement(done).released_ms is not None
     assert len(watermarks(served.servers, name)) == 2
     assert watermarks(served.servers, topic) == ends, "nothing was deleted"
 

@@ -1,11 +1,11 @@
 """A member of a group, driven by random walks over models of both client libraries, of its group, its brokers, the
 controller, and of applications that commit in seven ways (:mod:`tests.support.member_world`).
 
-At every step: no record of a new topic comes before the group was let through, nor while a record of the old one is at
+At every step: no record of a new topic comes before the gate was open, nor while a record of the old one is at
 work; nothing is resumed that the application has paused; each partition is shown once for each time that it is owned;
 no partition is read again but where the application went back, or was shown a revocation; no commit sets a group back,
 overwrites metadata of the application, or wins over a transaction. At the end every action was answered or repeated:
-the group was let through, all is shown, and nothing is paused.
+the gate was open, all is shown, and nothing is paused.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The rule by which groups are let through, over all that members of a group may do meanwhile."""
+"""The rule by which groups have an open gate, over all that members of a group may do meanwhile."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_every_key_keeps_its_order_and_no_group_waits_for_ever(kinds: tuple[str,
         group.walk(chance, chance.randrange(80))
         group.acts &= {"join"}
         group.walk(chance, 3_000, until_moved=True)
-        assert group.moved is not None, "\n  ".join(["never let through:", *group.told])
+        assert group.moved is not None, "\n  ".join(["never open:", *group.told])
         group.walk(chance, 40)
 
 

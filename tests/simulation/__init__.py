@@ -22,7 +22,7 @@ The seed decides what a schedule is about (``faults.Kind``); the world has that 
 
 **Not simulated**, and tested elsewhere or not at all:
 
-* Notes of members, and which groups the controller lets through by them (``tests.support.gate_model``,
+* Notes of members, and which groups the controller opens the gate for by them (``tests.support.gate_model``,
   ``tests.support.member_world``): here a group opens its gate itself, by its commits (``succession.gate``).
 * Shrinks of topics that are replaced, and the faults of the one kind of schedules in the other.
 * The shells around librdkafka: threads, polling, callbacks, retries inside the library. Where the simulated consumer

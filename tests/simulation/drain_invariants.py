@@ -50,7 +50,7 @@ class Rules:
 
 
 class DrainJudge:
-    """The part of the judge that watches clients, what is let go, and what is deleted.
+    """The part of the judge that watches clients, what is released, and what is deleted.
 
     I6 and I7 are judged of the simulated producers. No guard of these can be taken away here: the code that keeps them
     (``modeaware.views``, ``modeaware.confluent``) is made of threads around librdkafka, and not in reach.
@@ -156,7 +156,7 @@ class DrainJudge:
             if group.epochless and commit is not None:
                 group.consumed.update(log.records[: min(commit[0], seal_offset)])
 
-    def _let_go(self, partition: int, record: TopicRecord, writer: Controller) -> None:
+    def _released(self, partition: int, record: TopicRecord, writer: Controller) -> None:
         """Consumers will leave the partition: all that lies below the seal must have been read (I2)."""
         log = self._log_as_seen(record.topic_id, partition, writer)
         retired, deletion = record.retired[partition], record.deletion

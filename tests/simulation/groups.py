@@ -134,7 +134,7 @@ class Group:
                 assert mine <= owned(given, hidden(reader.view))[name]
 
     def assign(self) -> None:
-        """Take up what became readable, let go of what is hidden now."""
+        """Take up what became readable, release what is hidden now."""
         topic = self.world.topic
         if topic is None:
             return

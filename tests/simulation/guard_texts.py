@@ -216,9 +216,9 @@ what overrides a fence of its name is removed before a successor is announced  f
         => if False:\n        return
 a fence that was lifted is restored  I2 3000000140
     lifecycle.replacement: if self._in_force:\n => if self._in_force or replacement.fenced_ms is not None:\n
-the predecessor is drained before it is let go  I2 3000004280
+the predecessor is drained before it is released  I2 3000004280
     lifecycle.replacement: if drain.reason is not None:
-a topic is not let go while its end is not final  I2 3520137710
+a topic is not released while its end is not final  I2 3520137710
     lifecycle.replacement: and all(self._is_final(p, log) for p, log in logs.items())
         => and all(self._fence.proved.get(p) == log.leader_epoch for p, log in logs.items())
 every group comes to the successor  I2 3000000000
@@ -230,8 +230,8 @@ a deletion waits for retention  delay 3500000004
     lifecycle.topic_deletion: return None if emptied else Stay(reasons.RETENTION) => return None
 a topic without a fence is never deleted  fence 3500000010
     lifecycle.topic_deletion: or _not_fenced(replacement, facts, now_ms)\n => \n
-    lifecycle.replacement: elif replacement.let_go_ms is not None and replacement.has_fence:
-        => elif replacement.let_go_ms is not None:
+    lifecycle.replacement: elif replacement.released_ms is not None and replacement.has_fence:
+        => elif replacement.released_ms is not None:
     tests.simulation.controller: if not all(fenced.get(p) == log.epoch for p, log in enumerate(logs)):
 the fence is proved before a deletion  fence 3500000010
     lifecycle.topic_deletion: or _not_fenced(replacement, facts, now_ms)\n => \n
@@ -262,7 +262,7 @@ a record says first that its topic is being deleted  record 3500000000
 a successor that was deleted is created anew  I2 3000000008
     lifecycle.replacement: if new_topic.topic_id is not None and _as_intended(new_topic, replacement):
 what arrives too late is read  I2 3000004310
-    lifecycle.replacement: elif held_up and replacement.let_go_ms is not None: => elif False:
+    lifecycle.replacement: elif held_up and replacement.released_ms is not None: => elif False:
 partitions of another tool are drained  I2 3000032766
     lifecycle.state: if count <= len(record.modes): => if True:
 a name leads on without its topic  I8 3000000103
@@ -284,7 +284,7 @@ a gate opens where the predecessor is gone  I2 3000000103
     tests.simulation.succession.gate: return successor is None or successor.gone or (has_read
         => return successor is None or (has_read
 a late group reads the predecessor  I2 3000000105
-    tests.simulation.succession.gate: (successor.let_go and (has_read or has_moved)) => successor.let_go
+    tests.simulation.succession.gate: (successor.released and (has_read or has_moved)) => successor.released
 a group comes to an empty topic before it leaves  I2 4010002009
     tests.simulation.succession.gate: (owes_commit or not => (not
 a chain is deleted from its beginning  I2 4000000001

@@ -167,7 +167,7 @@ class Judge(ChainJudge):
             if new is RO:
                 self._resumes(partition, before.retired[partition], after.retired[partition])
         if new is NONE and old is not NONE:
-            self._let_go(partition, after, writer)
+            self._released(partition, after, writer)
         if new is RW and old is RO and partition in before.opening:
             self._opened(partition, before, writer)
 

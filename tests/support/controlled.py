@@ -105,14 +105,14 @@ class Controlled:
         return self.record(topic)
 
     def wait_done(self, topic: str, deadline_s: float = 40) -> TopicRecord:
-        """Wait for the end of a change; of a replacement without a delay, until the topic is let go."""
-        return self.wait_for(topic, lambda record: topic_phase(record) == "done" or is_let_go(record), deadline_s)
+        """Wait for the end of a change; of a replacement without a delay, until the topic is released."""
+        return self.wait_for(topic, lambda record: topic_phase(record) == "done" or is_released(record), deadline_s)
 
 
-def is_let_go(record: TopicRecord) -> bool:
-    """Whether a topic that is replaced is let go, and is deleted no sooner than its own retention has emptied it."""
+def is_released(record: TopicRecord) -> bool:
+    """Whether a topic that is replaced is released, and is deleted no sooner than its own retention has emptied it."""
     now = record.replacement
-    return now is not None and now.let_go_ms is not None and now.delay_ms is None
+    return now is not None and now.released_ms is not None and now.delay_ms is None
 
 
 def commit_zero(served: Controlled, group: str, topic: str, count: int) -> None:

@@ -174,7 +174,7 @@ class FakeEndpoint:
             if (to := view.successor) is not None:
                 noted = sorted(to.groups), to.groups_complete
                 topic.successor = [(to.topic, to.topic_id, to.partition_count, to.state, *noted)]
-                topic.moved = list(filter(to.moved.lets, groups))
+                topic.moved = list(filter(to.moved.has_open_gate, groups))
                 topic.moved_controller_epoch, topic.moved_epoch = to.moved.version
         return topic
 

@@ -232,7 +232,7 @@ class Group:
         verdict = verdict_on_group(GROUP, RECORD, ENDS, look, REQUIREMENT, self.seen, LIMITS, self.at_ms)
         decision: Decision = decide(RECORD, None, look, REQUIREMENT, self.seen, LIMITS, self.at_ms)
         if decision.record is not None:
-            assert decision.record.moved.lets(GROUP)
+            assert decision.record.moved.has_open_gate(GROUP)
             self.moved, self.owners_then = decision.record, list(self.owner)
             self.by_given = any(each.way is Way.GIVEN for each in verdict.partitions.values())
 

@@ -189,7 +189,7 @@ SHOWN: dict[str, Callable[[TopicRecord], Any]] = {
     "in_progress": in_progress,
     "is_replaced": lambda record: record.replacement is not None,
     "is_switched": lambda record: record.replacement is not None and record.replacement.switched_ms is not None,
-    "is_let_go": lambda record: record.replacement is not None and record.replacement.let_go_ms is not None,
+    "is_released": lambda record: record.replacement is not None and record.replacement.released_ms is not None,
     "seals": lambda record: {p: retired.seal_offset for p, retired in record.retired.items()},
     "reasons": lambda record: {retired.reason for retired in record.retired.values()},
     "first": lambda record: record.retired[0],

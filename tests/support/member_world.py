@@ -59,7 +59,7 @@ APPLICATIONS = {
     "commits batches and when revoked": Committing(automatic=False),
     "transactions": Committing(automatic=False, transactional=True),
 }
-STAGES = ("plain", "announced", "switched", "sealed", "let through", "released", "gone")
+STAGES = ("plain", "announced", "switched", "sealed", "open", "released", "gone")
 
 
 @dataclass
@@ -98,7 +98,7 @@ class World:
     uncommitted: dict[Key, int] = field(default_factory=dict)
     floors: dict[Key, int] = field(default_factory=dict)  # nothing below was to be given again
     stages: dict[str, int] = field(default_factory=lambda: {"a": 0, "b": 0})
-    by_timeout: set[str] = field(default_factory=set)  # let through without the whole commit
+    by_timeout: set[str] = field(default_factory=set)  # opened without the whole commit
     hidden: set[Key] = field(default_factory=set)  # in mode None
     now_s: float = 0.0
     failing: float = 0.2
@@ -471,11 +471,11 @@ class World:
             self.in_hand = key, record
 
     def judge(self, key: Key) -> None:
-        """No record of a new topic comes before its group was let through, and before the old one's are handled."""
+        """No record of a new topic comes before its gate was open, and before the old one's are handled."""
         old = {"b": "a", "c": "b"}.get(key[0])
         if old is None or self.stages[old] == 0:
             return
-        assert self.stages[old] >= STAGES.index("let through"), f"{key} before the group was let through"
+        assert self.stages[old] >= STAGES.index("open"), f"{key} before the gate was open"
         if old not in self.by_timeout:
             late = [p for p in range(self.count(old)) if self.handled.get((old, p), 0) < self.end((old, p))]
             assert not late, f"{key} before {old} {late} was handled"
@@ -589,7 +589,7 @@ class World:
                 self.rebalance()
             if self.stages == {"a": 6, "b": 6}:
                 break
-        assert self.stages == {"a": 6, "b": 6}, f"{self.stages}: not let through, or no commit on the new topic"
+        assert self.stages == {"a": 6, "b": 6}, f"{self.stages}: not open, or no commit on the new topic"
         self.look()
         self.rebalance()
         for _ in range(3):  # the library is ready to seek by then

@@ -147,7 +147,7 @@ def replacing_snapshot(now_ms: int | None = None) -> Snapshot:
         moved=Moved(groups=frozenset({"audit", "billing"})),
         due_ms=now_ms + 7_000,
     )
-    gone_ms = {"let_go_ms": now_ms - 50_000, "deleting_ms": now_ms - 40_000, "gone_ms": now_ms - 30_000}
+    gone_ms = {"released_ms": now_ms - 50_000, "deleting_ms": now_ms - 40_000, "gone_ms": now_ms - 30_000}
     clicks = replaced("clicks", {p: RetiredPartition(seal_offset=1000) for p in range(32)}, **gone_ms)
     return replace(busy_snapshot(now_ms), topics=(TopicSeen(clicks), draining, waiting))
 

@@ -126,7 +126,7 @@ def test_a_mode_log_that_cannot_be_read_fails_every_call(
     assert (controller.commands, stock_calls) == ([], []), "an unreadable log is never taken for an absent one"
 
 
-def test_successor_without_a_record_is_grown_by_the_controller_until_its_predecessor_is_let_go(
+def test_successor_without_a_record_is_grown_by_the_controller_until_its_predecessor_is_released(
     admin: AdminClient, views: FakeViews, controller: StubController, stock_calls: list[Any]
 ) -> None:
     """It refuses that; the brokers would not."""
@@ -136,7 +136,7 @@ def test_successor_without_a_record_is_grown_by_the_controller_until_its_predece
     with pytest.raises(KafkaException, match="wait until"):
         admin.create_partitions([NewPartitions("orders-v2", 9)])["orders-v2"].result(10)
     assert stock_calls == []
-    switch(views, "orders", "orders-v2", let_go=True)
+    switch(views, "orders", "orders-v2", released=True)
     admin.create_partitions([NewPartitions("orders-v2", 9)])["orders-v2"].result(10)
     assert len(stock_calls) == 1
 
@@ -509,7 +509,7 @@ def test_a_name_is_listed_as_the_topic_that_it_leads_to_once_its_own_is_gone(
         return SimpleNamespace(topics={topic: topic})
 
     monkeypatch.setattr(StockAdminClient, "list_topics", list_topics)
-    for state in ({}, {"let_go": True}, {"gone": True}):
+    for state in ({}, {"released": True}, {"gone": True}):
         switch(views, "orders", "orders-v2", **state)
         assert list(admin.list_topics("orders", timeout=10).topics) == ["orders"]
     assert listed == ["orders", "orders", "orders-v2"]

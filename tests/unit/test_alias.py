@@ -28,7 +28,7 @@ from tests.support.fake_views import FakeViews
 from tests.support.lifecycle import CONFIG, EPOCH, NOW_MS, RO, TOPIC, group, refuse_alias
 
 NAME, ID = "orders-v2", "id-of-the-successor"
-LED = Replacement(NAME, 2, 0, delay_ms=5, successor_id=ID, announced_ms=1, switched_ms=2, let_go_ms=3, gone_ms=4)
+LED = Replacement(NAME, 2, 0, delay_ms=5, successor_id=ID, announced_ms=1, switched_ms=2, released_ms=3, gone_ms=4)
 ALIAS = TopicRecord(TOPIC, "id-of-the-first", 9, EPOCH, (RO,) * 2, replacement=LED, required_groups=("billing",))
 FORGET = ReplaceTopicCommand(TOPIC, NAME, 2, forget=True)
 ABSENT = TopicFacts(TOPIC, None)
@@ -43,7 +43,7 @@ def test_alias_is_forgotten() -> None:
 
 def test_topic_whose_deletion_is_not_noted_yet_is_no_alias_until_a_controller_has_run() -> None:
     switched = replace(ALIAS, replacement=replace(LED, gone_ms=None))
-    announced = replace(ALIAS, replacement=replace(LED, gone_ms=None, let_go_ms=None, switched_ms=None))
+    announced = replace(ALIAS, replacement=replace(LED, gone_ms=None, released_ms=None, switched_ms=None))
     there = TopicFacts(TOPIC, ALIAS.topic_id)
     for record, found, yet in ((switched, ABSENT, True), (switched, there, False), (announced, ABSENT, False)):
         with pytest.raises(RequestRefused) as refused:
@@ -96,7 +96,9 @@ def test_topic_may_be_replaced_under_the_name_of_an_alias_that_leads_to_it_and_u
 
 
 def test_chain_of_aliases_leads_back_to_its_first_name() -> None:
-    second = Replacement("orders-v3", 2, 0, successor_id="id-3", announced_ms=1, switched_ms=2, let_go_ms=3, gone_ms=4)
+    second = Replacement(
+        "orders-v3", 2, 0, successor_id="id-3", announced_ms=1, switched_ms=2, released_ms=3, gone_ms=4
+    )
     records = [ALIAS, TopicRecord(NAME, ID, 3, EPOCH, (RO,) * 2, replacement=second)]
     refuse_alias(ReplaceTopicCommand("orders-v3", TOPIC, 2), TopicFacts("", "id-3"), records, NOW_MS)
     refuse_alias(ReplaceTopicCommand("orders-v3", NAME, 2), TopicFacts("", "id-3"), records, NOW_MS)
@@ -122,18 +124,18 @@ def test_topic_that_has_come_back_is_changed_once_its_predecessor_is_gone(comman
     replaces = "topic 'orders': it replaces 'orders-v2': wait until "
     moving = TopicRecord(NAME, ID, 3, EPOCH, (RO,) * 2, replacement=RETURNED)
     assert replaces + "that is done" in refusal(command, "id-3", ALIAS, moving)
-    let_go = replace(moving, replacement=replace(RETURNED, let_go_ms=3))
-    assert replaces + "'orders-v2' is deleted" in refusal(command, "id-3", ALIAS, let_go)
-    for record in (moving, let_go):
+    released = replace(moving, replacement=replace(RETURNED, released_ms=3))
+    assert replaces + "'orders-v2' is deleted" in refusal(command, "id-3", ALIAS, released)
+    for record in (moving, released):
         assert "clients do not use another topic of that name" in refusal(command, "other", ALIAS, record)
-    gone = replace(let_go, replacement=replace(RETURNED, let_go_ms=3, gone_ms=4))
+    gone = replace(released, replacement=replace(RETURNED, released_ms=3, gone_ms=4))
     if command is not AGAIN:
         refuse_alias(command, TopicFacts(TOPIC, "id-3"), [gone], NOW_MS)
 
 
 def test_alias_does_not_end_on_the_way_back_to_its_name_before_the_topic_between_is_gone() -> None:
     """Clients of the name would be led past what that topic has for them."""
-    for now in (replace(RETURNED, switched_ms=None), RETURNED, replace(RETURNED, let_go_ms=3)):
+    for now in (replace(RETURNED, switched_ms=None), RETURNED, replace(RETURNED, released_ms=3)):
         moving = TopicRecord(NAME, ID, 3, EPOCH, (RO,) * 2, replacement=now)
         with pytest.raises(RequestRefused, match="wait until it is gone") as refused:
             forget_alias(FORGET, TopicFacts(TOPIC, "id-3"), [ALIAS, moving])
@@ -146,13 +148,15 @@ def test_second_predecessor_of_a_successor_waits_until_the_first_is_gone() -> No
 
 
 def test_another_topic_under_an_alias_within_a_chain_is_not_changed() -> None:
-    onward = Replacement("orders-v3", 2, 0, successor_id="id-3", announced_ms=1, switched_ms=2, let_go_ms=3, gone_ms=4)
+    onward = Replacement(
+        "orders-v3", 2, 0, successor_id="id-3", announced_ms=1, switched_ms=2, released_ms=3, gone_ms=4
+    )
     second = TopicRecord(NAME, ID, 3, EPOCH, (RO,) * 2, replacement=onward)
     assert "points to 'orders-v3'" in refusal(CreatePartitionsCommand(NAME, 9), "other", ALIAS, second)
 
 
 def test_alias_ends_when_the_topic_it_leads_to_is_gone_and_its_name_has_a_topic_again() -> None:
-    returned = Replacement(TOPIC, 2, 0, successor_id="id-3", announced_ms=1, switched_ms=2, let_go_ms=3)
+    returned = Replacement(TOPIC, 2, 0, successor_id="id-3", announced_ms=1, switched_ms=2, released_ms=3)
     second = TopicRecord(NAME, ID, 3, EPOCH, (RO,) * 2, replacement=returned)
     assert ended_by(second, [ALIAS, second]) == []
     gone = replace(second, replacement=replace(returned, gone_ms=4))
@@ -262,7 +266,7 @@ def test_routes_of_a_name_that_a_chain_leads_back_to_are_those_of_the_new_topic(
 
 # Chains of aliases
 
-GONE = Replacement("orders-v3", 7, 0, successor_id="id-3", announced_ms=1, switched_ms=2, let_go_ms=3, gone_ms=4)
+GONE = Replacement("orders-v3", 7, 0, successor_id="id-3", announced_ms=1, switched_ms=2, released_ms=3, gone_ms=4)
 SECOND = TopicRecord(NAME, ID, 3, EPOCH, (RO,) * 2, replacement=GONE)
 
 
@@ -286,13 +290,13 @@ def test_alias_leads_on_when_the_one_that_it_leads_to_is_forgotten() -> None:
 def test_alias_stays_as_it_is_when_the_topic_that_it_leads_to_is_deleted() -> None:
     """Also where that topic has a record of its own: of a shrink, or of a replacement that it was not switched to."""
     assert SECOND.replacement is not None
-    began = replace(SECOND.replacement, switched_ms=None, let_go_ms=None, gone_ms=None)
+    began = replace(SECOND.replacement, switched_ms=None, released_ms=None, gone_ms=None)
     for record in (replace(SECOND, replacement=None), replace(SECOND, replacement=began)):
         assert relink([ID], [], [ALIAS, record]) == []
 
 
 def test_alias_leads_to_the_new_topic_when_the_name_that_it_leads_to_is_used_again() -> None:
-    returned = Replacement(NAME, 5, 0, successor_id="id-4", announced_ms=1, switched_ms=2, let_go_ms=3, gone_ms=4)
+    returned = Replacement(NAME, 5, 0, successor_id="id-4", announced_ms=1, switched_ms=2, released_ms=3, gone_ms=4)
     third = TopicRecord("orders-v3", "id-3", 3, EPOCH, (RO,) * 7, replacement=returned)
     records = [ALIAS, SECOND, third]
     assert ended_by(third, records) == [ID]

@@ -257,7 +257,7 @@ def test_an_error_while_waiting_does_not_say_that_nothing_was_changed(
 def test_topic_that_has_come_back_to_its_name_is_not_taken_for_the_one_that_was_replaced(
     monkeypatch: pytest.MonkeyPatch, topic_id: str, leads_on: bool
 ) -> None:
-    gone = Replacement("b", 2, 0, successor_id="id-2", announced_ms=1, switched_ms=2, let_go_ms=3, gone_ms=4)
+    gone = Replacement("b", 2, 0, successor_id="id-2", announced_ms=1, switched_ms=2, released_ms=3, gone_ms=4)
     back = Replacement("a", 2, 0, successor_id="id-3", announced_ms=5, switched_ms=6)
     records = [
         TopicRecord(topic, of, epoch, 1, (READ_ONLY,), replacement=to)
@@ -276,7 +276,7 @@ def test_topic_that_has_come_back_to_its_name_is_not_taken_for_the_one_that_was_
     assert "its name points to 'a'" in refusals["b"]
 
 
-def test_growth_of_a_successor_whose_predecessor_is_not_let_go_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_growth_of_a_successor_whose_predecessor_is_not_released_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     replacement = Replacement("b", 2, 0, successor_id="id", announced_ms=1, switched_ms=2)
     old = TopicRecord("old", "old-id", 1, 1, (READ_ONLY,), replacement=replacement)
     log = ModeLog("log", fold([("old-id", old.to_json())]))

@@ -413,7 +413,7 @@ def test_a_replacement_that_cannot_be_is_refused() -> None:
 
 
 NOW = Replacement("orders-v2", 4, 1, successor_id="v2-id", announced_ms=2)
-DONE = replace(NOW, switched_ms=3, let_go_ms=4)
+DONE = replace(NOW, switched_ms=3, released_ms=4)
 ONWARD = TopicRecord(
     "orders-v2", "v2-id", 1, 1, (PartitionMode.READ_ONLY,) * 4, replacement=replace(DONE, successor="orders-v3")
 )

@@ -475,7 +475,7 @@ def test_certificate_says_which_names_the_record_no_longer_has() -> None:
 
 
 REPLACED = Replacement(
-    "orders-v2", 4, 100, successor_id="id-2", switched_ms=200, own_configs={}, fenced_ms=300, let_go_ms=400
+    "orders-v2", 4, 100, successor_id="id-2", switched_ms=200, own_configs={}, fenced_ms=300, released_ms=400
 )
 
 
@@ -508,7 +508,7 @@ NOT_PROVED = "the fence is not proved on partitions 0: lifted, or no answer of t
         (of_replaced(fence=replace(LIFTED, failure=ClusterError("denied"))), None, None, ()),
         (of_replaced(replace(REPLACED, fence="none"), fence=None), None, None, ()),
         (
-            of_replaced(replace(REPLACED, let_go_ms=None, reason="group-not-moved:billing"), moved={}),
+            of_replaced(replace(REPLACED, released_ms=None, reason="group-not-moved:billing"), moved={}),
             f"not released: {reasons.text('group-not-moved:billing')}",
             (0,),
             ("billing",),
@@ -549,7 +549,9 @@ def test_an_unread_partition_of_a_replaced_topic_is_not_certified() -> None:
     assert not certificate(replace(shown, facts=behind), [0]).all_drained
 
 
-BACK = Replacement("orders", 4, 500, successor_id="back", switched_ms=600, let_go_ms=700, deleting_ms=800, gone_ms=900)
+BACK = Replacement(
+    "orders", 4, 500, successor_id="back", switched_ms=600, released_ms=700, deleting_ms=800, gone_ms=900
+)
 DELETED = of_replaced(replace(REPLACED, deleting_ms=450, gone_ms=480)).record
 BETWEEN = replace(DELETED, topic="orders-v2", topic_id="id-2", replacement=BACK)
 

@@ -139,7 +139,7 @@ def test_the_list_as_json_has_the_documented_fields_and_no_others() -> None:
         "moved": None,
         "must_move": False,
         "to_do": None,
-        "let_through": None,
+        "gate_open": None,
         "gate": None,
     }
     assert [rule["expired"] for rule in shown["rules"]] == [False, True]

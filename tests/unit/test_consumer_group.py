@@ -152,7 +152,7 @@ def test_the_same_generation_again_deals_by_the_same_view(member: Member) -> Non
     assert member.owned_now() == member.given
     member.views.set("t", modes_of(12, 4, NONE))
     member.ownership.before_join()
-    assert member.owned_now() == member.given, "no other member has let go anything"
+    assert member.owned_now() == member.given, "no other member has released anything"
     assert member.rebalance() == keys(2, 4, 5, 6, 7), "survivors are dealt again and hidden ones stay"
     assert member.described == 1
     assert not member.ownership.needs_rejoin(member.given)

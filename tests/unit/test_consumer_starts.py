@@ -566,7 +566,7 @@ def test_groups_noted_at_the_switch_start_at_the_beginning(reset: str, start: in
     chain = Chain(reset, groups=frozenset({"g"}))
     chain.firsts["b", 0] = 2
     assert chain.found(("b", 0), ("b", 1)) == {("b", 0): 2, ("b", 1): 0}
-    chain.say(let_go=True)
+    chain.say(released=True)
     assert chain.found(("b", 0)).get(("b", 0)) == start, "one that comes after the release"
 
 
@@ -574,8 +574,8 @@ def test_groups_noted_at_the_switch_start_at_the_beginning(reset: str, start: in
 def test_late_group_that_has_used_the_old_topic_skips_nothing_of_the_new_one(committed: int | None, start: int) -> None:
     """It comes back when the topic was released without it, or its offsets were set then. Also once it has read that to
     its end: it may have been restarted there. Another one begins now."""
-    chain = Chain("latest", let_go=True)
-    end = Successor("c", "id-c", 2, switched=True, let_go=True, read_up_to={0: 9, 1: 9})
+    chain = Chain("latest", released=True)
+    end = Successor("c", "id-c", 2, switched=True, released=True, read_up_to={0: 9, 1: 9})
     chain.views.put(TopicView("b", "id-b", (1, 1), modes_of(2, 2), successor=end))
     chain.firsts = defaultdict(lambda: 2)
     chain.commits["a", 1] = committed
@@ -583,9 +583,9 @@ def test_late_group_that_has_used_the_old_topic_skips_nothing_of_the_new_one(com
     assert chain.found(*keys) == dict.fromkeys(keys, start)
     chain.say()
     assert chain.found(("c", 0)) == {("c", 0): start}, "a chain, of which the first one waits"
-    chain.say(let_go=True, gone=True)
+    chain.say(released=True, gone=True)
     assert chain.found(("c", 0)) == {("c", 0): 9}, "a topic that is gone is not asked about"
-    chain.say(let_go=True)
+    chain.say(released=True)
     del chain.commits["a", 0]
     assert chain.found(*keys) == dict.fromkeys(keys, 2), "in doubt it reads again"
     assert chain.found(*keys, group=False) == dict.fromkeys(keys, 9), "without a group"

@@ -195,7 +195,7 @@ def done() -> Future[None]:
     return future
 
 
-@pytest.mark.parametrize("state", [{}, {"let_go": True}, {"let_go": True, "gone": True}])
+@pytest.mark.parametrize("state", [{}, {"released": True}, {"released": True, "gone": True}])
 def test_the_name_of_a_replaced_topic_exists(
     admin: AdminClient, views: FakeViews, monkeypatch: pytest.MonkeyPatch, state: dict[str, Any]
 ) -> None:

@@ -77,8 +77,8 @@ SUCCESSOR = Successor(
     [
         (replace(SUCCESSOR, switched=False), 0),
         (SUCCESSOR, 1),
-        (replace(SUCCESSOR, let_go=True), 2),
-        (replace(SUCCESSOR, let_go=True, gone=True), 3),
+        (replace(SUCCESSOR, released=True), 2),
+        (replace(SUCCESSOR, released=True, gone=True), 3),
     ],
 )
 def test_successor_is_returned(successor: Successor, state: int) -> None:
@@ -100,7 +100,7 @@ def test_successor_is_returned(successor: Successor, state: int) -> None:
         (Moved(all=True, version=(4, 0)), ["b", "a"], (["a", "b"], 4, 0)),
     ],
 )
-def test_client_is_told_which_of_the_groups_it_has_named_are_let_through(
+def test_client_is_told_which_of_the_groups_it_has_named_have_an_open_gate(
     moved: Moved, named: list[str], told: tuple[list[str], int, int]
 ) -> None:
     talk = Talk(FakeDesk({"orders": replace(MOVED, successor=replace(SUCCESSOR, moved=moved))}))
@@ -114,7 +114,7 @@ def test_client_is_told_which_of_the_groups_it_has_named_are_let_through(
 def test_name_of_a_topic_that_is_gone_leads_to_its_successor_for_users_who_may_know_of_it(
     by_name: bool, code: int, told: int
 ) -> None:
-    gone = replace(MOVED, successor=replace(SUCCESSOR, let_go=True, gone=True))
+    gone = replace(MOVED, successor=replace(SUCCESSOR, released=True, gone=True))
     talk = Talk(FakeDesk({"orders": gone}), broker=FakeBroker(rights={}, missing=code, ids={"orders": bytes(16)}))
     question = {"topics": ["orders"]} if by_name else {"modes_only": True}
     found = asked(talk, modes_request(2, **question)).topics

@@ -121,18 +121,18 @@ class World:
         ]
 
     @property
-    def let_through(self) -> Mapping[str, tuple[str, ...]]:
+    def open_gates(self) -> Mapping[str, tuple[str, ...]]:
         return {record.topic_id: record.groups for record in self.log.open().moved.values()}
 
 
-def test_group_that_has_read_is_let_through_within_a_moment_and_not_before() -> None:
+def test_group_that_has_read_has_an_open_gate_within_a_moment_and_not_before() -> None:
     world = World(old_topic())
     world.commit("g", 9)
     world.serve(60_000)
     assert world.written == []
     world.commit("g")
     world.serve(10_000)
-    assert world.let_through == {"id-orders": ("g",)}
+    assert world.open_gates == {"id-orders": ("g",)}
     assert [record and record.version for record in world.written] == [(2, 0)]
     world.serve(60_000)
     assert len(world.written) == 1, "nothing is appended twice"
@@ -192,10 +192,10 @@ def test_decision_that_waits_for_its_turn_is_not_lost() -> None:
     world.serve(100)
     world.commit("b")
     world.serve(400)
-    assert world.let_through == {"id-orders": ("a",)}
+    assert world.open_gates == {"id-orders": ("a",)}
     world.commit("b", note=Note.NONE)  # a rebalance wipes it
     world.serve(2_000)
-    assert world.let_through == {"id-orders": ("a", "b")}
+    assert world.open_gates == {"id-orders": ("a", "b")}
 
 
 def test_exceptions_are_logged(caplog: pytest.LogCaptureFixture) -> None:
@@ -204,27 +204,27 @@ def test_exceptions_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     world.serve(9_000)
     assert world.written == []
     world.serve(8_000)
-    assert world.let_through == {"id-orders": ("g",)}
+    assert world.open_gates == {"id-orders": ("g",)}
     warned = [m for m in caplog.messages if "the application has not committed 6 of them" in m]
     assert len(warned) == 1
 
 
-def test_groups_that_were_let_through_before_a_seal_broke_are_named_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_groups_that_had_an_open_gate_before_a_seal_broke_are_named_once(caplog: pytest.LogCaptureFixture) -> None:
     world = World(old_topic(groups=("a", "b", "c")))
     for name, offset in (("a", 10), ("b", 10), ("c", 5)):
         world.commit(name, offset)
     world.serve(60_000)
-    assert world.let_through == {"id-orders": ("a", "b")}
+    assert world.open_gates == {"id-orders": ("a", "b")}
     world.ends[1] = 12
     world.serve(120_000)
     named = [message for message in caplog.messages if "gate opened for groups 'a', 'b' from 'orders'" in message]
     assert len(named) == 1
     assert "to 'orders-v2'" in named[0]
     assert "before the seals of partitions 1 broke" in named[0]
-    assert world.let_through == {"id-orders": ("a", "b")}
+    assert world.open_gates == {"id-orders": ("a", "b")}
 
 
-def test_seal_that_breaks_while_no_group_is_let_through_is_no_alarm_about_groups(
+def test_seal_that_breaks_while_no_group_has_an_open_gate_is_no_alarm_about_groups(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     world = World(old_topic())
@@ -247,7 +247,7 @@ def test_what_is_shown_of_a_topic_has_its_groups_and_its_next_look() -> None:
     assert 0 <= seen.due_ms - world.clock.time_ms <= 10_000
     world.engine.check([seen.record.topic_id])
     shown = topic_status(seen, Snapshot(world.clock.time_ms, "c", Role.ACTIVE, topics=(seen,)))
-    told = {group["group"]: (group["let_through"], group["gate"]) for group in shown["groups"]}
+    told = {group["group"]: (group["gate_open"], group["gate"]) for group in shown["groups"]}
     assert told == {"a": (True, None), "b": (False, "gate closed: it has 10 records of partitions 0-1 to read")}
 
 
@@ -257,7 +257,7 @@ def test_next_controller_takes_over_what_was_decided() -> None:
     world.commit("a")
     world.commit("b")
     world.serve(10_000)
-    assert world.let_through == {"id-orders": ("a", "b")}
+    assert world.open_gates == {"id-orders": ("a", "b")}
     assert [record and record.version for record in world.written] == [(7, 4), (8, 5)]
 
 
@@ -272,11 +272,11 @@ def test_record_for_newer_readers_is_left_alone() -> None:
 def test_decision_ends_with_the_old_topic() -> None:
     held = MovedRecord("id-orders", ("g",), controller_epoch=1, epoch=0)
     record = old_topic()
-    gone = replace(record, replacement=replace(record.replacing, let_go_ms=4, gone_ms=5), retired={})
+    gone = replace(record, replacement=replace(record.replacing, released_ms=4, gone_ms=5), retired={})
     world = World(gone, moved=[(moved_key("id-orders"), held.to_json())])
     world.serve(1_000)
     assert world.written[-1] is None
-    assert world.let_through == {}
+    assert world.open_gates == {}
 
 
 def test_a_shrink_that_waits_for_a_group_is_looked_at_in_its_pace() -> None:

@@ -173,7 +173,7 @@ def test_the_observer_is_told_of_an_acknowledged_deletion_alone(world: World) ->
     assert world.gone == ["new-id"]
 
 
-def let_go(topic: str, topic_id: str, new: str, **fields: Any) -> TopicRecord:
+def released(topic: str, topic_id: str, new: str, **fields: Any) -> TopicRecord:
     """The record of a topic of one empty partition that may be deleted."""
     since = {"requested_ms": 0, "delay_ms": 0, "announced_ms": 1, "switched_ms": 2, "own_configs": {}}
     now = Replacement(**{"successor": new, "num_partitions": 1, "successor_id": f"id-of-{new}", **since, **fields})
@@ -191,7 +191,7 @@ class Deleting(World):
         fence = FenceFacts(FENCE_CONFIGS, {0: 0}, frozenset({0}))
         self.found["old"] = TopicFacts("old", "id-of-old", 1, partitions=logs, fence=fence)
         self.found[NEW] = TopicFacts(NEW, f"id-of-{NEW}", 1, partitions=logs)
-        self.record_is(let_go("old", "id-of-old", NEW, fenced_ms=-FENCE_SETTLE_MS, let_go_ms=3))
+        self.record_is(released("old", "id-of-old", NEW, fenced_ms=-FENCE_SETTLE_MS, released_ms=3))
 
     def record_is(self, *records: TopicRecord) -> None:
         """What another controller has left on the log."""
@@ -244,7 +244,7 @@ def test_a_controller_that_finds_the_topic_gone_knows_whose_deletion_it_was(capl
 def test_a_record_older_than_the_switch_is_not_removed_where_another_topic_has_the_name() -> None:
     """Of a mode log that was restored: whether its name led to the successor, that one's records show."""
     world = Deleting()
-    world.record_is(let_go("old", "id-of-old", NEW, switched_ms=None, own_configs=None))
+    world.record_is(released("old", "id-of-old", NEW, switched_ms=None, own_configs=None))
     world.engine.remove(["id-of-old"])
     assert world.old().successor_id == f"id-of-{NEW}"
     world.found["old"] = TopicFacts("old", "another", 1, gone=True)
@@ -256,8 +256,8 @@ def test_a_record_older_than_the_switch_is_not_removed_where_another_topic_has_t
 def test_a_successor_that_has_the_name_of_an_alias_overrides_a_fence_that_brokers_may_have_kept() -> None:
     world = Deleting()
     intent = {"successor_id": None, "announced_ms": None, "switched_ms": None, "own_configs": None}
-    begun = [let_go(topic, f"id-of-{topic}", new, **intent) for topic, new in ((NEW, "old"), (A, "b"))]
-    alias = let_go("old", "id-of-old", NEW, let_go_ms=3, gone_ms=4)
+    begun = [released(topic, f"id-of-{topic}", new, **intent) for topic, new in ((NEW, "old"), (A, "b"))]
+    alias = released("old", "id-of-old", NEW, released_ms=3, gone_ms=4)
     world.record_is(alias, *(replace(each, modes=(PartitionMode.READ_WRITE,), retired={}) for each in begun))
     world.found["old"] = TopicFacts("old", None, gone=True)
     del world.clusters[A], world.clusters[B]
@@ -289,7 +289,7 @@ def test_fence_that_brokers_refuse_to_set_is_told_until_they_set_it() -> None:
 def test_aliases_are_looked_at_together_and_by_their_ids_alone() -> None:
     """There are more of them with each topic that was ever replaced."""
     world = Deleting()
-    aliases = [let_go(name, f"id-of-{name}", NEW, let_go_ms=3, gone_ms=4) for name in ("old", "older")]
+    aliases = [released(name, f"id-of-{name}", NEW, released_ms=3, gone_ms=4) for name in ("old", "older")]
     world.record_is(*aliases)
     world.found |= {each.topic: TopicFacts(each.topic, None, gone=True) for each in aliases}
     due = world.engine.schedule.due(elapsed_ms(world.clock))
@@ -314,9 +314,12 @@ def test_nothing_is_deleted_where_the_record_is_not_appended() -> None:
 
 def test_record_that_is_too_large_keeps_the_alias_that_would_end_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
     world, too_large, append = Deleting(), set[str](), MemoryLog.append
-    gone = {"let_go_ms": 3, "gone_ms": 4}
-    back, other = let_go(NEW, f"id-of-{NEW}", "old", successor_id="id-3", **gone), let_go("other", "id-of-other", "x")
-    world.record_is(let_go("old", "id-of-old", NEW, **gone))
+    gone = {"released_ms": 3, "gone_ms": 4}
+    back, other = (
+        released(NEW, f"id-of-{NEW}", "old", successor_id="id-3", **gone),
+        released("other", "id-of-other", "x"),
+    )
+    world.record_is(released("old", "id-of-old", NEW, **gone))
 
     def limited(log: MemoryLog, entries: Any) -> None:
         if not too_large.isdisjoint(key for key, _ in entries):
@@ -332,7 +335,7 @@ def test_record_that_is_too_large_keeps_the_alias_that_would_end_with_it(monkeyp
 
 def test_a_topic_of_a_chain_is_deleted_after_the_one_that_it_has_replaced() -> None:
     world = Deleting()
-    older = let_go("older", "id-of-older", "old", fence="none", let_go_ms=3)
+    older = released("older", "id-of-older", "old", fence="none", released_ms=3)
     world.found["older"] = TopicFacts("older", "id-of-older", 1, partitions=world.found["old"].partitions)
     world.record_is(older)
     world.check()
@@ -348,7 +351,7 @@ def test_a_topic_of_a_chain_is_deleted_after_the_one_that_it_has_replaced() -> N
 def test_alias_is_forgotten_once(world: World) -> None:
     old = TopicRecord(
         A, "gone", 5, 1, (PartitionMode.READ_ONLY,),
-        replacement=Replacement(NEW, 1, 0, successor_id="new", announced_ms=1, switched_ms=2, let_go_ms=3, gone_ms=4),
+        replacement=Replacement(NEW, 1, 0, successor_id="new", announced_ms=1, switched_ms=2, released_ms=3, gone_ms=4),
     )  # fmt: skip
     world.engine._append([old])  # a private call: as a controller that has replaced it would have
     forget = ReplaceTopicCommand(A, NEW, 1, forget=True)
@@ -360,8 +363,8 @@ def test_alias_is_forgotten_once(world: World) -> None:
 def test_aliases_of_a_chain_stay_when_another_topic_comes_up_under_the_first_name() -> None:
     """And lead on, in the same append, when the second one is forgotten."""
     world = Deleting()
-    gone = let_go("older", "id-of-older", "old", let_go_ms=3, gone_ms=4)
-    world.record_is(gone, let_go("old", "id-of-old", NEW, let_go_ms=3, gone_ms=4))
+    gone = released("older", "id-of-older", "old", released_ms=3, gone_ms=4)
+    world.record_is(gone, released("old", "id-of-old", NEW, released_ms=3, gone_ms=4))
     world.found["old"] = TopicFacts("old", None, gone=True)
     world.found["older"] = TopicFacts("older", "another", 1, gone=True)
     world.check()
@@ -375,8 +378,8 @@ def test_aliases_of_a_chain_stay_when_another_topic_comes_up_under_the_first_nam
 
 def test_an_alias_may_change_in_the_pass_in_which_it_ends() -> None:
     world = Deleting()
-    alias = let_go("old", "id-of-old", NEW, let_go_ms=3, gone_ms=4, reason=reasons.NAME_TAKEN)
-    world.record_is(alias, let_go(NEW, f"id-of-{NEW}", "old", successor_id="id-3", let_go_ms=3, deleting_ms=4))
+    alias = released("old", "id-of-old", NEW, released_ms=3, gone_ms=4, reason=reasons.NAME_TAKEN)
+    world.record_is(alias, released(NEW, f"id-of-{NEW}", "old", successor_id="id-3", released_ms=3, deleting_ms=4))
     world.found["old"] = replace(world.found["old"], topic_id="id-3", gone=True)
     world.found[NEW] = TopicFacts(NEW, None, gone=True)
     world.check()

@@ -54,7 +54,7 @@ from tests.support.simulated import SimClock
 
 NEW = "orders-v2"
 SWITCHED = Replacement(NEW, 2, 1, successor_id="id-2", announced_ms=2, switched_ms=3, own_configs={}, fenced_ms=4)
-LET_GO = replace(SWITCHED, let_go_ms=5)
+LET_GO = replace(SWITCHED, released_ms=5)
 
 
 def replaced(

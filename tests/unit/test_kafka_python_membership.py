@@ -212,7 +212,7 @@ def test_gate_opens_by_the_controllers_word_and_the_start_is_committed(member: M
     member.poll()
     member.poll()
     assert member.noted(*NEW) == [(0, OPENED), (3, OPENED)]
-    sealed(member, let_go=True, **LET_THROUGH)
+    sealed(member, released=True, **LET_THROUGH)
     member.poll()
     assert member.subscription.subscription == {"orders-v2"}
     assert member.consumer.subscription() == {"orders"}
@@ -445,8 +445,8 @@ def test_start_of_a_partition_that_no_member_reads_is_committed(member: Member) 
     assert member.noted(NEW[1]) == [(0, OPENED)]
 
 
-@pytest.mark.parametrize("let_go", [True, False])
-def test_topic_that_is_released_is_left_out_of_a_pattern(views: FakeViews, let_go: bool) -> None:
+@pytest.mark.parametrize("released", [True, False])
+def test_topic_that_is_released_is_left_out_of_a_pattern(views: FakeViews, released: bool) -> None:
     def matched() -> set[str]:
         member.membership.noted = True
         member.poll()
@@ -457,8 +457,8 @@ def test_topic_that_is_released_is_left_out_of_a_pattern(views: FakeViews, let_g
     with closing(Member(views, group_id="g")) as member:
         member.consumer.subscribe(pattern="orders")
         assert matched() == {"orders", "orders-v2"}
-        sealed(member, let_go=let_go, **LET_THROUGH)
-        assert matched() == {"orders-v2"} | ({"orders"} if not let_go else set())
+        sealed(member, released=released, **LET_THROUGH)
+        assert matched() == {"orders-v2"} | ({"orders"} if not released else set())
 
 
 def test_new_topic_of_an_undone_replacement_stays_hidden(member: Member) -> None:
@@ -577,7 +577,7 @@ def test_what_a_member_has_lost_while_it_joined_starts_anew(views: FakeViews, st
 def test_a_topic_that_was_left_and_came_back_within_one_join_starts_anew(member: Member) -> None:
     joined(member)
     member.deliver(OLD[0], 60)
-    sealed(member, let_go=True, **LET_THROUGH)
+    sealed(member, released=True, **LET_THROUGH)
     member.poll()
     assert member.subscription.subscription == {"orders-v2"}
     member.subscription.change_subscription(["orders", "orders-v2"])
@@ -614,11 +614,11 @@ def test_topic_that_is_deleted_after_its_replacement_is_not_requested_any_more(m
         topics: set[str] = cluster._topics
         return topics
 
-    sealed(member, let_go=True, **LET_THROUGH)
+    sealed(member, released=True, **LET_THROUGH)
     member.poll()
     member.subscription.reset_group_subscription()  # as a join does
     assert answered() == listed
-    sealed(member, let_go=True, gone=True)
+    sealed(member, released=True, gone=True)
     assert answered() == {"orders-v2", "other"}
 
 
@@ -626,7 +626,7 @@ def test_topic_that_is_subscribed_to_is_requested_whatever_became_of_it(views: F
     named = Member(views, "orders", group_id="g", modeaware_on_replace="named")
     cluster = named.consumer._cluster
     announce(views, "orders", "orders-v2", 2)
-    sealed(named, let_go=True, gone=True)
+    sealed(named, released=True, gone=True)
     named.consumer._cluster._last_successful_refresh_ms += 1
     named.consumer._topics.forget_deleted()
     assert cluster._topics == {"orders"}

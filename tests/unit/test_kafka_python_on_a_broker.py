@@ -89,7 +89,7 @@ class Application(ConsumerRebalanceListener):  # type: ignore[misc,unused-ignore
         "cooperative-sticky, commits when it is revoked",
     ],
 )
-def test_new_topic_is_read_once_the_group_is_let_through(
+def test_new_topic_is_read_once_the_group_has_an_open_gate(
     mock: MockKafka, views: FakeViews, strategy: Any, auto_commit: bool
 ) -> None:
     views.set(OLD, modes_of(COUNT, COUNT))

@@ -287,9 +287,9 @@ def test_topic_that_is_deleted_after_its_replacement_is_not_requested_any_more(m
         return set(metadata._topics), set(queues)
 
     announce(views, "orders", "orders-v2")
-    switch(views, "orders", "orders-v2", let_go=True)
+    switch(views, "orders", "orders-v2", released=True)
     assert answered() == ({"orders", "other"}, {full, empty, of_other})
-    switch(views, "orders", "orders-v2", let_go=True, gone=True)
+    switch(views, "orders", "orders-v2", released=True, gone=True)
     assert answered() == ({"other"}, {full, of_other})
     queues.clear()
 
@@ -342,7 +342,7 @@ def test_a_consumer_is_answered_for_the_topic_that_is_there(views: FakeViews) ->
 
     check(12)
     assert consumer.writable_partitions("orders") == tuple(range(12))
-    switch(views, "orders", "orders-v2", let_go=True)
+    switch(views, "orders", "orders-v2", released=True)
     check(12)
     assert consumer.writable_partitions("orders") == tuple(range(4))
     switch(views, "orders", "orders-v2", gone=True)

@@ -42,7 +42,7 @@ SWITCHED = Replacement(
     INTERIM, 4, 0, configs={"retention.bytes": "30"}, delay_ms=5, accept_state_loss=("app",), keep_name=True,
     successor_id=INTERIM_ID, announced_ms=1, switched_ms=2, own_configs={},
 )  # fmt: skip
-GONE = replace(SWITCHED, let_go_ms=3, deleting_ms=4, gone_ms=NOW_MS)
+GONE = replace(SWITCHED, released_ms=3, deleting_ms=4, gone_ms=NOW_MS)
 ALIAS = TopicRecord(TOPIC, TOPIC_ID, 9, EPOCH, (RO,) * 12, replacement=GONE)
 SECOND = second_half_of(ALIAS)
 BACK = Replacement(TOPIC, 4, NOW_MS, keep_name=True)
@@ -393,7 +393,7 @@ def test_engine_does_not_give_up_a_second_half_whose_topic_is_refused_later() ->
 
 
 def test_engine_ends_the_alias_of_the_interim_topic() -> None:
-    gone = replace(BACK, successor_id="new", switched_ms=1, let_go_ms=2, gone_ms=NOW_MS)
+    gone = replace(BACK, successor_id="new", switched_ms=1, released_ms=2, gone_ms=NOW_MS)
     closing = replace(LEADS_BACK, replacement=gone)
     world = World(closing)
     world.found[TOPIC] = facts(4, topic_id="new")

@@ -48,12 +48,12 @@ COMMAND = ReplaceTopicCommand("orders", INTERIM, 4, delay_ms=0, keep_name=True)
 RO = PartitionMode.READ_ONLY
 BEGUN = Replacement(INTERIM, 4, 1_000, delay_ms=0, keep_name=True, successor_id=INTERIM_ID, announced_ms=2_000)
 SWITCHED = replace(BEGUN, switched_ms=5_000)
-GONE = replace(SWITCHED, let_go_ms=6_000, deleting_ms=7_000, gone_ms=8_000)
+GONE = replace(SWITCHED, released_ms=6_000, deleting_ms=7_000, gone_ms=8_000)
 FIRST = TopicRecord("orders", "id", 3, 1, (RO,) * 12, replacement=BEGUN)
 BACK = Replacement("orders", 4, 9_000, delay_ms=0, keep_name=True, successor_id="id-3", announced_ms=9_500)
 SECOND = TopicRecord(INTERIM, INTERIM_ID, 3, 1, (RO,) * 4, replacement=BACK)
 LED_BACK = replace(BACK, switched_ms=10_000)
-OVER = replace(BACK, switched_ms=10_000, let_go_ms=11_000, deleting_ms=12_000, gone_ms=13_000)
+OVER = replace(BACK, switched_ms=10_000, released_ms=11_000, deleting_ms=12_000, gone_ms=13_000)
 
 
 def first(now: Replacement) -> TopicRecord:
@@ -218,7 +218,7 @@ def test_wait_ends_with_the_second_half() -> None:
 
 
 def test_wait_ends_where_retention_decides_when_the_old_topic_goes() -> None:
-    released = replace(SWITCHED, let_go_ms=6_000, delay_ms=None)
+    released = replace(SWITCHED, released_ms=6_000, delay_ms=None)
     watch = Watch([Replace(12, replace(COMMAND, delay_ms=None))])
     assert watch.ended(of_wait(first(released), phase="reclaim", now=released))
     (told,) = outcome(cast(Any, SimpleNamespace()), "orders", watch)

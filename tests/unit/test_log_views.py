@@ -106,7 +106,7 @@ def replaced_record(topic_id: str, epoch: int) -> TopicRecord:
     return replace(record_of(topic_id, epoch), replacement=now)
 
 
-def test_a_view_changes_when_a_group_is_let_through(log: Log) -> None:
+def test_a_view_changes_when_a_group_has_an_open_gate(log: Log) -> None:
     log.read(replaced_record("old", 5))
     log.heard.clear()
     log.tell(moved_record(0, "billing"))
@@ -116,7 +116,7 @@ def test_a_view_changes_when_a_group_is_let_through(log: Log) -> None:
     assert [log.epoch(), log.views.stats()["rejected_records"]] == [5, 0]
 
 
-def test_the_groups_let_through_are_of_one_topic_id(log: Log) -> None:
+def test_the_groups_with_an_open_gate_are_of_one_topic_id(log: Log) -> None:
     log.read(moved_record(0, "billing"), replaced_record("old", 5))  # compaction keeps the last of each key
     log.tell(replaced_record("new", 1))
     new = log.store.view("orders").successor

@@ -235,7 +235,7 @@ def joined(*keys: Key, **state: Any) -> tuple[Any, ...]:
 
 
 STORIES = {
-    "new topic is looked up, subscribed to, held back, and shown with its start committed once let through": Story(
+    "new topic is looked up, subscribed to, held back, and shown with its start committed once its gate is open": Story(
         (do.view(replaced()), do.poll(), do.does("topics b0", "subscribe a b")),
         (do.assign(A0, B0), do.does("show assigned a0", "starts a0 b0", "assign a0=0 b0=0", "pause b0")),
         (do.poll(a0=3), do.does()),
@@ -393,15 +393,15 @@ STORIES = {
         traits=COMMON,
     ),
     "released topic stays with an application that holds it, and is not shown anew": Story(
-        (*joined(A0), do.view(replaced(moved=MOVED, let_go=True)), do.poll(), do.does("subscribe b")),
+        (*joined(A0), do.view(replaced(moved=MOVED, released=True)), do.poll(), do.does("subscribe b")),
         (do.assign(A1), do.does("starts a1", "add a1=0", "pause a1")),
         traits=COMMON,
     ),
     "late group reads a released topic first": Story(
-        (do.view(replaced(let_go=True, groups=frozenset())), do.poll(), do.does("topics b0", "subscribe a b")),
+        (do.view(replaced(released=True, groups=frozenset())), do.poll(), do.does("topics b0", "subscribe a b")),
         (do.assign(A0, B0), do.does("show assigned a0", "starts a0 b0", "add a0=0 b0=0", "pause b0")),
         (do.poll(a0=3), do.does()),
-        (do.view(replaced(let_go=True, groups=frozenset(), moved=MOVED)), do.poll(a0=3)),
+        (do.view(replaced(released=True, groups=frozenset(), moved=MOVED)), do.poll(a0=3)),
         do.does("places b0", "show assigned b0", "seek b0=0", "resume b0", "committed b0 b1",
                 "commit b0=0 the gate is open", "subscribe b"),
         traits=COMMON,
@@ -615,7 +615,7 @@ STORIES = {
         (do.call("committed", {A0: Committed(END)}), do.poll(9.0, a0=END), do.does()),
         automatic=False, sees_revocations=True,
     ),
-    "nothing is said once the group is let through": Story(
+    "nothing is said once the gate is open": Story(
         (*joined(A0, moved=MOVED), do.call("committed", {A0: Committed(END)}), do.poll(a0=END)),
         do.rides(A0, END, ""),
         automatic=False, names=("a",), on_replace="named",

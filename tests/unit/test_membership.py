@@ -92,7 +92,7 @@ class Application:
         found = self.consumer._onlooker.committed([TopicPartition(topic, p) for p in range(COUNT)], 5)
         return {(p.offset, kind_of(p.metadata)) for p in found}
 
-    def let_through(self) -> None:
+    def open_gate(self) -> None:
         view = self.views.view(OLD)
         assert view.successor is not None
         successor = replace(view.successor, moved=Moved(groups=frozenset({"g"}), version=(1, 1)))
@@ -110,13 +110,13 @@ def application(request: pytest.FixtureRequest, mock: MockKafka, views: FakeView
 @pytest.mark.parametrize(
     "application", [(how, each) for how in ("automatically", "each") for each in PROTOCOLS], indirect=True
 )
-def test_new_topic_is_read_once_the_group_is_let_through(application: Application, views: FakeViews) -> None:
+def test_new_topic_is_read_once_the_group_has_an_open_gate(application: Application, views: FakeViews) -> None:
     application.until(lambda: len(application.records[OLD]) == COUNT * RECORDS)
     switch(views, OLD, NEW, COUNT, groups=frozenset({"g"}), read_up_to=ENDS)
     application.until(lambda: application.noted() == {(RECORDS, kind_of(READ))})
     assert application.records[NEW] == set(), "its gate is closed"
     assert all(NEW not in topics for _, topics in application.calls)
-    application.let_through()
+    application.open_gate()
     application.until(lambda: len(application.records[NEW]) == COUNT * RECORDS)
     assert len(application.records[OLD]) == COUNT * RECORDS
     assert application.results == [(None, {Note.NONE})] * len(application.results), "notes are none of its commits"
@@ -127,7 +127,7 @@ def test_batch_committer_is_shown_a_revocation_and_commits(application: Applicat
     application.until(lambda: len(application.records[OLD]) == COUNT * RECORDS)
     switch(views, OLD, NEW, COUNT, groups=frozenset({"g"}), read_up_to=ENDS)
     application.until(lambda: application.noted() == {(RECORDS, kind_of(READ))})
-    application.let_through()
+    application.open_gate()
     application.until(lambda: len(application.records[NEW]) == COUNT * RECORDS)
 
 
@@ -136,6 +136,6 @@ def test_application_that_commits_nothing_is_noted_as_given_all(application: App
     application.until(lambda: len(application.records[OLD]) == COUNT * RECORDS)
     switch(views, OLD, NEW, COUNT, groups=frozenset({"g"}), read_up_to=ENDS)
     application.until(lambda: application.noted() == {(0, kind_of(GIVEN))})
-    application.let_through()
+    application.open_gate()
     application.until(lambda: len(application.records[NEW]) == COUNT * RECORDS)
     application.until(lambda: application.noted(NEW) == {(0, kind_of(OPENED))})

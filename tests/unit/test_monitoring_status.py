@@ -68,7 +68,7 @@ def test_a_replacement_that_waits_for_a_group() -> None:
     assert status.blocked_ages_s(seen, NOW_MS) == {"group-not-moved": 40.0}
     assert status.gate_age_s(seen, NOW_MS) == 60.0
     assert status.describe_waiting(waits).startswith("drain (group 'billing' has no offset on the new topic")
-    assert status.gate_age_s(replace(seen, record=replaced(let_go_ms=NOW_MS)), NOW_MS) is None
+    assert status.gate_age_s(replace(seen, record=replaced(released_ms=NOW_MS)), NOW_MS) is None
 
 
 def test_a_replacement_shows_records_left_events_and_the_next_command() -> None:
@@ -76,7 +76,7 @@ def test_a_replacement_shows_records_left_events_and_the_next_command() -> None:
     assert (orders["change"], orders["phase"]) == ("replacement by orders-v2 (4)", "drain")
     assert [one["next"] for one in orders["blocked"]] == ["modeaware groups list orders"]
     assert orders["left"] == {"unread": 1200, "at_first": 10_800, "left_s": 50}
-    assert {one["group"]: (one["text"], one["let_through"]) for one in orders["groups"]} == {
+    assert {one["group"]: (one["text"], one["gate_open"]) for one in orders["groups"]} == {
         "billing": ("gate closed: it has 1 200 records of partitions 0-11 to read", False),
         "audit": (None, True),
     }

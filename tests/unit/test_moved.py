@@ -1,4 +1,4 @@
-"""Which groups are let through to the new topic, as a table of stories, and when that is looked at again."""
+"""Which groups have an open gate to the new topic, as a table of stories, and when that is looked at again."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class Topic:
         del self.logs[partition]
 
     def released(self) -> None:
-        self.record = replace(self.record, replacement=replace(self.record.replacing, let_go_ms=3))
+        self.record = replace(self.record, replacement=replace(self.record.replacing, released_ms=3))
 
     def breaks(self) -> None:
         self.record = replace(self.record, retired={**self.record.retired, 0: RetiredPartition()})
@@ -114,7 +114,7 @@ class Topic:
 
     # What is seen
 
-    def lets(self, *groups: str, every: bool = False) -> None:
+    def opens(self, *groups: str, every: bool = False) -> None:
         held = self.held or MovedRecord(TOPIC_ID)
         assert (held.groups, held.all) == (groups, every)
 
@@ -137,41 +137,46 @@ class Topic:
 step = Steps()
 STORIES = {
     "a group that has read and said so": Story(
-        [step.commits(9, 10, note=READ_NOTE), step.look(), step.lets(), step.waits(unread=[0])],
-        [step.commits(10, 10, note=READ_NOTE), step.look(), step.lets("g"), step.warns()],
+        [step.commits(9, 10, note=READ_NOTE), step.look(), step.opens(), step.waits(unread=[0])],
+        [step.commits(10, 10, note=READ_NOTE), step.look(), step.opens("g"), step.warns()],
     ),
     "metadata of the application's own say as much": Story(
-        [step.commits(10, 12, note=FOREIGN), step.look(), step.lets("g"), step.warns()],
+        [step.commits(10, 12, note=FOREIGN), step.look(), step.opens("g"), step.warns()],
     ),
     "the application works on the last record": Story(
-        [step.commits(10, 10, note=READ_NOTE), step.notes(1, BUSY_NOTE), step.look(), step.lets()],
-        [step.look(10 * UNNOTED_MS), step.lets(), step.waits(busy=[1])],
-        [step.notes(1, READ_NOTE), step.look(), step.lets("g")],
+        [step.commits(10, 10, note=READ_NOTE), step.notes(1, BUSY_NOTE), step.look(), step.opens()],
+        [step.look(10 * UNNOTED_MS), step.opens(), step.waits(busy=[1])],
+        [step.notes(1, READ_NOTE), step.look(), step.opens("g")],
     ),
     "a commit of a stock client proves nothing before the longest poll interval is over": Story(
-        [step.commits(10, 10, note=READ_NOTE), step.notes(0, Note.NONE), step.look(), step.lets()],
-        [step.look(UNNOTED_MS - 1), step.lets(), step.waits(due_in_ms=1, unnoted=[0])],
-        [step.look(1), step.lets("g"), step.warns("without a note that all records are handled")],
+        [step.commits(10, 10, note=READ_NOTE), step.notes(0, Note.NONE), step.look(), step.opens()],
+        [step.look(UNNOTED_MS - 1), step.opens(), step.waits(due_in_ms=1, unnoted=[0])],
+        [step.look(1), step.opens("g"), step.warns("without a note that all records are handled")],
     ),
     "that time begins anew with another commit": Story(
-        [step.commits(10, 10), step.look(), step.look(UNNOTED_MS - 1), step.lets()],
-        [step.commits(10, 11), step.look(1), step.lets(), step.waits(due_in_ms=UNNOTED_MS, unnoted=[1])],
+        [step.commits(10, 10), step.look(), step.look(UNNOTED_MS - 1), step.opens()],
+        [step.commits(10, 11), step.look(1), step.opens(), step.waits(due_in_ms=UNNOTED_MS, unnoted=[1])],
     ),
     "a batch committer that has been given all": Story(
-        [step.commits(10, 7, note=GIVEN_NOTE), step.notes(0, READ_NOTE), step.look(), step.lets()],
-        [step.look(GATE_TIMEOUT_MS - 1), step.lets(), step.waits(due_in_ms=1, given=[1])],
+        [step.commits(10, 7, note=GIVEN_NOTE), step.notes(0, READ_NOTE), step.look(), step.opens()],
+        [step.look(GATE_TIMEOUT_MS - 1), step.opens(), step.waits(due_in_ms=1, given=[1])],
         [
             step.look(1),
-            step.lets("g"),
+            step.opens("g"),
             step.warns("records of partitions 1 are delivered; the application has not committed 3 of them"),
         ],
     ),
     "a batch committer that commits meanwhile has more time": Story(
         [step.commits(10, 7, note=GIVEN_NOTE), step.notes(0, READ_NOTE), step.look()],
-        [step.commits(10, 9, note=GIVEN_NOTE), step.notes(0, READ_NOTE), step.look(GATE_TIMEOUT_MS), step.lets()],
+        [
+            step.commits(10, 9, note=GIVEN_NOTE),
+            step.notes(0, READ_NOTE),
+            step.look(GATE_TIMEOUT_MS),
+            step.opens(),
+        ],
     ),
     "given counts short of the end alone": Story(
-        [step.commits(10, 10, note=GIVEN_NOTE), step.look(), step.look(GATE_TIMEOUT_MS), step.lets()],
+        [step.commits(10, 10, note=GIVEN_NOTE), step.look(), step.look(GATE_TIMEOUT_MS), step.opens()],
         [step.waits(due_in_ms=UNNOTED_MS - GATE_TIMEOUT_MS, unnoted=[0, 1])],
     ),
     "a note of an earlier end proves nothing": Story(
@@ -179,13 +184,13 @@ STORIES = {
             step.commits(9, 9, note=READ_NOTE),
             step.look(),
             step.look(UNNOTED_MS),
-            step.lets(),
+            step.opens(),
             step.waits(unread=[0, 1]),
         ],
     ),
     "a group without members, in two looks": Story(
-        [step.commits(10, 10, members=False), step.look(), step.lets()],
-        [step.look(), step.lets("g"), step.warns()],
+        [step.commits(10, 10, members=False), step.look(), step.opens()],
+        [step.look(), step.opens("g"), step.warns()],
     ),
     "not where the offset is another one by then": Story(
         [
@@ -193,102 +198,128 @@ STORIES = {
             step.look(),
             step.commits(10, 10, members=False),
             step.look(),
-            step.lets(),
+            step.opens(),
         ],
-        [step.look(), step.lets("g")],
+        [step.look(), step.opens("g")],
     ),
     "not where a member came between": Story(
-        [step.commits(10, 10, members=False), step.look(), step.commits(10, 10), step.look(), step.lets()],
-        [step.commits(10, 10, members=False), step.look(), step.lets(), step.look(), step.lets("g")],
+        [step.commits(10, 10, members=False), step.look(), step.commits(10, 10), step.look(), step.opens()],
+        [step.commits(10, 10, members=False), step.look(), step.opens(), step.look(), step.opens("g")],
     ),
     "a group that has stopped before the end has to run": Story(
-        [step.commits(10, 9, members=False), step.look(), step.look(UNNOTED_MS), step.look(), step.lets()],
+        [step.commits(10, 9, members=False), step.look(), step.look(UNNOTED_MS), step.look(), step.opens()],
         [step.waits(unread=[1])],
     ),
     "a partition that no member owns": Story(
-        [step.commits(10, 4, note=READ_NOTE, owned=frozenset({0})), step.look(), step.lets()],
-        [step.look(UNNOTED_MS - 1), step.lets(), step.waits(due_in_ms=1, unread=[1])],
-        [step.look(1), step.lets("g"), step.warns("no member owns partitions 1, which have 6 unread records")],
+        [step.commits(10, 4, note=READ_NOTE, owned=frozenset({0})), step.look(), step.opens()],
+        [step.look(UNNOTED_MS - 1), step.opens(), step.waits(due_in_ms=1, unread=[1])],
+        [step.look(1), step.opens("g"), step.warns("no member owns partitions 1, which have 6 unread records")],
     ),
     "a rebalance shows neither, an owner ends it": Story(
         [step.commits(10, 4, note=READ_NOTE, owned=frozenset({0})), step.look()],
-        [step.has(owned=None), step.look(UNNOTED_MS - 1), step.lets()],
-        [step.has(owned=frozenset({0, 1})), step.look(1), step.lets(), step.waits(unread=[1])],
+        [step.has(owned=None), step.look(UNNOTED_MS - 1), step.opens()],
+        [step.has(owned=frozenset({0, 1})), step.look(1), step.opens(), step.waits(unread=[1])],
         [step.has(owned=frozenset({0})), step.look(1), step.waits(due_in_ms=UNNOTED_MS, unread=[1])],
     ),
     "what retention has taken need not be read": Story(
-        [step.emptied(0, 1), step.look(), step.lets("g"), step.warns()],
+        [step.emptied(0, 1), step.look(), step.opens("g"), step.warns()],
     ),
     "a leader that does not answer proves nothing, a commit does": Story(
-        [step.silent(1), step.commits(10, 9, note=READ_NOTE), step.look(), step.lets(), step.waits(unread=[1])],
-        [step.commits(10, 10, note=READ_NOTE), step.look(), step.lets("g")],
+        [
+            step.silent(1),
+            step.commits(10, 9, note=READ_NOTE),
+            step.look(),
+            step.opens(),
+            step.waits(unread=[1]),
+        ],
+        [step.commits(10, 10, note=READ_NOTE), step.look(), step.opens("g")],
     ),
     "a commit on a part of the log that was truncated proves nothing": Story(
-        [step.commits(10, 10, note=READ_NOTE, truncated=frozenset({1})), step.look(), step.lets()],
+        [step.commits(10, 10, note=READ_NOTE, truncated=frozenset({1})), step.look(), step.opens()],
         [step.waits(unread=[1])],
     ),
     "a waiver": Story(
-        [step.commits(3), step.look(), step.lets(), step.waived(), step.look(), step.lets("g")],
+        [step.commits(3), step.look(), step.opens(), step.waived(), step.look(), step.opens("g")],
         [step.warns("it is waived on partitions 0-1, which have 17 unread records")],
     ),
     "our metadata on the new topic prove that the gate was open before": Story(
-        [step.commits(), step.commits_on_new(0, note=OPENED_NOTE), step.look(), step.lets()],
-        [step.commits_on_new(0, 0), step.look(), step.lets()],
-        [step.commits_on_new(0, 0, note=OPENED_NOTE), step.look(), step.lets("g"), step.warns()],
+        [step.commits(), step.commits_on_new(0, note=OPENED_NOTE), step.look(), step.opens()],
+        [step.commits_on_new(0, 0), step.look(), step.opens()],
+        [step.commits_on_new(0, 0, note=OPENED_NOTE), step.look(), step.opens("g"), step.warns()],
     ),
     "and so does a commit behind its start": Story(
-        [step.commits(), step.commits_on_new(0, 7), step.look(), step.lets("g"), step.warns()],
+        [step.commits(), step.commits_on_new(0, 7), step.look(), step.opens("g"), step.warns()],
     ),
     "a seal that breaks takes no group out, and lets none through": Story(
-        [step.commits(10, 10, note=READ_NOTE), step.look(), step.lets("g"), step.breaks(), step.look(), step.lets("g")],
-        [step.commits(10, 10, note=READ_NOTE, of="late"), step.look(), step.lets("g")],
+        [
+            step.commits(10, 10, note=READ_NOTE),
+            step.look(),
+            step.opens("g"),
+            step.breaks(),
+            step.look(),
+            step.opens("g"),
+        ],
+        [step.commits(10, 10, note=READ_NOTE, of="late"), step.look(), step.opens("g")],
     ),
     "a group that is deleted begins anew": Story(
-        [step.commits(10, 10, note=READ_NOTE), step.look(), step.lets("g")],
+        [step.commits(10, 10, note=READ_NOTE), step.look(), step.opens("g")],
         [
             step.is_deleted(),
             step.look(),
-            step.lets("g"),
+            step.opens("g"),
             step.look(),
-            step.lets(),
+            step.opens(),
             step.warns("no members and nothing on"),
         ],
     ),
     "not while it may only be hidden": Story(
-        [step.commits(10, 10, note=READ_NOTE), step.look(), step.lets("g"), step.is_deleted(), step.in_doubt()],
-        [step.look(), step.look(), step.look(), step.lets("g")],
+        [
+            step.commits(10, 10, note=READ_NOTE),
+            step.look(),
+            step.opens("g"),
+            step.is_deleted(),
+            step.in_doubt(),
+        ],
+        [step.look(), step.look(), step.look(), step.opens("g")],
     ),
     "nor where it has offsets on the new topic": Story(
         [step.commits(10, 10, note=READ_NOTE), step.look(), step.is_deleted(), step.commits_on_new(3, 4)],
-        [step.look(), step.look(), step.look(), step.lets("g")],
+        [step.look(), step.look(), step.look(), step.opens("g")],
     ),
     "nor a group that has read and stopped before it had any": Story(
-        [step.commits(10, 10, members=False), step.look(), step.look(), step.lets("g"), step.look(), step.lets("g")],
+        [
+            step.commits(10, 10, members=False),
+            step.look(),
+            step.look(),
+            step.opens("g"),
+            step.look(),
+            step.opens("g"),
+        ],
     ),
     "a group that is set back on both begins anew, one that is on the old topic alone does not": Story(
-        [step.commits(10, 10, note=READ_NOTE), step.look(), step.lets("g"), step.commits_on_new(5, 5)],
-        [step.commits(0, 0, members=False), step.look(), step.look(), step.look(), step.lets("g")],
-        [step.commits_on_new(0, 0), step.look(), step.lets()],
+        [step.commits(10, 10, note=READ_NOTE), step.look(), step.opens("g"), step.commits_on_new(5, 5)],
+        [step.commits(0, 0, members=False), step.look(), step.look(), step.look(), step.opens("g")],
+        [step.commits_on_new(0, 0), step.look(), step.opens()],
     ),
     "a closed list of groups": Story(
-        [step.commits(10, 9, note=READ_NOTE), step.look(), step.lets(), step.released(), step.look()],
-        [step.lets(every=True)],
+        [step.commits(10, 9, note=READ_NOTE), step.look(), step.opens(), step.released(), step.look()],
+        [step.opens(every=True)],
         closed=True,
     ),
     "the release opens nothing where the list is open": Story(
-        [step.commits(10, 9, note=READ_NOTE), step.released(), step.look(), step.lets()],
+        [step.commits(10, 9, note=READ_NOTE), step.released(), step.look(), step.opens()],
     ),
     "a group whose offsets cannot be read": Story(
         [step.commits(10, 9, members=False), step.look(), step.in_doubt("g"), step.is_deleted(), step.look()],
-        [step.lets(), step.waits(unknown=[0, 1])],
+        [step.opens(), step.waits(unknown=[0, 1])],
     ),
     "nothing counts by the time alone while the group's offsets cannot be read": Story(
         [step.commits(10, 10), step.look(), step.in_doubt("g"), step.look(UNNOTED_MS)],
-        [step.lets(), step.waits(unknown=[0, 1]), step.in_doubt("other"), step.look(), step.lets("g")],
+        [step.opens(), step.waits(unknown=[0, 1]), step.in_doubt("other"), step.look(), step.opens("g")],
     ),
     "late groups count as well": Story(
         [step.commits(10, 10, note=READ_NOTE), step.commits(10, 10, note=READ_NOTE, of="late"), step.look()],
-        [step.lets("g", "late")],
+        [step.opens("g", "late")],
     ),
 }
 
@@ -311,7 +342,7 @@ class TestNamesBeyondTheRoomOfTheRecord:
         assert len(MovedRecord(TOPIC_ID, (*self.SWITCH, *self.LATE)).to_json()) > MAX_RECORD_BYTES
         return topic
 
-    def test_as_many_as_fit_are_let_through_those_of_the_switch_first(self) -> None:
+    def test_as_many_as_fit_have_an_open_gate_those_of_the_switch_first(self) -> None:
         topic = self.topic()
         topic.look()
         held = topic.held or MovedRecord("")
@@ -319,10 +350,10 @@ class TestNamesBeyondTheRoomOfTheRecord:
         assert MAX_RECORD_BYTES - 600 < len(held.to_json()) < MAX_RECORD_BYTES - 250, "room is kept for the last"
         assert self.LATE[-2] in topic.decision.verdicts
         topic.look()
-        topic.lets(*held.groups)
+        topic.has_open_gate(*held.groups)
         assert topic.decision.record is None
 
-    def test_nothing_is_said_of_a_group_that_is_not_let_through(self) -> None:
+    def test_nothing_is_said_of_a_group_that_has_a_closed_gate(self) -> None:
         topic = self.topic()
         topic.commits(10, 7, note=GIVEN_NOTE, of=self.LATE[-2])
         topic.look()
@@ -339,7 +370,7 @@ class TestNamesBeyondTheRoomOfTheRecord:
         assert gone not in (topic.held or MovedRecord("")).groups
         topic.warns("no members and nothing on")
 
-    def test_all_are_let_through_once_no_required_group_is_missing(self) -> None:
+    def test_all_have_an_open_gate_once_no_required_group_is_missing(self) -> None:
         topic = self.topic()
         topic.look()
         topic.commits(10, 10, note=READ_NOTE, of=self.SWITCH[-1])
@@ -347,7 +378,7 @@ class TestNamesBeyondTheRoomOfTheRecord:
         assert self.SWITCH[-1] in (topic.held or MovedRecord("")).groups
         topic.commits(10, 10, note=READ_NOTE, of=self.LATE[-1])
         topic.look()
-        topic.lets(every=True)
+        topic.has_open_gate(every=True)
         topic.warns("gate opened for every group from 'orders' to 'orders-v2', and for later groups")
         assert topic.decision.verdicts == {}
 
@@ -371,9 +402,9 @@ def test_reports_say_what_a_group_waits_for() -> None:
         "e": "gate closed: it has read all; the gate is about to open",
         "f": None,
     }
-    assert [name for name, group in progress.items() if group.let_through] == ["f"]
+    assert [name for name, group in progress.items() if group.gate_open] == ["f"]
     unknown = progress_of(topic.record, found, required_of((), found, (), (), 0))
-    assert {(group.gate, group.let_through) for group in unknown.values()} == {(None, None)}
+    assert {(group.gate, group.gate_open) for group in unknown.values()} == {(None, None)}
 
 
 @pytest.mark.parametrize(

@@ -239,7 +239,7 @@ def test_a_consumer_is_answered_for_the_topic_that_is_there(consumer: modeaware.
         ends = consumer.get_watermark_offsets(asked, timeout=10)
         return committed.offset, last.offset, ends, consumer.list_topics("orders", timeout=10).topics["orders"].topic
 
-    for state in ({}, {"let_go": True}):
+    for state in ({}, {"released": True}):
         switch(views, "orders", "orders-v2", **state)
         assert answers() == (9, 0, (0, 0), "orders")
     switch(views, "orders", "orders-v2", gone=True)
@@ -271,7 +271,7 @@ def test_name_that_a_chain_leads_back_to_stands_for_the_topic_that_has_it_again(
     views.put(replace(back, version=(1, 9), successor=replace(back.successor, topic_id="id of the new one")))
     assert consumer.committed([TopicPartition("orders", 1)], 10)[0].offset == 2, "announced: nothing has changed yet"
     switched = replace(back.successor, topic_id="id of the new one", switched=True)
-    for state in ({}, {"let_go": True}):
+    for state in ({}, {"released": True}):
         views.put(replace(back, version=(1, views.view("orders-v2").epoch + 1), successor=replace(switched, **state)))
         assert consumer.committed([TopicPartition("orders", 1)], 10)[0].offset == 9
         assert consumer.get_watermark_offsets(TopicPartition("orders", 0), 10) == (0, 0)

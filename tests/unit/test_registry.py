@@ -125,7 +125,7 @@ class TestWire:
         eventually(lambda: endpoint.asked)
         assert [request.fresh for request in endpoint.asked] == [True]
 
-    def test_successor_is_followed_within_a_moment_until_the_topic_is_let_go(
+    def test_successor_is_followed_within_a_moment_until_the_topic_is_released(
         self, acquire: Acquire, endpoint: FakeEndpoint, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(choice, "SOON_S", 0.01)
@@ -135,9 +135,9 @@ class TestWire:
         assert views.wait_ready(30)
         endpoint.views["orders"] = replace(view, version=(1, 2), successor=replace(to, switched=True))
         eventually(lambda: views.view("orders").epoch == 2)
-        let_go = replace(to, switched=True, let_go=True)
-        endpoint.views["orders"] = replace(view, version=(1, 3), successor=let_go)
-        eventually(lambda: views.view("orders").successor == let_go)
+        released = replace(to, switched=True, released=True)
+        endpoint.views["orders"] = replace(view, version=(1, 3), successor=released)
+        eventually(lambda: views.view("orders").successor == released)
         asked = len(endpoint.asked)
         views.refresh_soon()
         eventually(lambda: len(endpoint.asked) > asked)

@@ -382,10 +382,10 @@ def test_wait_ends_where_it_pauses_is_done_or_is_given_up_and_knows_the_pause_of
     assert not watch.ended(described(BEGUN, "announce"))
     assert not watch.ended(described(SWITCHED, "seal", 6_000))
     assert not watch.ended(described(SWITCHED, "drain", 17_000))
-    assert watch.ended(described(replace(SWITCHED, let_go_ms=1), "done", 30_000))
+    assert watch.ended(described(replace(SWITCHED, released_ms=1), "done", 30_000))
     assert watch.pause_ms == 12_000
     late = Watch([Replace(6, COMMAND)])
-    assert late.ended(described(replace(SWITCHED, let_go_ms=1), "done", 30_000))
+    assert late.ended(described(replace(SWITCHED, released_ms=1), "done", 30_000))
     assert late.pause_ms is None, "it was not seen"
     paused = replace(BEGUN, pause_before_switch=True, reason=reasons.PAUSED)
     assert Watch([Replace(6, COMMAND)]).ended(described(paused, "announce"))
@@ -576,7 +576,7 @@ def test_of_several_topics_one_that_is_refused_does_not_keep_the_others_and_fail
 
 
 def test_a_topic_that_is_refused_is_not_waited_for(run: Callable[..., int]) -> None:
-    change = FakeChange(ends=[described(replace(SWITCHED, let_go_ms=1), "done", 30_000)])
+    change = FakeChange(ends=[described(replace(SWITCHED, released_ms=1), "done", 30_000)])
     change.acls = (deny("b", WRITE, "p2"),)
     assert run(change, *BOTH, "--yes", "--wait") == 1
     assert (change.replaced, change.waited) == (["orders"], ("orders",))
@@ -653,7 +653,7 @@ def test_undo_says_whether_the_successor_is_deleted_before_and_after(
 def test_each_end_is_printed_when_it_is_seen_and_stays_after_ctrl_c(
     run: Callable[..., int], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    done = described(replace(SWITCHED, let_go_ms=1), "done", 30_000)
+    done = described(replace(SWITCHED, released_ms=1), "done", 30_000)
     change = FakeChange(ends=[done, KeyboardInterrupt()])
     assert run(change, *BOTH, "--yes", "--wait") == cli.INTERRUPTED
     told = capsys.readouterr()

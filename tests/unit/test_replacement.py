@@ -239,10 +239,10 @@ STORIES = {
         do.look(ZSTD, SEAL_MS, own_configs={"compression.type": "zstd", "max.message.bytes": None}),
         do.glance(ZSTD, SEAL_MS, effects=(FenceTopic(TOPIC, TOPIC_ID, FENCE_CONFIGS),)),
         do.look(FENCED, SEAL_MS, phase="drain", reason=NOT_MOVED, seals=ENDS),
-        do.has(is_switched=True, is_let_go=False, read_up_to=ENDS, groups_seen=({"billing"}, True)),
+        do.has(is_switched=True, is_released=False, read_up_to=ENDS, groups_seen=({"billing"}, True)),
         # What is not replicated yet may be acknowledged.
-        do.glance(NOT_REPLICATED, SEAL_MS, reason=reasons.NOT_FENCED, let_go_ms=None),
-        do.look(MOVED_FENCED, SEAL_MS, phase="reclaim", in_progress=True, let_go_ms=SEAL_MS),
+        do.glance(NOT_REPLICATED, SEAL_MS, reason=reasons.NOT_FENCED, released_ms=None),
+        do.look(MOVED_FENCED, SEAL_MS, phase="reclaim", in_progress=True, released_ms=SEAL_MS),
         do.look(MOVED_FENCED, SEAL_MS, reason=reasons.RETENTION, fields={"reason"}),
         do.look(MOVED_FENCED, SEAL_MS, appended=False),
         record=BEGUN,
@@ -258,7 +258,7 @@ STORIES = {
     ),
     "a record behind a seal is drained though the fence is proved again in the same pass": Story(
         do.look(MOVED_FENCED, LATER_MS, phase="reclaim"),
-        do.look(replace(MOVED_FENCED, partitions=BEHIND_SEAL), NOW_MS + 61_000, let_go_ms=None),
+        do.look(replace(MOVED_FENCED, partitions=BEHIND_SEAL), NOW_MS + 61_000, released_ms=None),
         # Gates wait for it, too.
         do.has(seals={**ENDS, 0: 11}, read_up_to={**ENDS, 0: 11}),
         do.has(first_reason=reasons.of_group(reasons.GROUP_LAG, "billing")),
@@ -316,9 +316,9 @@ STORIES = {
         do.look(DENIED_FENCE, NOW_MS + 120_000, effects=(), own_configs=None),
         record=replace(SWITCHED, groups_complete=True),
     ),
-    "it is let go once the last record of each partition is known": Story(
+    "it is released once the last record of each partition is known": Story(
         do.look(SEARCHING, LATER_MS, reason=reasons.END_NOT_READ, due_ms=NOW_MS + 61_000),
-        do.look(MOVED_FENCED, NOW_MS + 61_000, is_let_go=True),
+        do.look(MOVED_FENCED, NOW_MS + 61_000, is_released=True),
         record=READ,
     ),
     "the switch waits for room for the groups and can be undone meanwhile": Story(
@@ -329,9 +329,9 @@ STORIES = {
     ),
     "groups that come after the switch and do not fit delay the deletion": Story(
         (do.look(MANY_MOVED, LATER_MS), do.look(MANY_MOVED, LATER_MS)),
-        do.has(groups_complete=False, let_go_ms=None, reasons={reasons.GROUPS_TOO_MANY, None}),
+        do.has(groups_complete=False, released_ms=None, reasons={reasons.GROUPS_TOO_MANY, None}),
         (do.look(MOVED_FENCED, LATER_MS), do.look(MOVED_FENCED, LATER_MS)),
-        do.has(groups_complete=True, let_go_ms=LATER_MS),
+        do.has(groups_complete=True, released_ms=LATER_MS),
         record=READ,
     ),
     "an undo deletes an untouched successor by its id, and not after the switch": Story(
@@ -344,9 +344,9 @@ STORIES = {
     "a topic of the name with records is not taken for the successor": Story(
         do.look(seen(successor(ends=1)), is_replaced=False, first_alarm="another topic"), record=BEGUN
     ),
-    "a topic that was let go is kept so whatever is known of groups and leaders": Story(
-        do.look(MOVED_FENCED, LATER_MS, phase="reclaim", let_go_ms=LATER_MS),
-        do.glance(seen(MOVED, fenced=True, **UNKNOWN), LATER_MS, appended=True, let_go_ms=LATER_MS),
+    "a topic that was released is kept so whatever is known of groups and leaders": Story(
+        do.look(MOVED_FENCED, LATER_MS, phase="reclaim", released_ms=LATER_MS),
+        do.glance(seen(MOVED, fenced=True, **UNKNOWN), LATER_MS, appended=True, released_ms=LATER_MS),
         do.look(seen(MOVED, fenced=True, **UNKNOWN, partitions=AWAY), LATER_MS, phase="reclaim", reasons={None}),
         record=READ,
     ),
@@ -507,7 +507,7 @@ def test_a_record_older_than_the_switch_leads_on_where_the_topic_is_gone(
     assert (after.record is not None) is (leads_on is True)
     if after.record is not None:
         view = after.record.view().successor
-        assert (view.topic, view.switched, view.let_go) == (NAME, True, True)
+        assert (view.topic, view.switched, view.released) == (NAME, True, True)
         assert after.record.modes == (RO,) * 3
         (alarm,) = after.alarms
         assert f"its name points to '{NAME}'" in alarm
@@ -526,7 +526,7 @@ def test_a_group_whose_members_are_on_the_successor_is_given_a_while(
     found = step(record, coming, now_ms)
     assert found.record is not None
     reason = reasons.of_group(reasons.GROUP_NOT_MOVED, "billing") if held_up else None
-    assert (replacement(found.record).reason, replacement(found.record).let_go_ms) == (reason, None)
+    assert (replacement(found.record).reason, replacement(found.record).released_ms) == (reason, None)
     assert len([alarm for alarm in found.alarms if "has no offset on the new topic" in alarm]) == held_up
     if not held_up:
         assert found.due_ms == now_ms + SEARCH_AGAIN_MS
@@ -603,9 +603,9 @@ def test_a_topic_under_a_name_that_leads_elsewhere_is_not_changed() -> None:
     refuse_alias(COMMAND, TopicFacts("", records[0].topic_id), records, NOW_MS)
 
 
-def test_a_successor_is_not_changed_before_its_predecessor_is_let_go_nor_shared() -> None:
+def test_a_successor_is_not_changed_before_its_predecessor_is_released_nor_shared() -> None:
     begun = SWITCHED
-    done = replace(begun, replacement=replace(replacement(begun), let_go_ms=NOW_MS))
+    done = replace(begun, replacement=replace(replacement(begun), released_ms=NOW_MS))
     for command in (ReplaceTopicCommand(NAME, "orders-v3", 2), CreatePartitionsCommand(NAME, 9)):
         with pytest.raises(RequestRefused, match="replaces 'orders': wait until that is done") as caught:
             refuse_alias(command, TopicFacts("", ID), [begun], NOW_MS)
@@ -618,7 +618,7 @@ def test_a_successor_is_not_changed_before_its_predecessor_is_let_go_nor_shared(
 def test_a_successor_is_not_shrunk_before_its_predecessor_is_gone() -> None:
     """A group that has an offset on the predecessor alone would not be waited for."""
     begun, command = SWITCHED, replace(shrink(1), topic=NAME)
-    done = replace(begun, replacement=replace(replacement(begun), let_go_ms=NOW_MS))
+    done = replace(begun, replacement=replace(replacement(begun), released_ms=NOW_MS))
     for record, until in ((begun, "that is done"), (done, "'orders' is deleted")):
         with pytest.raises(RequestRefused, match=f"replaces 'orders': wait until {until}") as caught:
             refuse_alias(command, TopicFacts("", ID), [record], NOW_MS)
@@ -644,7 +644,7 @@ def test_groups_of_a_replacement_begin_at_the_start_of_the_new_topic() -> None:
     view = step(READ, seen(successor(), fenced=True), NOW_MS + 60_000).record.view()
     assert view.successor.read_up_to == ENDS
     assert (start_on_new_topic(view, "billing"), start_on_new_topic(view, "late")) == (0, 0), "not released yet"
-    released = replace(view, successor=replace(view.successor, let_go=True))
+    released = replace(view, successor=replace(view.successor, released=True))
     assert (start_on_new_topic(released, "billing"), start_on_new_topic(released, "late")) == (0, None)
     assert start_on_new_topic(released, "late", has_used=True) == 0, "it comes from the old topic"
     assert start_on_new_topic(TopicView.unlisted(TOPIC), "billing") is None

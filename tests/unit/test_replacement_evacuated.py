@@ -61,7 +61,7 @@ def successor(topic_id: str | None = ID, groups: dict[str, GroupFacts] | None = 
 
 
 def of_sealed(**fields: Any) -> TopicRecord:
-    """The record of a topic that is sealed and not let go yet."""
+    """The record of a topic that is sealed and not released yet."""
     since = {"announced_ms": 1, "switched_ms": 2, "own_configs": {}, "fenced_ms": NOW_MS}
     about = {"requested_ms": 0, "delay_ms": 0, "successor_id": ID, "evacuation_epoch": 5}
     retired = {p: RetiredPartition(seal_offset=seal, seal_leader_epoch=3, read_up_to=seal) for p, seal in SEALS.items()}
@@ -73,11 +73,14 @@ def of_sealed(**fields: Any) -> TopicRecord:
 def test_successor_of_a_compacted_topic_is_not_replaced_before_that_is_gone() -> None:
     """A straggler has to be copied to it."""
     onward = ReplaceTopicCommand(NAME, "orders-v3", 1, evacuate=True)
-    done = of_sealed(let_go_ms=NOW_MS)
+    done = of_sealed(released_ms=NOW_MS)
     with pytest.raises(RequestRefused, match="wait until 'orders' is deleted") as refused:
         refuse_alias(onward, TopicFacts(NAME, ID), [done], NOW_MS)
     assert refused.value.code is ErrorCode.REASSIGNMENT_IN_PROGRESS
-    for through in (of_sealed(let_go_ms=NOW_MS, gone_ms=NOW_MS), of_sealed(let_go_ms=NOW_MS, evacuation_epoch=None)):
+    for through in (
+        of_sealed(released_ms=NOW_MS, gone_ms=NOW_MS),
+        of_sealed(released_ms=NOW_MS, evacuation_epoch=None),
+    ):
         refuse_alias(onward, TopicFacts(NAME, ID), [through], NOW_MS)
 
 
@@ -149,28 +152,28 @@ STORIES = {
         (do.look(seen(), SWITCH_MS), do.look(seen(), SWITCH_MS, reason=reasons.COMPACTED)),
         record=EARLIER,
     ),
-    "it is let go only once each partition with records is evacuated to its seal": Story(
+    "it is released only once each partition with records is evacuated to its seal": Story(
         *[
-            do.glance(seen(proof=proof), is_let_go=False, not_evacuated=True)
+            do.glance(seen(proof=proof), is_released=False, not_evacuated=True)
             for proof in (None, {0: 10}, {0: 10, 2: 6}, {1: 0})
         ],
-        do.look(seen(proof={0: 10, 2: 7}), is_let_go=True, evacuated_to={0: 10, 1: None, 2: 7}),
+        do.look(seen(proof={0: 10, 2: 7}), is_released=True, evacuated_to={0: 10, 1: None, 2: 7}),
     ),
     "the proof counts from the first look that shows it, whatever happens to it later": Story(
-        do.look(LAGGING, is_let_go=False, first_reason=reasons.of_group(reasons.GROUP_LAG, "billing")),
-        (do.look(seen(), is_let_go=True), do.look(seen(), LATER_MS, kinds=[DeletePredecessor])),
+        do.look(LAGGING, is_released=False, first_reason=reasons.of_group(reasons.GROUP_LAG, "billing")),
+        (do.look(seen(), is_released=True), do.look(seen(), LATER_MS, kinds=[DeletePredecessor])),
     ),
     "it is not deleted without the proof": Story(
         do.glance(seen(), LATER_MS, effects=(), reason=reasons.NOT_EVACUATED),
         do.look(PROVED, LATER_MS, kinds=[DeletePredecessor]),
-        let_go_ms=NOW_MS,
+        released_ms=NOW_MS,
     ),
     "a record behind a seal is evacuated as well": Story(
-        (do.look(PROVED), do.look(seen(LATE_ENDS, SEALS), is_let_go=False, first_reason=reasons.NOT_EVACUATED)),
-        (do.has(evacuated_to={0: 10, 1: None, 2: 7}), do.look(seen(LATE_ENDS, {0: 12}), is_let_go=True)),
+        (do.look(PROVED), do.look(seen(LATE_ENDS, SEALS), is_released=False, first_reason=reasons.NOT_EVACUATED)),
+        (do.has(evacuated_to={0: 10, 1: None, 2: 7}), do.look(seen(LATE_ENDS, {0: 12}), is_released=True)),
     ),
     "markers behind a seal leave it evacuated": Story(
-        (do.look(PROVED), do.look(MARKED, is_let_go=True, seals={0: 11, 1: 0, 2: 7})),
+        (do.look(PROVED), do.look(MARKED, is_released=True, seals={0: 11, 1: 0, 2: 7})),
         do.has(evacuated_to={0: 11, 1: None, 2: 7}),
     ),
     "markers are no proof": Story(
@@ -178,7 +181,7 @@ STORIES = {
     ),
     "a successor that is created anew takes the copies with it, and the proof": Story(
         do.look(replace(PROVED, successor=successor(groups={})), evacuated_to={0: 10, 1: None, 2: 7}),
-        (do.look(LOST), do.look(LOST), do.look(ANEW, successor_id="another id", is_let_go=False)),
+        (do.look(LOST), do.look(LOST), do.look(ANEW, successor_id="another id", is_released=False)),
         do.has(evacuated_to={0: None, 1: None, 2: None}, first_reason=reasons.NOT_EVACUATED, is_another_proof=True),
         do.glance(ANEW, phase="drain"),
         do.is_proved_by_its_own_group(ANEW),  # the group of the earlier proof is no reader
@@ -199,7 +202,7 @@ class EvacuatedLife(Life):
 
     def is_proved_by_its_own_group(self, seen: TopicFacts) -> None:
         groups = {**seen.groups, str(evacuation_of(self.record)): group(SEALS)}
-        self.look(replace(seen, groups=groups), is_let_go=True)
+        self.look(replace(seen, groups=groups), is_released=True)
 
 
 @pytest.mark.parametrize("story", STORIES.values(), ids=STORIES)

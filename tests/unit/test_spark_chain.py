@@ -68,7 +68,7 @@ class World:
 
     def delete(self, topic: str) -> None:
         self.deleted.add(topic)
-        self.change(topic, switched=True, let_go=True, gone=True, read_up_to={})
+        self.change(topic, switched=True, released=True, gone=True, read_up_to={})
 
     def lead_back(self) -> None:
         """a, which is gone, is created again and replaces b."""
@@ -241,8 +241,16 @@ STORIES = {
         (do.write("a", 5), do.write("a", 2, partition=1), do.seal("a"), do.write("b", 3)),
         do.reads_in_order(("a", 0, 0, 5), ("a", 1, 0, 2), ("b", 0, 0, 3)),
     ),
-    "a topic that is let go and read may be deleted": Story(
-        (do.write("a", 5), do.seal("a"), do.step(), do.step(), do.seal("a", let_go=True), do.write("b", 2), do.step()),
+    "a topic that is released and read may be deleted": Story(
+        (
+            do.write("a", 5),
+            do.seal("a"),
+            do.step(),
+            do.step(),
+            do.seal("a", released=True),
+            do.write("b", 2),
+            do.step(),
+        ),
         (do.is_deleted("a"), do.write("b"), do.reads(("b", 0, 2, 3)), do.has_looked_at("b")),
         (do.delete("a"), do.write("b"), do.reads(("b", 0, 3, 4)), do.has(b={0: 4, 1: 0})),
         (do.restart(), do.write("b"), do.reads(("b", 0, 4, 5))),
@@ -256,27 +264,27 @@ STORIES = {
         failondataloss="false",
     ),
     "a query that has read all of a topic goes on after its deletion": Story(
-        (do.write("a", 5), do.step(), do.seal("a", let_go=True, gone=True), do.is_deleted("a"), do.write("b", 2)),
+        (do.write("a", 5), do.step(), do.seal("a", released=True, gone=True), do.is_deleted("a"), do.write("b", 2)),
         (do.restart(), do.reads(("b", 0, 0, 2))),
     ),
     "a query that has not read the topic between fails": Story(
         (do.write("a", 5), do.step(), do.write("b", 2)),
-        (do.seal("a", let_go=True, gone=True), do.seal("b", let_go=True, gone=True), do.is_deleted("a", "b")),
+        (do.seal("a", released=True, gone=True), do.seal("b", released=True, gone=True), do.is_deleted("a", "b")),
         (do.restart(), do.is_lost("The query would continue with c")),
     ),
     "a batch of a topic that is gone is lost": Story(
-        (do.step(), do.write("a", 5), do.step(until="planned"), do.seal("a", let_go=True, gone=True)),
+        (do.step(), do.write("a", 5), do.step(until="planned"), do.seal("a", released=True, gone=True)),
         (do.is_deleted("a"), do.write("b", 2)),
         do.is_lost(r"a was replaced and deleted .* 0 of a from 0 to 5 are missing", restarting=True),
     ),
     "a query that may lose the batch of a topic that is gone goes on": Story(
-        (do.step(), do.write("a", 5), do.step(until="planned"), do.seal("a", let_go=True, gone=True)),
+        (do.step(), do.write("a", 5), do.step(until="planned"), do.seal("a", released=True, gone=True)),
         (do.is_deleted("a"), do.write("b", 2), do.restart(), do.reads(("b", 0, 0, 2))),
         failondataloss="false",
     ),
     "a query that is killed in its first batch starts again once its topic is gone": Story(
         (do.write("a", 5), do.begins(startingoffsets="latest"), do.step(until="planned")),
-        (do.seal("a", let_go=True, gone=True), do.is_deleted("a"), do.write("b", 2)),
+        (do.seal("a", released=True, gone=True), do.is_deleted("a"), do.write("b", 2)),
         (do.restart(), do.reads(("b", 0, 0, 2))),
     ),
     "a query may be renamed once it has come to the successor": Story(
@@ -284,7 +292,7 @@ STORIES = {
         (do.write("b"), do.reads(("b", 0, 0, 1))),
     ),
     "a query that had not come to the topic between two of one name may have lost records": Story(
-        (do.write("a", 5), do.step(), do.seal("a", let_go=True), do.lead_back(), do.seal("b"), do.restart()),
+        (do.write("a", 5), do.step(), do.seal("a", released=True), do.lead_back(), do.seal("b"), do.restart()),
         do.is_lost("topic a was deleted and created again: its id is id-a-again"),
     ),
     "what arrives behind a seal is read, and the successor not again": Story(
@@ -298,14 +306,14 @@ STORIES = {
     ),
     "a query that is killed in its first batch skips no more than it would have": Story(
         (do.write("a", 5), do.seal("a"), do.write("b", 7), do.begins(startingoffsets="latest")),
-        (do.step(until="planned"), do.seal("a", let_go=True), do.write("b", 2)),
-        do.restart(("b", 0, 0, 7)),  # a was not let go when the batch was planned
+        (do.step(until="planned"), do.seal("a", released=True), do.write("b", 2)),
+        do.restart(("b", 0, 0, 7)),  # a was not released when the batch was planned
         (do.reads(("b", 0, 7, 9)), do.reads()),
     ),
-    "a query that is killed in its first batch starts again once its topic is let go": Story(
+    "a query that is killed in its first batch starts again once its topic is released": Story(
         # Then the beginning that Spark asks for anew is behind the successor's records.
         (do.write("a", 5), do.begins(startingoffsets="latest"), do.step(until="planned")),
-        (do.seal("a", let_go=True), do.write("b", 2), do.restart(), do.reads(("b", 0, 0, 2))),
+        (do.seal("a", released=True), do.write("b", 2), do.restart(), do.reads(("b", 0, 0, 2))),
     ),
     "a chain is read in order": Story(
         (do.write("a", 2), do.begins(), do.step(), do.seal("a"), do.write("b", 3), do.seal("b")),
@@ -338,7 +346,7 @@ def test_offsets_name_the_ids_of_both_and_progress_has_both(world: World) -> Non
 
 @pytest.mark.parametrize("noted", ["before", "during", "after", "never"])
 @pytest.mark.parametrize("restarted", [False, True])
-def test_a_topic_that_is_let_go_and_deleted_between_two_batches_fails_nothing(
+def test_a_topic_that_is_released_and_deleted_between_two_batches_fails_nothing(
     world: World, monkeypatch: pytest.MonkeyPatch, noted: str, restarted: bool
 ) -> None:
     """The controller lets it go, deletes it and notes that before a look at it, within one, or shortly after."""
@@ -350,7 +358,7 @@ def test_a_topic_that_is_let_go_and_deleted_between_two_batches_fails_nothing(
         query.step()
     query.step()
     if restarted:
-        world.seal("a", let_go=True)
+        world.seal("a", released=True)
         query.restart()
     world.write("b", 2)
     world.deleted.add("a")
@@ -366,7 +374,7 @@ def test_a_topic_that_is_let_go_and_deleted_between_two_batches_fails_nothing(
             query.step()
         return
     if noted == "never":
-        world.seal("a", let_go=True)
+        world.seal("a", released=True)
         monkeypatch.setattr(datasource.time, "sleep", lambda _s: pytest.fail("it is read"))
     assert query.step() == [OffsetRange("b", 0, 2, 4)]
     assert bool(slept) == (noted == "after")
@@ -390,7 +398,7 @@ def test_a_query_that_has_read_a_topic_reads_the_next_one_of_its_name_from_its_s
 ) -> None:
     query = Query()
     world.write("a", 5)
-    world.seal("a", let_go=True)
+    world.seal("a", released=True)
     query.step()
     world.write("b", 4)
     query.step()
@@ -430,11 +438,11 @@ def test_a_chain_that_is_known_too_short_fails_the_query_and_nothing_is_read_twi
     assert query.step() == [OffsetRange("b", 0, 4, 5)]
 
 
-@pytest.mark.parametrize(("let_go", "skipped"), [(False, 0), (True, 7)])
-def test_latest_skips_the_successor_of_a_topic_that_is_let_go(world: World, let_go: bool, skipped: int) -> None:
+@pytest.mark.parametrize(("released", "skipped"), [(False, 0), (True, 7)])
+def test_latest_skips_the_successor_of_a_topic_that_is_released(world: World, released: bool, skipped: int) -> None:
     world.write("a", 5)
     world.write("b", 7)
-    world.change("a", switched=True, let_go=let_go)
+    world.change("a", switched=True, released=released)
     reader = StreamReader(parse_options({**OPTIONS, "startingoffsets": "latest"}))
     first = Offsets.from_json(reader.initialOffset()).positions
     assert first["a"] == {0: 5, 1: 0, 2: 0}
@@ -493,7 +501,7 @@ def test_nothing_is_lost_or_repeated_or_out_of_order_wherever_the_query_is_kille
     task before them, if the query begins before."""
     choose = random.Random(seed)
     query, topic = Query(), "a"
-    phases = [("a", "switched"), ("a", "sealed"), ("b", "switched"), ("b", "sealed"), ("b", "let go"), ("b", "gone")]
+    phases = [("a", "switched"), ("a", "sealed"), ("b", "switched"), ("b", "sealed"), ("b", "released"), ("b", "gone")]
     if choose.random() < 0.5:
         query.step()
 
@@ -520,8 +528,8 @@ def test_nothing_is_lost_or_repeated_or_out_of_order_wherever_the_query_is_kille
         else:
             while query.step():
                 continue
-            world.seal("a", let_go=True)
-            world.seal("b", let_go=True)
+            world.seal("a", released=True)
+            world.seal("b", released=True)
             if phase == "gone":
                 world.delete("a")
     query.restart()

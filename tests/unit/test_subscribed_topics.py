@@ -22,7 +22,7 @@ from tests.support.stories import Steps, Story
 
 REFRESH_S = 300.0
 MOVED = Moved(groups=frozenset({"g"}))
-RELEASED: dict[str, Any] = {"switched": True, "let_go": True, "moved": MOVED}
+RELEASED: dict[str, Any] = {"switched": True, "released": True, "moved": MOVED}
 GONE: dict[str, Any] = {**RELEASED, "gone": True}
 B_TO_BB = TopicView("b", "id-b", (1, 50), modes_of(2, 2), successor=Successor("bb", "id-bb", 1, **RELEASED))
 BACK = TopicView("b", "id-b", (1, 3), modes_of(2, 2), successor=Successor("a", "id-2", 2))

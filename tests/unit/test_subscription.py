@@ -28,7 +28,7 @@ def replaced(topic: str, new: str, *, topic_id: str = "", new_id: str = "", **st
 
 AB, BC = replaced("a", "b"), replaced("b", "c")
 AB_MOVED, BC_MOVED = replaced("a", "b", moved=MOVED), replaced("b", "c", moved=MOVED)
-RELEASED = replaced("a", "b", moved=MOVED, let_go=True)
+RELEASED = replaced("a", "b", moved=MOVED, released=True)
 LATE = replaced("a", "b", groups=frozenset())
 BACK = (  # orders, interim, and orders again
     replaced("orders", "interim", topic_id="id-1", new_id="id-2", gone=True),
@@ -75,7 +75,7 @@ def test_member_that_reads_what_it_names_follows_no_chain() -> None:
         (("a",), (AB,), "b", Gate.CLOSED),
         (("a",), (AB_MOVED,), "b", Gate.OPEN),
         (("a",), (replaced("a", "b", moved=Moved(all=True)),), "b", Gate.OPEN),
-        (("a",), (replaced("a", "b", let_go=True),), "b", Gate.CLOSED),  # a release opens no gate
+        (("a",), (replaced("a", "b", released=True),), "b", Gate.CLOSED),  # a release opens no gate
         (("a",), (replaced("a", "b", gone=True),), "b", Gate.OPEN),
         (("a",), (AB, BC_MOVED), "c", Gate.CLOSED),  # all topics before it count
         (("a",), (AB_MOVED, BC), "c", Gate.CLOSED),

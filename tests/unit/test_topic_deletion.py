@@ -28,9 +28,9 @@ MOVED = {0: 3, 1: 0}
 
 
 def record(**fields: Any) -> TopicRecord:
-    """The record of a topic that is let go, and may go at once."""
+    """The record of a topic that is released, and may go at once."""
     about = {"requested_ms": 0, "delay_ms": 0, "successor_id": ID, "announced_ms": 1, "switched_ms": 2}
-    since = {"own_configs": {}, "fenced_ms": NOW_MS - FENCE_SETTLE_MS, "let_go_ms": NOW_MS - 1}
+    since = {"own_configs": {}, "fenced_ms": NOW_MS - FENCE_SETTLE_MS, "released_ms": NOW_MS - 1}
     now = Replacement(**{"successor": NAME, "num_partitions": 2, **about, **since, **fields})
     retired = {p: RetiredPartition(seal_offset=seal, seal_leader_epoch=3, read_up_to=seal) for p, seal in SEALS.items()}
     groups = ("billing",)
@@ -192,8 +192,8 @@ def subscriber(members: bool, after_ms: int, held_up: int) -> Story:
 
 
 STORIES = {
-    "a record that is let go in this pass is not deleted in it": Story(
-        do.look(seen(), effects=(), let_go_ms=NOW_MS), record=record(let_go_ms=None)
+    "a record that is released in this pass is not deleted in it": Story(
+        do.look(seen(), effects=(), released_ms=NOW_MS), record=record(released_ms=None)
     ),
     "the record says first that it is being deleted, and whose deletion it was": Story(
         do.look(seen(), effects=DELETION, deleting_ms=NOW_MS, reason=reasons.DELETING, alarms=0, phase="reclaim"),
@@ -210,7 +210,7 @@ STORIES = {
         record=DELETING,
     ),
     "a record behind a seal takes the intent back": Story(
-        do.look(seen(logs=BROKEN), NOW_MS + 5, appended=True, effects=(), deleting_ms=None, let_go_ms=None),
+        do.look(seen(logs=BROKEN), NOW_MS + 5, appended=True, effects=(), deleting_ms=None, released_ms=None),
         record=DELETING,
     ),
     "a fence that is lifted is restored and settles anew": Story(
@@ -220,7 +220,7 @@ STORIES = {
         do.look(seen(), NOW_MS + 5 + FENCE_SETTLE_MS, kinds=[DeletePredecessor]),
         record=record(),
     ),
-    "without a fence it is done once it is let go": Story(
+    "without a fence it is done once it is released": Story(
         (do.has(phase="done"), do.look(seen(fence=None), nothing=True)),
         record=record(fence="none", own_configs=None, fenced_ms=None),
     ),

@@ -309,7 +309,7 @@ class TestViewStore:
     def test_name_of_a_topic_that_is_released_leads_on_whatever_comes_up_before_its_deletion_is_on_the_log(
         self, store: ViewStore
     ) -> None:
-        released = replace(view("old"), successor=Successor("orders-v2", "its-id", 4, switched=True, let_go=True))
+        released = replace(view("old"), successor=Successor("orders-v2", "its-id", 4, switched=True, released=True))
         store.publish([released])
         assert not store.choose("orders", "new")
         assert store.held("orders") == released

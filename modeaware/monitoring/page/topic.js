@@ -114,9 +114,9 @@ function blocked(one) {
 function state(group) {
   if (group.waived && !group.unread) return "waived";
   if (group.kind === null) return "not listed by the brokers";
-  if (group.moved && group.let_through !== false) return "moved to the new topic";
+  if (group.moved && group.gate_open !== false) return "moved to the new topic";
   const members = group.running ? "running" : "no members";
-  return [...(group.evacuation ? ["evacuation"] : []), ...(group.let_through ? ["gate open"] : []), members].join(", ");
+  return [...(group.evacuation ? ["evacuation"] : []), ...(group.gate_open ? ["gate open"] : []), members].join(", ");
 }
 
 function pace(group) {
@@ -185,7 +185,7 @@ function newTopicState(topic) {
 function oldTopicState(by) {
   if (by.switched_ms === null) return "takes writes";
   const fence = by.fenced_ms !== null ? "fenced: brokers refuse data" : by.fence === "none" ? "without a fence" : "not fenced now";
-  return by.let_go_ms === null ? `takes no writes (${fence})` : "released: no required group needs it";
+  return by.released_ms === null ? `takes no writes (${fence})` : "released: no required group needs it";
 }
 
 function pair(topic) {
@@ -294,7 +294,7 @@ function describes(topic) {
   const by = topic.replacement;
   if (by === null) return [`${topic.writable} of ${topic.count} writable, epoch ${topic.epoch}, changed `, ago(topic.changed_ms), " ago"];
   if (topic.alias) return [`alias; the old topic (${topic.count} partitions) was ${by.deleting_ms === null ? "found gone" : "deleted"} `, ago(by.gone_ms), " ago"];
-  return [`replaced by ${by.successor} (${by.num_partitions} partitions), released `, ago(by.let_go_ms ?? topic.changed_ms), " ago, and not deleted (--fence none)"];
+  return [`replaced by ${by.successor} (${by.num_partitions} partitions), released `, ago(by.released_ms ?? topic.changed_ms), " ago, and not deleted (--fence none)"];
 }
 
 export function line(topic, picture) {

@@ -336,7 +336,7 @@ def test_where_brokers_delete_no_topics_only_a_replacement_that_keeps_the_old_on
         setting.wait_for(topic, lambda record: now(record).announced_ms is not None)
         assert setting.ask(dataclasses.replace(unfenced, undo=True)).code is ErrorCode.TOPIC_DELETION_DISABLED
         assert setting.ask(dataclasses.replace(unfenced, pause_before_switch=False)).code is ErrorCode.NONE
-        setting.wait_for(topic, lambda record: now(record).let_go_ms is not None)
+        setting.wait_for(topic, lambda record: now(record).released_ms is not None)
         assert topics(setting, topic, name) == {topic: 2, name: 1}
 
 
@@ -381,7 +381,7 @@ def test_a_topic_whose_successor_was_deleted_by_hand_stays_though_another_one_ha
     name, values = f"{topic}-v2", produce(setting, topic, 30)
     setting.start()
     replace(setting, topic, name)
-    setting.wait_for(topic, lambda record: now(record).let_go_ms is not None)
+    setting.wait_for(topic, lambda record: now(record).released_ms is not None)
     setting.admin.delete_topics([name])[name].result(30)
     setting.wait_for(topic, lambda record: now(record).reason == reasons.NO_SUCCESSOR, 60)
     create_topic(setting.servers, name, 2, configs={})
@@ -417,7 +417,7 @@ def test_no_record_is_skipped_or_refused_on_the_way_back_after_a_broker_was_kill
         with member():
             load.more(400)
             replace(setting, topic, name)
-            setting.wait_for(topic, lambda record: now(record).let_go_ms is not None, 60)
+            setting.wait_for(topic, lambda record: now(record).released_ms is not None, 60)
         eventually(lambda: topics(setting, topic) == {}, 60, interval_s=0.005)
         kafka.brokers[0].kill()
         kafka.brokers[0].start()
@@ -451,7 +451,7 @@ def test_everything_is_killed_before_and_within_the_deletion(
             for each in names:
                 site.start(each)
             site.more()
-            for phase in (lambda now: now.let_go_ms, lambda now: now.deleting_ms):
+            for phase in (lambda now: now.released_ms, lambda now: now.deleting_ms):
                 chain.append(f"{chain[0]}-v{len(chain) + 1}")
                 options = ("--partitions", "3", "--delay", "0s", "--yes")
                 site.command("replace", chain[-2], "--with", chain[-1], *options)

@@ -58,7 +58,7 @@ def test_a_short_demo_loses_nothing(kafka: Kafka, tmp_path: Path) -> None:
     assert (report["in_retired_after_switch"], report["misplaced"], report["contradictions"]) == (0, 0, 0)
     assert report["duplicates"] == 0
     assert report["bytes_deleted"] > 0
-    assert set(report["phases_s"]) >= {"ReadOnly", "seal", "drain", "reclaim", "switch", "let go", "delete"}
+    assert set(report["phases_s"]) >= {"ReadOnly", "seal", "drain", "reclaim", "switch", "release", "delete"}
     assert report["partitions_on_cluster"] == [12, 4], "a shrink leaves them in the metadata, a replacement does not"
     conf = {"bootstrap.servers": kafka.bootstrap_servers}
     topics = AdminClient(conf).list_topics(timeout=10).topics

@@ -68,7 +68,7 @@ def test_pattern_that_matches_both_names_waits_at_the_gate_and_lets_the_topic_be
         load.await_given(following.topic, 300)
         following.replace(delay_ms=0)
         load.await_given(following.successor, 1)
-        following.served.wait_for(following.topic, lambda record: record.replacement and record.replacement.let_go_ms)
+        following.served.wait_for(following.topic, lambda record: record.replacement and record.replacement.released_ms)
         load.await_held(following.topic, 0)
         create_topic(following.served.servers, f"{following.topic}-more", 2, configs={})
         load.await_held(f"{following.topic}-more", 2)

@@ -55,10 +55,10 @@ class ReplaceActions(Actions):
 
     def head_start(self) -> None:
         if self.world.deletes:
-            self.calm_start(is_let_go)
+            self.calm_start(is_released)
 
     def calm_start(self, until: Callable[[World], bool]) -> None:
-        """Nothing fails until the predecessor is let go, or nearly so: most of what follows is about its deletion."""
+        """Nothing fails until the predecessor is released, or nearly so: most of what follows is about its deletion."""
         world = self.world
         world.calm = True
         for _ in range(world.below(8)):
@@ -91,14 +91,14 @@ class ReplaceActions(Actions):
     def check_end(self) -> None:
         """The name leads where the record says, and producers write there."""
         world, record = self.world, self.world.first_record
-        world.shrinks = int(is_let_go(world))
+        world.shrinks = int(is_released(world))
         now = record.replacement if record is not None else None
         if record is None or now is None or now.switched_ms is None:
             return
         predecessor = world.topics.get(NAME)
         own = predecessor is not None and predecessor.topic_id == record.topic_id
         if own and now.fence != "none" and predecessor is not None and not predecessor.is_fenced:
-            raise Violation("fence", "the predecessor is let go, and is not fenced")
+            raise Violation("fence", "the predecessor is released, and is not fenced")
         for producer in world.producers:
             target = producer.target()
             if producer.reader is not None and target is not None and target.topic_id != now.successor_id:
@@ -274,8 +274,8 @@ class ReplaceActions(Actions):
         """Somebody deletes the successor, and what was written to it."""
         topic = self.world.topics.get(SUCCESSOR)
         record = self.world.first_record
-        let_go = record is not None and record.replacement is not None and record.replacement.let_go_ms is not None
-        if topic is not None and (not let_go or (self.world.deletes and self.world.random() < 0.2)):
+        released = record is not None and record.replacement is not None and record.replacement.released_ms is not None
+        if topic is not None and (not released or (self.world.deletes and self.world.random() < 0.2)):
             self.world.hit("successor deleted")
             self.world.judge.lost_at = self.world.steps
             self.world.delete(SUCCESSOR)
@@ -357,6 +357,6 @@ ReplaceActions.sometimes = (
 )
 
 
-def is_let_go(world: World) -> bool:
+def is_released(world: World) -> bool:
     now = world.first_record.replacement if world.first_record is not None else None
-    return now is not None and now.let_go_ms is not None
+    return now is not None and now.released_ms is not None

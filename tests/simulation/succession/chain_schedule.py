@@ -1,6 +1,6 @@
 """Schedules of chains: successors are replaced, topics come up under aliases, and a name comes to be used again.
 
-They begin when the first name leads to its successor, or when its topic is let go, or gone.
+They begin when the first name leads to its successor, or when its topic is released, or gone.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from modeaware.lifecycle.commands import ReplaceTopicCommand
 from modeaware.modelog.records import Replacement, TopicRecord
 from tests.simulation.broker import NAME, SUCCESSOR, THIRD, Topic
 from tests.simulation.drain_invariants import Violation
-from tests.simulation.succession.actions import ReplaceActions, is_let_go
+from tests.simulation.succession.actions import ReplaceActions, is_released
 from tests.simulation.succession.clients import Group
 from tests.simulation.world import World
 
@@ -41,7 +41,7 @@ class ChainActions(ReplaceActions):
 
     def head_start(self) -> None:
         world = self.world
-        until = (_is_gone, _is_gone, is_let_go, _is_switched)[world.below(4)]
+        until = (_is_gone, _is_gone, is_released, _is_switched)[world.below(4)]
         if self.skips_second:
             world.groups["late"] = Group(world, "late", 1, aware=True, latest=False)
             until = self.is_at_the_third
@@ -158,7 +158,7 @@ class ChainActions(ReplaceActions):
 
     def is_at_the_third(self, world: World) -> bool:
         """Whether the second topic was replaced as well, which is requested here."""
-        if is_let_go(world) and len(self.judge.chain) == 2:
+        if is_released(world) and len(self.judge.chain) == 2:
             self.replace()
         return len(self.judge.chain) > 2
 
@@ -182,10 +182,10 @@ class ChainActions(ReplaceActions):
                 self.world.delete(record.topic)
 
     def delete_unfenced(self) -> None:
-        """The owner deletes topics that were replaced without a fence, and are let go: no controller does."""
+        """The owner deletes topics that were replaced without a fence, and are released: no controller does."""
         for record, now in self.switched():
             is_there = self.world.topics.get(record.topic) is self.world.by_id[record.topic_id]
-            if is_there and not now.has_fence and now.let_go_ms is not None:
+            if is_there and not now.has_fence and now.released_ms is not None:
                 self.world.delete(record.topic)
 
     def delete_left_over(self) -> None:

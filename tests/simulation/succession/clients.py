@@ -191,7 +191,7 @@ class Group:
     def _seen(self) -> list[dict[str, tuple[str, bool]]]:
         """What decides about the subscription, by each member's views."""
         return [
-            {name: (v.successor.topic_id, v.successor.let_go) for name, v in reader.views().items() if v.successor}
+            {name: (v.successor.topic_id, v.successor.released) for name, v in reader.views().items() if v.successor}
             for reader in self.readers
         ]
 

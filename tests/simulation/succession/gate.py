@@ -56,12 +56,12 @@ def needs_predecessor(view: TopicView, *, has_read: bool, has_moved: bool, owes_
     successor = view.successor
     if successor is None:
         return True
-    return not successor.gone and (owes_commit or not (successor.let_go and (has_read or has_moved)))
+    return not successor.gone and (owes_commit or not (successor.released and (has_read or has_moved)))
 
 
 def awaits_group(view: TopicView, group: str, committed: Mapping[int, int]) -> bool:
     """Return whether the topic of ``view`` is kept until the group has a commit on each partition of the successor: not
-    for a group that comes when it is let go, and has never used it.
+    for a group that comes when it is released, and has never used it.
 
     Args:
         committed: the group's offsets on the topic.
@@ -69,4 +69,4 @@ def awaits_group(view: TopicView, group: str, committed: Mapping[int, int]) -> b
     successor = view.successor
     if successor is None or successor.gone:
         return False
-    return not successor.let_go or bool(committed) or group in successor.groups
+    return not successor.released or bool(committed) or group in successor.groups

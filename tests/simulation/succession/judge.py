@@ -1,4 +1,4 @@
-"""The invariants of replacements: where a name leads, what is sealed and let go, and what is deleted."""
+"""The invariants of replacements: where a name leads, what is sealed and released, and what is deleted."""
 
 from __future__ import annotations
 
@@ -92,11 +92,11 @@ class ChainJudge(DrainJudge):
                 self.sealed.pop((after.topic_id, partition), None)
             elif held is None or held.seal_offset is None:
                 self._end_sealed(after, now, partition, retired.seal_offset, writer)
-        if now.let_go_ms is not None and now.gone_ms is None:
+        if now.released_ms is not None and now.gone_ms is None:
             if left := [p for p, r in after.retired.items() if r.seal_offset is None or r.reason is not None]:
-                raise Violation("I2", f"it is let go, and partitions {left} are not drained")
-            if was is None or was.let_go_ms is None:
-                self._topic_let_go(after, now, writer)
+                raise Violation("I2", f"it is released, and partitions {left} are not drained")
+            if was is None or was.released_ms is None:
+                self._topic_released(after, now, writer)
 
     def _leads_on(self, was: Replacement | None, now: Replacement, after: TopicRecord) -> None:
         """A chain grows at its end alone."""
@@ -119,7 +119,7 @@ class ChainJudge(DrainJudge):
         if self.world.chains:
             return was.gone_ms is not None and now.successor_id in self.chain
         is_lost = self.world.topics.get(was.successor) is not self.world.by_id[was.successor_id or ""]
-        return is_lost and was.let_go_ms is None
+        return is_lost and was.released_ms is None
 
     def _adopted(self, now: Replacement, writer: Controller) -> None:
         topic = self.world.by_id[now.successor_id or ""]
@@ -166,19 +166,19 @@ class ChainJudge(DrainJudge):
         if any(self.world.is_data(number) for number in log.records[seal:]) and log.written_at < writer.looked.at:
             raise Violation("seal", f"partition {partition} is sealed at {seal}, and more had been appended")
 
-    def _topic_let_go(self, after: TopicRecord, now: Replacement, writer: Controller) -> None:
+    def _topic_released(self, after: TopicRecord, now: Replacement, writer: Controller) -> None:
         """Every required group has read the predecessor, and has an offset on the successor (I2)."""
         world = self.world
         topic, successor = world.by_id[after.topic_id], world.by_id[now.successor_id or ""]
         if not writer.looked.sure:
-            raise Violation("I2", "it is let go though not all groups are known")
+            raise Violation("I2", "it is released though not all groups are known")
         for name in self.required.get(after.topic_id, set()) | set(writer.looked.of_topic[after.topic_id]):
             group = world.groups[name]
             if group.waived:
                 continue
             moved = group.committed.get(successor.topic_id, {})
             if world.topics.get(successor.name) is successor and not moved.keys() >= set(range(len(successor.logs))):
-                raise Violation("I2", f"it is let go before {name} has come to the successor")
+                raise Violation("I2", f"it is released before {name} has come to the successor")
             for partition, log in enumerate(topic.logs):
                 if log.written_at >= writer.looked.at or log.made_at >= writer.looked.step - 20:
                     continue
@@ -188,7 +188,7 @@ class ChainJudge(DrainJudge):
                 end = log.replicated if now.has_fence or retired is None else retired.seal_offset
                 left = [n for n in log.records[start:end] if world.is_data(n) and n not in group.given]
                 if [n for n in left if n not in group.excused]:
-                    raise Violation("I2", f"it is let go before {name} has read {left} of partition {partition}")
+                    raise Violation("I2", f"it is released before {name} has read {left} of partition {partition}")
 
     # Effects
 
@@ -204,7 +204,7 @@ class ChainJudge(DrainJudge):
                 raise Violation("fence", "a topic is fenced whose name leads to no successor")
             if now.own_configs is None:
                 raise Violation("fence", "a topic is fenced before its configs are on the record")
-        if isinstance(effect, DeletePredecessor) and (now is None or None in (now.let_go_ms, now.deleting_ms)):
+        if isinstance(effect, DeletePredecessor) and (now is None or None in (now.released_ms, now.deleting_ms)):
             raise Violation("record", f"{effect.topic_id} is to be deleted, and its record does not say so first")
 
     def _in_the_way(self, effect: FenceTopic | DeletePredecessor) -> None:
