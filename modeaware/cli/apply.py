@@ -22,7 +22,6 @@ from modeaware.lifecycle.keep_name import kept
 from modeaware.lifecycle.objections import objection_to_change
 from modeaware.modelog.records import replaced
 from modeaware.plan.diff import (
-    CLEANUP_POLICY,
     PENDING,
     REFUSED,
     ApplyReport,
@@ -111,7 +110,6 @@ def look_at(session: Session, log: ModeLog, names: Sequence[str]) -> dict[str, C
             count=len(state.partitions),
             replication_factors=frozenset(partition.replication_factor for partition in state.partitions),
             overrides=state.overrides,
-            cleanup_policy=(state.configs or {}).get(CLEANUP_POLICY) or "delete",
             internal=state.name in internal,
             topic_id=state.topic_id,
             record=log.replay.records.get(state.topic_id),

@@ -42,7 +42,6 @@ class CurrentTopic:
         count: the number of partitions on the brokers.
         replication_factors: those of the partitions; during a reassignment, those before it.
         overrides: the topic's own configs; None where the user may not see them.
-        cleanup_policy: the policy in force.
         topic_id: the topic's id.
         record: the topic's record in the mode log; None for a topic that was never changed.
     """
@@ -50,7 +49,6 @@ class CurrentTopic:
     count: int
     replication_factors: frozenset[int] = frozenset()
     overrides: Mapping[str, str] | None = field(default_factory=dict)
-    cleanup_policy: str = "delete"
     internal: bool = False
     topic_id: str | None = None
     record: TopicRecord | None = None

@@ -33,8 +33,7 @@ class ModelTopic:
     def current(self) -> CurrentTopic | None:
         if self.count is None:
             return None
-        policy = self.configs.get("cleanup.policy", "delete")
-        return CurrentTopic(self.count, frozenset({1}), dict(self.configs), policy, record=self.record)
+        return CurrentTopic(self.count, frozenset({1}), dict(self.configs), record=self.record)
 
     def plan(self, desired: DesiredTopic) -> TopicDiff:
         """As ``modeaware apply`` does: the diff, of which the controller's rules may refuse a step."""
