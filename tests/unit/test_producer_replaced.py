@@ -7,7 +7,7 @@ import logging
 import operator
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -248,14 +248,6 @@ class TestResizes:
             for key in KEYS[:20]:
                 producer.produce("orders", b"v", key)
         finish(producer)
-
-
-def taken(call: Callable[[], Any]) -> bool:
-    try:
-        call()
-    except BufferError:
-        return False
-    return True
 
 
 class Refused:

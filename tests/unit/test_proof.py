@@ -33,13 +33,6 @@ def seen(part: PartitionFacts | None = None, **more: object) -> TopicFacts:
     return facts(logs={P: part or log(10)}, **{"groups": READ, **more})
 
 
-def read_only() -> TopicRecord:
-    """Sealed at 10, and held up by its group."""
-    record = after(admitted(shrink(P), seen=seen()), seen(groups={"g": group({P: 9})}))
-    assert (record.modes[P], record.retired[P].seal_offset) == (RO, 10)
-    return record
-
-
 def in_none() -> TopicRecord:
     record = after(admitted(shrink(P), seen=seen()), seen())
     assert record.modes[P] is NONE
