@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from copy import copy
 from enum import IntEnum
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from modeaware.printable import printable, printable_lines
 
@@ -154,16 +154,8 @@ class TopicReplaced(ModeAwareError):
 
     default_code = ErrorCode.MESSAGE_TOO_LARGE
 
-    def __init__(
-        self,
-        message: str,
-        *,
-        code: ErrorCode | None = None,
-        topic: str | None = None,
-        partition: int | None = None,
-        successor: str | None = None,
-    ) -> None:
-        super().__init__(message, code=code, topic=topic, partition=partition)
+    def __init__(self, message: str, *, successor: str | None = None, **details: Any) -> None:
+        super().__init__(message, **details)
         self.successor = successor
 
 
