@@ -3,16 +3,55 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Self
+from typing import Any, NamedTuple, Self
 
+from confluent_kafka import Message
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
+from modeaware import Consumer
+from tests.support.background import Background
+from tests.support.group import place_of
 from tests.support.waiting import eventually
+
+
+class Arrival(NamedTuple):
+    """A record of a topic that a job writes; the number that stands first in its value."""
+
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None
+    number: int
+
+
+class Arrivals(Background):
+    """A consumer of ours on the target, of a group that drains wait for; what it was given. ``stop`` it at the end."""
+
+    def __init__(self, conf: Mapping[str, Any], topic: str, group: str) -> None:
+        super().__init__()
+        settings = {"group.id": group, "auto.offset.reset": "earliest", "auto.commit.interval.ms": 200}
+        self._consumer = Consumer({**conf, **settings})
+        self._consumer.subscribe([topic])
+        self.records: list[Arrival] = []
+        self.numbers: set[int] = set()
+
+    def work(self) -> None:
+        while not self.done.is_set():
+            for message in self._consumer.consume(5000, 0.2):
+                assert message.error() is None, message.error()
+                self.records.append(Arrival(*place_of(message), message.key(), number_of(message)))
+                self.numbers.add(self.records[-1].number)
+        self._consumer.close()
+
+
+def number_of(message: Message) -> int:
+    """The number that stands before the rest of the record's value."""
+    return int((message.value() or b"").partition(b" ")[0])
 
 
 class Reading:

@@ -6,63 +6,25 @@ import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
-from confluent_kafka import Message
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from modeaware.confluent.consumer import Consumer
 from modeaware.confluent.producer import Producer
 from modeaware.demo.flights import Flight, load_flights
 from modeaware.modes import PartitionMode
 from modeaware.spark import ProgressListener, foreach_batch_writer, progress_group, read_stream_from_kafka
 from tests.conftest import MakeTopic
-from tests.support.background import Background
 from tests.support.controlled import Controlled, left
 from tests.support.group import place_of
 from tests.support.plain import produce_all
-from tests.support.streaming import listening
+from tests.support.streaming import Arrival, Arrivals, listening, number_of
 from tests.support.waiting import eventually
 
 FLIGHTS = 336_776
 RW, NONE = PartitionMode.READ_WRITE, PartitionMode.NONE
-
-
-class Arrival(NamedTuple):
-    """A record of the target."""
-
-    partition: int
-    offset: int
-    key: bytes | None
-    number: int
-
-
-class Arrivals(Background):
-    """A consumer of ours on the target, of a group that drains wait for; what it was given. ``stop`` it at the end."""
-
-    def __init__(self, conf: Mapping[str, Any], topic: str, group: str) -> None:
-        super().__init__()
-        settings = {"group.id": group, "auto.offset.reset": "earliest", "auto.commit.interval.ms": 200}
-        self._consumer = Consumer({**conf, **settings})
-        self._consumer.subscribe([topic])
-        self.records: list[Arrival] = []
-        self.numbers: set[int] = set()
-
-    def work(self) -> None:
-        while not self.done.is_set():
-            for message in self._consumer.consume(5000, 0.2):
-                assert message.error() is None, message.error()
-                _, partition, offset = place_of(message)
-                self.records.append(Arrival(partition, offset, message.key(), number_of(message)))
-                self.numbers.add(self.records[-1].number)
-        self._consumer.close()
-
-
-def number_of(message: Message) -> int:
-    """The number of the flight, which stands before it in the record's value."""
-    return int((message.value() or b"").partition(b" ")[0])
 
 
 def send(conf: Mapping[str, Any], topic: str, first: int, flights: Iterable[Flight]) -> dict[int, int]:

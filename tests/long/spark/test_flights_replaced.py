@@ -9,14 +9,14 @@ import uuid
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import pytest
 from confluent_kafka import KafkaError, Message
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from modeaware import Consumer, Producer
+from modeaware import Producer
 from modeaware.demo.flights import Flight, load_flights
 from modeaware.errors import ErrorCode
 from modeaware.lifecycle import reasons
@@ -26,59 +26,30 @@ from modeaware.modelog.records import TopicRecord
 from modeaware.spark import ProgressListener, progress_group, register
 from modeaware.spark.sink import Through
 from tests.conftest import MakeTopic
-from tests.support.background import Background
 from tests.support.controlled import Controlled
 from tests.support.flights_job import RUNS, start_flights
 from tests.support.plain import TIMEOUT_S
 from tests.support.process import LoggedProcess
-from tests.support.streaming import listening, started
+from tests.support.streaming import Arrival, Arrivals, listening, started
 from tests.support.waiting import eventually
 
 FLIGHTS = 336_776
 TO = {"source": 5, "target": 3}
 
 
-class Arrival(NamedTuple):
-    """A record that a consumer of the target was given."""
-
-    topic: str | None
-    key: bytes | None
-    number: int
-
-
-class Arrivals(Background):
-    """A consumer of ours on the target, of a group that moves to its successor by itself. ``stop`` it at the end."""
-
-    def __init__(self, conf: Mapping[str, Any], topic: str, group: str) -> None:
-        super().__init__()
-        settings = {"group.id": group, "auto.offset.reset": "earliest", "auto.commit.interval.ms": 200}
-        self._consumer = Consumer({**conf, **settings})
-        self._consumer.subscribe([topic])
-        self.records: list[Arrival] = []
-        self.numbers: set[int] = set()
-
-    def work(self) -> None:
-        while not self.done.is_set():
-            for message in self._consumer.consume(5000, 0.2):
-                assert message.error() is None, message.error()
-                number = int((message.value() or b"").partition(b" ")[0])
-                self.records.append(Arrival(message.topic(), message.key(), number))
-                self.numbers.add(number)
-        self._consumer.close()
-
-    def out_of_order(self) -> list[Arrival]:
-        """First arrivals of a flight behind a later flight of the same tail number."""
-        last: dict[bytes, int] = defaultdict(lambda: -1)
-        seen: set[int] = set()
-        wrong = []
-        for arrival in self.records:
-            if arrival.key is None or arrival.number in seen:
-                continue
-            seen.add(arrival.number)
-            if arrival.number < last[arrival.key]:
-                wrong.append(arrival)
-            last[arrival.key] = max(last[arrival.key], arrival.number)
-        return wrong
+def out_of_order(records: Iterable[Arrival]) -> list[Arrival]:
+    """First arrivals of a flight behind a later flight of the same tail number."""
+    last: dict[bytes, int] = defaultdict(lambda: -1)
+    seen: set[int] = set()
+    wrong = []
+    for arrival in records:
+        if arrival.key is None or arrival.number in seen:
+            continue
+        seen.add(arrival.number)
+        if arrival.number < last[arrival.key]:
+            wrong.append(arrival)
+        last[arrival.key] = max(last[arrival.key], arrival.number)
+    return wrong
 
 
 def send(conf: Mapping[str, Any], topic: str, first: int, flights: Iterable[Flight]) -> None:
@@ -223,5 +194,5 @@ def test_all_flights_arrive_in_order_while_both_topics_are_replaced(
             job.end()
     assert sent == FLIGHTS
     assert arrivals.numbers == set(range(FLIGHTS))
-    assert arrivals.out_of_order() == []
+    assert out_of_order(arrivals.records) == []
     assert {arrival.topic for arrival in arrivals.records} == {topics["target"], f"{topics['target']}-v2"}
