@@ -85,7 +85,7 @@ def check() -> str:
 @contextmanager
 def program(inside: Path, code: str, *arguments: object) -> Iterator[subprocess.Popen[str]]:
     """Run a program in the environment of the wheel; it is ended with the block."""
-    command = [str(inside / "python"), "-c", code, *map(str, arguments)]
+    command = [str(inside / "python"), "-P", "-c", code, *map(str, arguments)]  # -P: not this checkout's modeaware
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         try:
             yield process

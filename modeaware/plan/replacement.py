@@ -227,8 +227,8 @@ def _kept_name_text(plan: ReplacementPlan) -> list[str]:
         "Clients without modeaware:",
         f"  1. Stop their producers before the first switch: brokers refuse their records once {name} is fenced.",
         f"  2. Let their groups read {name} to its end. Then: modeaware groups prepare GROUP --topic {interim}",
-        f"  3. Run these groups on {interim}, by that name, to its end. Where all producers were stopped, it is empty.",
-        f"  4. After the second switch: modeaware groups prepare GROUP --topic {name}",
+        f"  3. Run these groups on {interim}, by that name, and after the second switch to its end.",
+        f"  4. Stop them. Then: modeaware groups prepare GROUP --topic {name}",
         f"  5. Once {interim} is deleted, start producers and groups on {name}.",
     ]
 

@@ -51,8 +51,8 @@ def test_no_credential_and_no_token_gets_into_any_log(
         process.send_sigterm()
         status = process.wait(30)
     assert status == 0
-    assert "asks: [DeletePartitions" in process.said
-    assert "asks: [DeletePartitions" in caplog.text
+    assert "requests: [DeletePartitions" in process.said
+    assert "requests: [DeletePartitions" in caplog.text
     for name, told in (
         ("process", process.said),
         ("in here", caplog.text),

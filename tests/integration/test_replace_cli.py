@@ -82,7 +82,7 @@ def test_running_controller_replaces_a_topic_whose_group_has_read_it_and_is_move
     deleted.result(30)
     prepared = eventually(lambda: not (told := site.run(*prepare, "--yes")).status and told, interval_s=0.5)
     assert prepared.out == f"{group}: prepared. Start it on {name}.\n"
-    assert f"WARNING: retention has deleted 2 offsets of {name} that it has not read." in prepared.err
+    assert f"WARNING: retention has deleted 2 offsets of {name} that the group has not read." in prepared.err
     asked = ConsumerGroupTopicPartitions(group, [TopicPartition(name, p) for p in range(4)])
     (offsets,) = admin.list_consumer_group_offsets([asked]).values()
     assert [each.offset for each in offsets.result(30).topic_partitions or ()] == [0, 0, 0, 2]

@@ -331,7 +331,7 @@ def test_plan_has_the_steps_for_clients_without_modes() -> None:
         f"Keeps its name: orders (6) -> {INTERIM} (4) -> orders (4), led by the controller.",
         f"Its own retention has to empty orders and then {INTERIM}",
         f"modeaware groups prepare GROUP --topic {INTERIM}",
-        "After the second switch: modeaware groups prepare GROUP --topic orders",
+        "Stop them. Then: modeaware groups prepare GROUP --topic orders",
     ):
         assert words in told
     assert "10 minutes" not in told

@@ -350,7 +350,7 @@ class TestNamesBeyondTheRoomOfTheRecord:
         assert MAX_RECORD_BYTES - 600 < len(held.to_json()) < MAX_RECORD_BYTES - 250, "room is kept for the last"
         assert self.LATE[-2] in topic.decision.verdicts
         topic.look()
-        topic.has_open_gate(*held.groups)
+        topic.opens(*held.groups)
         assert topic.decision.record is None
 
     def test_nothing_is_said_of_a_group_that_has_a_closed_gate(self) -> None:
@@ -378,7 +378,7 @@ class TestNamesBeyondTheRoomOfTheRecord:
         assert self.SWITCH[-1] in (topic.held or MovedRecord("")).groups
         topic.commits(10, 10, note=READ_NOTE, of=self.LATE[-1])
         topic.look()
-        topic.has_open_gate(every=True)
+        topic.opens(every=True)
         topic.warns("gate opened for every group from 'orders' to 'orders-v2', and for later groups")
         assert topic.decision.verdicts == {}
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
+import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient
 
@@ -14,10 +16,12 @@ from modeaware.interim import kept_name
 from modeaware.kafka_python import KafkaConsumer, KafkaProducer
 from tests.conftest import MakeTopic
 from tests.support.command_line import WAIT, Site
-from tests.support.plain import watermarks
+from tests.support.plain import committed, ends, watermarks
+from tests.support.waiting import eventually
 from tests.workload.kafka_python import KafkaPythonReader, KafkaPythonWriter
 from tests.workload.load import Load
-from tests.workload.writer import TransactionalWriter
+from tests.workload.reader import Reader
+from tests.workload.writer import TransactionalWriter, Writer
 
 GROUPS: dict[str, dict[str, Any]] = {
     "range": {"partition.assignment.strategy": "range"},
@@ -26,6 +30,7 @@ GROUPS: dict[str, dict[str, Any]] = {
     "latest": {"partition.assignment.strategy": "range", "auto.offset.reset": "latest"},
 }
 KAFKA_PYTHON = "kafka-python"
+READER = {"auto.offset.reset": "earliest", "partition.assignment.strategy": "range"}
 
 
 @pytest.mark.timeout(400)
@@ -61,4 +66,61 @@ def test_every_kind_of_client_follows_twice(site: Site, make_topic: MakeTopic, m
         load.more()
     names = AdminClient({"bootstrap.servers": site.servers}).list_topics(timeout=20).topics
     assert [name for name in names if kept_name(name) == topic] == [], "the interim topics are deleted"
+    load.check(reused=[topic])
+
+
+@pytest.mark.timeout(400)
+def test_stock_clients_that_follow_the_steps_of_the_plan_skip_and_reread_nothing(
+    site: Site, make_topic: MakeTopic, make_group: Callable[[], str]
+) -> None:
+    """``replace --keep-name --dry-run`` prints the steps."""
+    topic, ours, theirs, load = make_topic(12), make_group(), make_group(), Load("ours", "theirs")
+    plain = {"bootstrap.servers": site.servers, "partitioner": "murmur2_random", "enable.idempotence": True}
+    reading = {"bootstrap.servers": site.servers, "auto.offset.reset": "error", "group.id": theirs}
+    aware = {"bootstrap.servers": site.servers, "modeaware.mode.log.topic": site.mode_log}
+
+    def stock_writer() -> Writer:
+        return load.writer(lambda: confluent_kafka.Producer(plain), topic)
+
+    def stock_reader(name: str) -> Reader:
+        return load.reader(lambda: confluent_kafka.Consumer(reading), [name], "theirs", batch=0)
+
+    def kept() -> dict[str, Any]:
+        found: dict[str, Any] = site.describe(topic)["kept_name"]
+        return found
+
+    def is_fenced(name: str) -> bool:
+        return bool(site.describe(name)["phase"] == "drain")
+
+    def has_read(name: str) -> bool:
+        done = committed(site.servers, theirs, name)
+        return all(done.get(p, 0) >= end for p, end in ends(site.servers, name).items())
+
+    def prepare(name: str) -> None:
+        prepared = site.run("groups", "prepare", theirs, "--topic", name, "--yes")
+        assert prepared.status == 0, prepared.err
+
+    site.commit(topic, theirs, dict.fromkeys(range(12), 0))
+    load.reader(lambda: modeaware.Consumer({**aware, **READER, "group.id": ours}), [topic], "ours", batch=0)
+    load.writer(lambda: modeaware.Producer({**aware, "partitioner": "murmur2_random"}), topic)
+    with load.readers[0], ExitStack() as ending:
+        with load.writers[0]:
+            with stock_reader(topic):
+                with stock_writer():
+                    load.more()
+                command = site.spawn("replace", topic, "--partitions", "4", "--keep-name", *WAIT)
+                change = ending.enter_context(command)
+                ending.callback(change.kill)
+                eventually(lambda: is_fenced(topic) and has_read(topic), 90, interval_s=0.5)
+            interim = kept()["interim"]
+            prepare(interim)
+            with stock_reader(interim):
+                eventually(lambda: kept()["second_switched_ms"] is not None and is_fenced(interim), 90, interval_s=0.5)
+                eventually(lambda: has_read(interim), 90)
+            prepare(topic)
+            assert change.wait(90) == 0
+            with stock_writer(), stock_reader(topic):
+                load.more()
+        with stock_reader(topic):
+            load.await_read()
     load.check(reused=[topic])
