@@ -15,7 +15,7 @@ from tests.support.group import FAST
 from tests.support.process import LoggedProcess
 from tests.support.source_tree import ROOT
 from tests.support.waiting import eventually
-from tests.workload.evidence import Evidence
+from tests.workload.evidence import Evidence, logs_of
 from tests.workload.journal import Entry, Kind, read_journal, replay
 from tests.workload.judge import judge
 from tests.workload.ledger import Ledger
@@ -95,14 +95,15 @@ class Deployment:
         old.kill() if kill else old.stop()
         self.start(name, clients)
 
-    def command(self, *arguments: str) -> None:
-        """``modeaware``, on this mode log."""
+    def command(self, *arguments: str) -> str:
+        """Run ``modeaware`` on this mode log; return what it prints."""
         config = self._folder / "client.properties"
         config.write_text(f"modeaware.mode.log.topic={self._log}\n", encoding="utf-8")
         where = ("--bootstrap-server", self._servers, "--command-config", str(config))
         words = [sys.executable, "-m", "modeaware", *arguments, *where]
         done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
         assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+        return done.stdout
 
     def clients(self, role: str) -> list[Client]:
         return [each for each in self._all if isinstance(each, Client) and each.role == role]
@@ -126,12 +127,13 @@ class Deployment:
             if prefix == "producer":
                 self._await_read()
 
-    def check(self, *refused: str, ordered: bool = True) -> None:
+    def check(self, *refused: str, ordered: bool = True, reused: Iterable[str] = ()) -> None:
         """Judge once all have stopped.
 
         Args:
             refused: errors with which records may be refused, by name.
             ordered: the group was given each key in its order.
+            reused: names that more than one topic had.
         """
         ledger = Ledger([self.group], [self.group] if ordered else [])
         for each in self.clients("writer"):
@@ -142,7 +144,7 @@ class Deployment:
         entries = [entry for each in self.clients("reader") for entry in each.entries(Kind.READ)]
         for number, log, offset, at_ms, kind in sorted(entries, key=lambda entry: entry[3]):
             sink.note(kind, number, log, offset, at_ms)
-        verdict = judge(ledger, Evidence())
+        verdict = judge(ledger, Evidence(reused=logs_of(reused, ledger.logs)))
         assert verdict.ok, verdict
         assert verdict.acknowledged > 0
 

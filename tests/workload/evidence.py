@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
+
+from tests.workload.record import log_of
 
 OPEN_END = 1 << 32
 """Later than anything: the time, or the offset, of an end that was not seen."""
@@ -58,6 +60,12 @@ class Fault(NamedTuple):
 def crc32_place(key: bytes, count: int) -> int:
     """Where librdkafka's ``consistent_random`` places a key."""
     return zlib.crc32(key) % count
+
+
+def logs_of(topics: Iterable[str], logs: Iterable[int]) -> set[int]:
+    """Return those of ``logs`` that are of a topic of such a name."""
+    names = set(topics)
+    return {log for log in logs if any(log_of(name, log & 0xFFFF) == log for name in names)}
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.support.plain import drain_topic, watermarks
 from tests.support.waiting import eventually
-from tests.workload.evidence import Evidence, crc32_place
+from tests.workload.evidence import Evidence, crc32_place, logs_of
 from tests.workload.journal import Sink
 from tests.workload.judge import judge
 from tests.workload.ledger import ACKED, SIGHTED, Ledger
@@ -186,7 +186,7 @@ class Load:
                 assert offset is not None
                 self.ledger.store(number_of(message.value(), message.key()), log_of(topic, partition), offset)
         by_log = {log_of(topic, p): seal for topic, each in (seals or {}).items() for p, seal in each.items()}
-        logs = {log for log in self.ledger.logs if any(log_of(topic, log & 0xFFFF) == log for topic in reused)}
+        logs = logs_of(reused, self.ledger.logs)
         evidence = Evidence(groups, starts, counts=chain, place=place, seals=by_log, reused=logs)
         verdict = judge(self.ledger, evidence)
         assert verdict.ok, verdict

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -14,12 +15,15 @@ from modeaware.lifecycle.state import topic_phase
 from modeaware.local import LocalKafka
 from modeaware.modelog.records import TopicRecord
 from tests.support.controlled import Controlled
-from tests.support.plain import create_topic
+from tests.support.plain import create_topic, watermarks
+from tests.support.waiting import eventually
 from tests.workload.deployment import Deployment
 
 COUNTS = (12, 4, 9, 5)
 """The partition counts of the chain: one replacement for each phase in which something crashes."""
 PHASES = ("announce", "seal", "drain")
+LATER = ("gap", "create", *PHASES, "reclaim", "done")
+"""The phases of each half of a change that keeps a name, in order."""
 QUIET_MS = 2_000
 """Three brokers and seven processes take their time to acknowledge a record. What they have not by then is refused."""
 NAMES = ("controller-1", "controller-2", *(f"{role}-{n}" for role in ("consumer", "producer") for n in (1, 2)))
@@ -72,3 +76,29 @@ def test_crashes(
         site.more()
     site.stop()
     site.check("MSG_SIZE_TOO_LARGE")
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("crash", [controller, broker], ids=lambda crash: crash.__name__)
+def test_crashes_of_a_change_that_keeps_the_name(
+    kafka3: LocalKafka, setting: Controlled, site: Deployment, crash: Callable[[Deployment, LocalKafka], None]
+) -> None:
+    """In each phase of both halves; a count below the present one, as a larger one waits ten minutes."""
+
+    def has_come(half: int, phase: str) -> bool:
+        described = json.loads(site.command("topics", "--describe", "--json", "--topic", site.topic))
+        kept = described["topics"][0]["kept_name"]
+        return kept is not None and (kept["half"], LATER.index(kept["phase"])) >= (half, LATER.index(phase))
+
+    site.more()
+    for phase, count in zip(PHASES, (8, 5, 3), strict=True):
+        options = ("--partitions", str(count), "--keep-name", "--delay", "0s", "--accept-auto-create", "--yes")
+        site.command("replace", site.topic, *options)
+        for half in (1, 2):
+            eventually(lambda h=half, p=phase: has_come(h, p), 120, interval_s=0.3)
+            crash(site, kafka3)
+        eventually(lambda: has_come(2, "done"), 120, interval_s=1.0)
+        site.more()
+    site.stop()
+    assert len(watermarks(setting.servers, site.topic)) == 3
+    site.check("MSG_SIZE_TOO_LARGE", reused=[site.topic])
