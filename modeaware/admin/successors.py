@@ -160,7 +160,7 @@ def replace_commands(
     failures: dict[str, ModeAwareError] = {}
     unknown = [] if options.get("undo") else [topic for topic in topics if topic not in under_way]
     answers = retrying().each(
-        unknown, partial(look_at_predecessors, brokers), repeatable=True, settle=lambda _, last: last
+        unknown, partial(look_at_predecessors, brokers), repeatable=True, resolve=lambda _, last: last
     )
     acls = cache(lambda: retrying().call(partial(read_acls, brokers), repeatable=True))
     names = cache(lambda: retrying().call(partial(topic_names, brokers), repeatable=True))

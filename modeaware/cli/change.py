@@ -144,7 +144,7 @@ class Change:
     def retry_each(self, topics: Sequence[str], attempt: Callable[[Sequence[str]], Answers]) -> Answers:
         """Return the answer for each topic, or its error: requests are retried until a deadline."""
         retrying = Retrying(Deadline(self._timeout_s), RetryPolicy.from_conf(self.session.conf))
-        return retrying.each(topics, attempt, repeatable=True, settle=lambda _, last: last)
+        return retrying.each(topics, attempt, repeatable=True, resolve=lambda _, last: last)
 
     def look(self, topics: Collection[str], log: ModeLog | None = None) -> Seen:
         """Read topics together, with this reading of the mode log or a new one."""

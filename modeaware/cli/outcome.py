@@ -46,7 +46,7 @@ class Watch:
         if self.keeps_name and topic.kept_name is not None and topic.kept_name.keeps:
             self.kept = topic.kept_name
             self.count = max(self.count, len(topic.partitions) if self.kept.half == 1 else 0)
-            return self.kept.phase == "done" or (topic.is_settled and topic.phase != "done")
+            return self.kept.phase == "done" or (topic.is_idle and topic.phase != "done")
         if self.kept is not None:
             is_left = topic.kept_name is not None  # else the alias of the interim topic has ended as well
             is_over = not is_left and (self.kept.half == 2 or self.kept.first_switched_ms is not None)
@@ -62,7 +62,7 @@ class Watch:
             self._seen_unsealed = True
         elif self._seen_unsealed and self.pause_ms is None:
             self.pause_ms = replacement.changed_ms - replacement.switched_ms
-        return topic.is_settled and not (topic.is_paused and self.undo)
+        return topic.is_idle and not (topic.is_paused and self.undo)
 
     @property
     def keeps_name(self) -> bool:

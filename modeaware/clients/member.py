@@ -201,7 +201,7 @@ class Member:
         if shown or not keys or not self.traits.incremental:
             self._turns.append(_Turn(Show(Event.ASSIGNED, shown), shows=shown, is_rebalance=True))
 
-    def settled(self, withheld: Collection[Key]) -> None:
+    def ownership_known(self, withheld: Collection[Key]) -> None:
         """Note that ownership is certain for all partitions but ``withheld``."""
         self.withheld = frozenset(withheld)
 

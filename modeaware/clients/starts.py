@@ -210,7 +210,7 @@ class Starts:
             if start is not None:
                 starts[key] = start
         self.has_commit.update(committed)
-        self.settled(parts - unknown if ask_again else parts)
+        self.known(parts - unknown if ask_again else parts)
         return Found(starts, unknown)
 
     def _may_be_behind(self, key: Key, offset: int) -> bool:
@@ -268,7 +268,7 @@ class Starts:
                     *(self._group, topic, before.topic),
                 )
 
-    def settled(self, keys: Iterable[Key]) -> None:
+    def known(self, keys: Iterable[Key]) -> None:
         """Note that ``keys`` have a start, found or set by the application. From now on the group reads by itself.
 
         When the view no longer has a resume offset, the offset counts for one more assignment.

@@ -199,7 +199,7 @@ def find_groups(
             if stable is not None and stable.spares(name, members[name], topic):
                 continue
             rebalancing = name if members[name].rebalancing else None
-            in_doubt[name] = GroupsDoubt(f"group {name!r} {unclear[name]}", settling=rebalancing)
+            in_doubt[name] = GroupsDoubt(f"group {name!r} {unclear[name]}", rebalancing=rebalancing)
         # Only the names of topics show whether another group owns changelogs.
         may_own = any(known[name].kind != "share" for name in using - streams)
         stateful = stateful_groups(changelog_topics() if may_own else (), using, streams)

@@ -307,7 +307,7 @@ class Observer:
                 retired = record.retired[p]
                 final = fence.proved.get(p) == log.leader_epoch and log.log_end == log.end_offset
                 known = retired.seal_offset == log.end_offset and retired.read_up_to is not None
-                if log.settled and not known and (final or retired.seal_offset is not None or by_quiet):
+                if log.is_stable and not known and (final or retired.seal_offset is not None or by_quiet):
                     wanted[name, p] = log
                 if (
                     retired.seal_offset is not None
@@ -334,7 +334,7 @@ class Observer:
                     other[name, p] = [epoch]
                 if seal is not None and log.end_offset > seal:
                     stragglers[name, p] = max(seal, log.log_start)
-                if not log.settled:
+                if not log.is_stable:
                     pending.add((name, p))
         ends = {(topic, p): end for (topic, p, _), end in epoch_ends(self._brokers, other).items() if end >= 0}
         wrote = writers(self._brokers, pending)

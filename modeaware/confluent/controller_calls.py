@@ -166,7 +166,7 @@ class ControllerCalls:
                 accept_state_loss={topic: shrinks[topic].accept_state_loss for topic in topics},
             )
 
-        def settle(topic: str, last: ModeAwareError) -> TopicResult | ModeAwareError:
+        def resolve(topic: str, last: ModeAwareError) -> TopicResult | ModeAwareError:
             try:
                 views.refresh(deadline.left_s())
             except ModeSourceError:
@@ -180,7 +180,7 @@ class ControllerCalls:
             retired = {p: mode for p, mode in enumerate(view.modes) if not mode.writable}
             return messages.TopicResult(topic, retired, "an earlier attempt has done it")
 
-        return self._answers(shrinks, views, message, deadline, repeatable=not immediate_delete, settle=settle)
+        return self._answers(shrinks, views, message, deadline, repeatable=not immediate_delete, resolve=resolve)
 
     def alter_group_rules(self, views: Views, command: AlterGroupRulesCommand, deadline: Deadline) -> Answers:
         """Change rules about groups. The only answer has the key ``""``; errors as :meth:`delete_partitions`."""
@@ -250,7 +250,7 @@ class ControllerCalls:
         deadline: Deadline,
         *,
         repeatable: bool,
-        settle: Callable[[str, ModeAwareError], TopicResult | ModeAwareError] = outcome_unknown,
+        resolve: Callable[[str, ModeAwareError], TopicResult | ModeAwareError] = outcome_unknown,
     ) -> Answers:
         """Send to the controller that the log names, or to the next one if that is gone
         (:mod:`modeaware.wire.retries`)."""
@@ -277,7 +277,7 @@ class ControllerCalls:
             return ask(pending[:half]) | ask(pending[half:])
 
         retrying = Retrying(deadline, RetryPolicy.from_conf(self.conf), sleep=self._given_up.wait)
-        return retrying.each(topics, attempt, repeatable=repeatable, settle=settle)
+        return retrying.each(topics, attempt, repeatable=repeatable, resolve=resolve)
 
     def _ask(self, claim: ClaimRecord | None, message_of: Callable[[int], Any], deadline: Deadline) -> Answers:
         from modeaware.wire import client, messages

@@ -81,10 +81,10 @@ class Deliveries(Refusals):
 
     def _report_configured(self, callback: Callable[[Any, Any], Any], error: Any, message: Any) -> Any:
         if self._awaits_reports and time.monotonic() > self._until_s:
-            self._settle(message)
+            self._stop_when_reported(message)
         return self.report(callback, error, message)
 
-    def _settle(self, message: Any) -> None:
+    def _stop_when_reported(self, message: Any) -> None:
         """Stop watching when a record is reported that was queued after all earlier ones had their outcome. Reports
         arrive in the order of the outcomes, however late the application polls."""
         queued_ago_s = message.latency()

@@ -228,7 +228,7 @@ class Membership:
         try:
             self._rebalance()
         finally:
-            if self._ownership.unsettled or self._conf.static or self.due_s() is not None:
+            if self._ownership.is_uncertain or self._conf.static or self.due_s() is not None:
                 self._look_again()
 
     def _revoke(self, partitions: list[TopicPartition], *, lost: bool) -> None:
@@ -378,13 +378,13 @@ class Membership:
         if not inside:
             self._look(taken)
         if not self.member.manual and self.given is not None and not self._conf.incremental:
-            self._ownership.settle(self.given)
+            self._ownership.resolve(self.given)
             if self._subscribed and self._ownership.needs_rejoin(self.given):
                 if not taken and self._ownership.my_turn(self.given):
                     log.info("%s: requesting a rebalance, the readable partitions have changed", self._conf.group_id)
                     self._rejoin()
                 return
-            self.member.settled(self._ownership.withheld)
+            self.member.ownership_known(self._ownership.withheld)
         self._run(carrying=bool(taken))
         if taken:
             return

@@ -300,7 +300,7 @@ class Ownership:
             seen = list(self._seen.get(topic, ()))
         return possible_hidden(self._joined.get(topic) or TopicView.unlisted(topic), seen, view)
 
-    def settle(self, given: set[Key]) -> None:
+    def resolve(self, given: set[Key]) -> None:
         """Resolve the topics that are still in doubt, if the group can be described now.
 
         This member then takes the withheld partitions that it owns. A partition that it owns and was not given can
@@ -406,7 +406,7 @@ class Ownership:
         return not all(any(group.of(topic).values()) for topic in topics)
 
     @property
-    def unsettled(self) -> bool:
+    def is_uncertain(self) -> bool:
         """Whether there may be more to do for the present assignment than to hold the owned partitions."""
         return any(possible != _NOTHING_HIDDEN for possible in self._possible.values())
 

@@ -412,9 +412,9 @@ class Router(Routes):
             self._routes[name] = route
             self._counts[name] = self._unrouted if route is None else count_of(route, self._unrouted)
         else:
-            self._routes[name] = Unverified(route, partial(self._settle, name))
+            self._routes[name] = Unverified(route, partial(self._verify, name))
 
-    def _settle(self, name: str) -> Route | None:
+    def _verify(self, name: str) -> Route | None:
         """Have topic ids compared with the cluster's, before the first record under ``name`` uses views with new ids.
 
         While no broker answers, records wait as for the first view: under ``block``, BufferError is raised for at

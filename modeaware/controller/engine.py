@@ -484,7 +484,7 @@ class Engine:
             unchanged = False
         rested = self._resting.looked(unchanged=unchanged)
         for topic_id in rested:
-            self.schedule.after_check(topic_id, elapsed_ms(self._clock), progress=False, settled=True)
+            self.schedule.after_check(topic_id, elapsed_ms(self._clock), progress=False, idle=True)
         self.watched.unchanged(rested, self._clock.now_ms())
         return [topic_id for topic_id in due if topic_id not in rested]
 
@@ -538,9 +538,9 @@ class Engine:
         changed."""
         topic_id, record, facts, step = checked.topic_id, checked.this.record, checked.this.facts, checked.step
         changed = step.record is not None or any(performed)
-        # A missing topic is not settled: a pass decides soon whether the topic is gone.
+        # A missing topic is not idle: a pass decides soon whether the topic is gone.
         present = facts.topic_id == topic_id
-        settled = not in_progress(self._records.get(topic_id)) and present and not performed
+        idle = not in_progress(self._records.get(topic_id)) and present and not performed
         # The next pass comes at once to show the result of an effect; a failed effect is repeated after a while.
         due_in_ms = 0 if performed and all(performed) else None
         if step.due_ms is not None and not performed:
@@ -551,13 +551,13 @@ class Engine:
             topic_id,
             elapsed_ms(self._clock),
             progress=changed,
-            settled=settled,
+            idle=idle,
             due_in_ms=due_in_ms,
             pace_ms=pace_ms,
         )
         if (due_ms := self.schedule.due_ms(topic_id)) is not None:
             self.watched.planned(topic_id, self._clock.now_ms() + due_ms - elapsed_ms(self._clock))
-        if settled and step == Advance() and _only_logs_matter(record, facts):
+        if idle and step == Advance() and _only_logs_matter(record, facts):
             self._resting.rests(topic_id)
         else:
             self._resting.stirs(topic_id)
@@ -586,7 +586,7 @@ class Engine:
         self._append(kept, gone)
 
     def put_off(self, topic_id: str) -> None:
-        self.schedule.after_check(topic_id, elapsed_ms(self._clock), progress=False, settled=False)
+        self.schedule.after_check(topic_id, elapsed_ms(self._clock), progress=False, idle=False)
 
     def check_at_once(self, topic_id: str) -> None:
         self._resting.stirs(topic_id)
@@ -809,7 +809,7 @@ class _Checked:
 
 
 def _only_logs_matter(record: TopicRecord, facts: TopicFacts) -> bool:
-    """Return whether a settled topic depends only on the logs of its retired partitions, all of which are known."""
+    """Return whether a idle topic depends only on the logs of its retired partitions, all of which are known."""
     return record.replacement is None and record.retired.keys() <= facts.partitions.keys()
 
 

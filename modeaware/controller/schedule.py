@@ -38,11 +38,11 @@ class Schedule:
         elapsed_ms: int,
         *,
         progress: bool,
-        settled: bool,
+        idle: bool,
         due_in_ms: int | None = None,
         pace_ms: int | None = None,
     ) -> None:
-        """Plan the next check: after the interval for a ``settled`` topic, else a retry, or ``due_in_ms`` if earlier.
+        """Plan the next check: after the interval for a ``idle`` topic, else a retry, or ``due_in_ms`` if earlier.
 
         Args:
             pace_ms: the time until groups make the topic due; replaces a retry, or the interval if earlier.
@@ -52,10 +52,10 @@ class Schedule:
         wait_ms = self._check_interval_ms
         if pace_ms is not None:
             wait_ms = min(wait_ms, pace_ms)
-        elif not settled:
+        elif not idle:
             wait_ms = min(wait_ms, self._retry_ms.get(topic_id, FIRST_RETRY_MS))
             self._retry_ms[topic_id] = wait_ms * 2
-        if due_in_ms is not None and not settled:
+        if due_in_ms is not None and not idle:
             wait_ms = max(min(wait_ms, due_in_ms), 0)
         self._set(topic_id, elapsed_ms + wait_ms)
 

@@ -138,7 +138,7 @@ class Worker:
                 term = self._claim()
                 if term is None:
                     raise ControllerFenced("another controller has taken over")
-                self._settle(term)
+                self._advance_all(term)
         finally:
             self._leave()
 
@@ -354,7 +354,7 @@ class Worker:
             self._watch_cluster()
             self._check_log()
 
-    def _settle(self, term: int) -> None:
+    def _advance_all(self, term: int) -> None:
         """Advance every topic as far as possible now."""
         engine, patience_ms = self.engine, self.config.seal_quiet_ms + SEAL_SLACK_MS
         self._watch_cluster()

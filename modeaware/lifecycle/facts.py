@@ -64,7 +64,7 @@ class PartitionFacts:
         return self.end_offset if self.seal_epoch_end is None else min(self.end_offset, self.seal_epoch_end)
 
     @property
-    def settled(self) -> bool:
+    def is_stable(self) -> bool:
         """Return whether no transaction is open: the last stable offset is the high watermark."""
         return self.last_stable_offset == self.end_offset
 
@@ -141,13 +141,13 @@ class GroupsDoubt:
 
     Attributes:
         hidden: the only cause is a missing right to DESCRIBE the cluster.
-        settling: the group in a rebalance, if that is the only cause: its subscription will be known soon.
+        rebalancing: the group in a rebalance, if that is the only cause: its subscription will be known soon.
         too_many: the topic's record has no room for more names (:mod:`modeaware.lifecycle.record_size`).
     """
 
     detail: str
     hidden: bool = False
-    settling: str | None = None
+    rebalancing: str | None = None
     too_many: bool = False
 
 
@@ -155,7 +155,7 @@ def worst_doubt(doubts: Iterable[GroupsDoubt | None]) -> GroupsDoubt | None:
     """Return the most serious doubt. A doubt that passes by itself, or that a closed list of groups removes, is
     returned only if there is no other."""
     known = (doubt for doubt in doubts if doubt is not None)
-    return min(known, key=lambda doubt: (doubt.hidden, doubt.settling is not None), default=None)
+    return min(known, key=lambda doubt: (doubt.hidden, doubt.rebalancing is not None), default=None)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ COMPACTED = "compacted"
 GROUPS_UNKNOWN = "groups-unknown"
 GROUPS_HIDDEN = "groups-hidden"
 GROUPS_TOO_MANY = "groups-too-many"
-GROUP_SETTLING = "group-settling"
+GROUP_REBALANCING = "group-rebalancing"
 GROUP_LAG = "group-lag"
 GROUP_UNCOMMITTED = "group-uncommitted"
 GROUP_NEVER_COMMITTED = "group-never-committed"
@@ -61,8 +61,8 @@ _TEXTS = {
     COMPACTED: "cleanup.policy is no longer delete alone, and the latest value of each key must be kept: set it back, "
     "or undo (--undo) and replace the topic with --evacuate",
     GROUPS_UNKNOWN: "the list of groups is uncertain (a group in a rebalance, or an error); see the controller's log",
-    GROUP_SETTLING: "group {group} is in a rebalance, and may use the topic; waiting until the rebalance is over. Stop "
-    "its consumers if it never is",
+    GROUP_REBALANCING: "group {group} is in a rebalance, and may use the topic; waiting until the rebalance is over. "
+    "Stop its consumers if it never is",
     GROUPS_HIDDEN: "the controller's user cannot list all groups: grant it DESCRIBE on the cluster, or register the "
     "groups and close the list (modeaware groups require, modeaware groups closed)",
     GROUPS_TOO_MANY: "the topic's mode record has no room for the names of all required and waived groups: delete "
@@ -128,7 +128,7 @@ CODES = frozenset(_TEXTS)
 """Every code."""
 AS_ASKED = frozenset({DELAY, RETENTION, OPENING, PAUSED, PREDECESSOR_FIRST, KNOWN_BY_COUNT})
 """Reasons to wait as requested: no action is needed."""
-PASSING = frozenset({GROUPS_UNKNOWN, GROUP_SETTLING, NOT_FENCED, END_NOT_READ, UNAVAILABLE, DELETING})
+PASSING = frozenset({GROUPS_UNKNOWN, GROUP_REBALANCING, NOT_FENCED, END_NOT_READ, UNAVAILABLE, DELETING})
 """Reasons of a replacement as a whole that come and go by themselves."""
 
 ALARMS = frozenset(

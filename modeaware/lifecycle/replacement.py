@@ -167,7 +167,7 @@ def _clear_the_way(topic: Replaced, new_topic: TopicFacts) -> Advance:
 def _is_doubtful(new_topic: TopicFacts) -> bool:
     """Return whether groups may have hidden offsets on the topic, from an earlier topic of its name."""
     doubt = new_topic.any_doubt
-    return doubt is not None and not doubt.hidden and doubt.settling is None
+    return doubt is not None and not doubt.hidden and doubt.rebalancing is None
 
 
 def _as_intended(new_topic: TopicFacts, replacement: Replacement) -> bool:
@@ -237,8 +237,8 @@ def _switch(topic: Replaced, new_topic: TopicFacts, this: Pass) -> Advance:
     reason = _objection(replacement, facts, requirement)
     if reason is not None:
         alarms = () if reason == replacement.reason else _alarm(topic, reason, facts)
-        is_settling = requirement.doubt is not None and requirement.doubt.settling is not None
-        due_ms = this.now_ms + LOOK_AGAIN_MS if is_settling else None
+        is_rebalancing = requirement.doubt is not None and requirement.doubt.rebalancing is not None
+        due_ms = this.now_ms + LOOK_AGAIN_MS if is_rebalancing else None
         return Advance(topic.changed(reason=reason), due_ms=due_ms, alarms=alarms)
     due_ms = replacement.announced_ms + this.config.announce_ms
     if this.now_ms < due_ms:
@@ -265,8 +265,8 @@ def _objection(replacement: Replacement, facts: TopicFacts, requirement: Require
     if facts.compacted and replacement.evacuation_epoch is None:
         return reasons.COMPACTED
     if requirement.doubt is not None:
-        if (settling := requirement.doubt.settling) is not None:
-            return reasons.of_group(reasons.GROUP_SETTLING, settling)
+        if (rebalancing := requirement.doubt.rebalancing) is not None:
+            return reasons.of_group(reasons.GROUP_REBALANCING, rebalancing)
         return doubt_reason(requirement.doubt)
     for name, group in sorted(facts.groups.items()):
         if group.stateful and name not in replacement.accept_state_loss:
@@ -436,7 +436,7 @@ class _Move:
     def _sealed_at_end(self, retired: RetiredPartition, log: PartitionFacts) -> RetiredPartition:
         """Seal the partition, unless a transaction is open. A last stable offset that was read before the end was
         proves no open transaction: the next pass decides."""
-        if not log.settled and all(writer.transaction_start is None for writer in log.writers):
+        if not log.is_stable and all(writer.transaction_start is None for writer in log.writers):
             self._due_ms.append(self._now_ms + SEARCH_AGAIN_MS)
             return retired
         return seal_at_end(retired, log)

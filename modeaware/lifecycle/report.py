@@ -332,7 +332,7 @@ class TopicReport:
         return next((e.waits_for for e in (*whole, *self.partitions) if reasons.is_alarm(e.reason)), None)
 
     @property
-    def is_settled(self) -> bool:
+    def is_idle(self) -> bool:
         """Return whether no controller continues with the topic until a command comes, or its own retention empties
         it."""
         replacement = self.replacement

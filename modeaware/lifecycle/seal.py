@@ -41,7 +41,7 @@ def seal_partition(
 
 def seal_at_end(retired: RetiredPartition, log: PartitionFacts) -> RetiredPartition:
     """Return the partition, sealed at the end of its log; blocked while a transaction is open."""
-    if not log.settled:
+    if not log.is_stable:
         return blocked(retired, reasons.OPEN_TRANSACTION)
     if retired.truncated_to is not None:  # perhaps truncated further, while there was no seal
         retired = replace(retired, truncated_to=min(retired.truncated_to, log.lowest_end))
@@ -62,7 +62,7 @@ def seal_behind_markers(retired: RetiredPartition, log: PartitionFacts) -> Retir
     """Return the partition, sealed anew if its log has grown behind the seal by nothing that readers are given. A
     proved evacuation up to the old seal stays proved."""
     seal = retired.seal_offset
-    if seal is None or seal_broken_by(seal, log) != reasons.STRAGGLER or not log.settled:
+    if seal is None or seal_broken_by(seal, log) != reasons.STRAGGLER or not log.is_stable:
         return retired
     if log.read_up_to is None or log.read_up_to > max(seal, log.log_start):
         return retired

@@ -179,7 +179,7 @@ def _drained(
 ) -> tuple[Drain, int | None]:
     """Return whether the reclaim policy lets the partition become None (invariants I1 and I2), and when it is due."""
     deletion, policy = deletion_of(this.record), reclaim_policy(partition, this.record, retired)
-    if not log.settled:
+    if not log.is_stable:
         return Drain(reason=reasons.OPEN_TRANSACTION), None
     if this.facts.compacted:
         return Drain(reason=reasons.COMPACTED), None

@@ -6,7 +6,7 @@ snapshot all of this has to hold:
 * the time has come: the delay is over, or retention has emptied the topic, whichever was requested;
 * the topic is the first of its chain, and its new topic exists, under its id;
 * the *fence* is proved on every leader, for its current leader epoch, and has been in force in every pass for
-  :data:`FENCE_SETTLE_MS`. A tool that keeps resetting the topic's configs (GitOps) could also do so between the last
+  :data:`FENCE_STABLE_MS`. A tool that keeps resetting the topic's configs (GitOps) could also do so between the last
   check and the deletion; a record acknowledged then would be deleted with the topic (invariant I2);
 * each log ends at its seal, replicated or not, with no transaction open;
 * of a compacted topic, the latest values are copied to the new topic, by the record or by the proof;
@@ -36,7 +36,7 @@ from modeaware.lifecycle.facts import TopicFacts
 from modeaware.lifecycle.progress import not_moved_reason, still_reading
 from modeaware.modelog.records import Replacement, RetiredPartition
 
-FENCE_SETTLE_MS = 10_000
+FENCE_STABLE_MS = 10_000
 """For how long every pass must have found the fence in force. The controller restores a lifted fence in each pass, and
 never lifts one. So a fence found in force for this long has no tool that lifts it more often than that."""
 LOOK_AGAIN_MS = 2_000
@@ -102,14 +102,14 @@ def _not_fenced(replacement: Replacement, facts: TopicFacts, now_ms: int) -> Sta
         return Stay(reasons.NOT_FENCED)
     if any(fence.proved.get(p) != log.leader_epoch for p, log in facts.partitions.items()):
         return Stay(reasons.NOT_FENCED)
-    settled_ms = replacement.fenced_ms + FENCE_SETTLE_MS
-    return Stay(reasons.NOT_FENCED, settled_ms) if now_ms < settled_ms else None
+    stable_ms = replacement.fenced_ms + FENCE_STABLE_MS
+    return Stay(reasons.NOT_FENCED, stable_ms) if now_ms < stable_ms else None
 
 
 def _not_sealed(retired: Mapping[int, RetiredPartition], facts: TopicFacts) -> Stay | None:
     for partition, state in retired.items():
         log = facts.partitions[partition]
-        if not log.settled:
+        if not log.is_stable:
             return Stay(reasons.OPEN_TRANSACTION)
         if not log.log_end == log.end_offset == state.seal_offset or state.read_up_to is None:
             return Stay(reasons.END_NOT_READ)
@@ -125,8 +125,8 @@ def _needed_by(
 ) -> Stay | None:
     """Return which group still needs the topic, or may (invariants I1 and I2)."""
     doubt = requirement.doubt
-    if doubt is not None and doubt.settling is not None:
-        return Stay(reasons.of_group(reasons.GROUP_SETTLING, doubt.settling), now_ms + LOOK_AGAIN_MS)
+    if doubt is not None and doubt.rebalancing is not None:
+        return Stay(reasons.of_group(reasons.GROUP_REBALANCING, doubt.rebalancing), now_ms + LOOK_AGAIN_MS)
     if doubt is not None:
         return Stay(doubt_reason(doubt))
     if (reason := not_moved_reason(replacement, facts, requirement)) is not None:
@@ -139,11 +139,11 @@ def _needed_by(
         if drain.reason is not None:
             return Stay(drain.reason)
     for name in sorted(requirement.spared):  # a waiver excuses unread records, not a subscription
-        if facts.unclear_groups[name].settling is not None:
-            return Stay(reasons.of_group(reasons.GROUP_SETTLING, name), now_ms + LOOK_AGAIN_MS)
+        if facts.unclear_groups[name].rebalancing is not None:
+            return Stay(reasons.of_group(reasons.GROUP_REBALANCING, name), now_ms + LOOK_AGAIN_MS)
     for name, group in sorted(facts.groups.items()):
         if group.subscribed is None:
-            return Stay(reasons.of_group(reasons.GROUP_SETTLING, name), now_ms + LOOK_AGAIN_MS)
+            return Stay(reasons.of_group(reasons.GROUP_REBALANCING, name), now_ms + LOOK_AGAIN_MS)
         if group.subscribed:
             return Stay(reasons.of_group(reasons.GROUP_SUBSCRIBED, name))
     return None

@@ -277,7 +277,7 @@ def _keys(facts: TopicFacts) -> Iterator[Blocker]:
 
 
 def _transactions(facts: TopicFacts, target: int) -> Iterator[Blocker]:
-    open_ = {p: log for p, log in facts.partitions.items() if p >= target and not log.settled}
+    open_ = {p: log for p, log in facts.partitions.items() if p >= target and not log.is_stable}
     if not open_:
         return
     ids = {w.producer_id for log in open_.values() for w in log.writers if w.transaction_start is not None}

@@ -312,7 +312,7 @@ def check(partition: int, evidence: Evidence) -> tuple[str, str | None]:
         return NOT_DRAINED, broken_by
     if retired.reclaim_offset is not None and log.log_start >= retired.reclaim_offset:
         return RECLAIMED, None
-    if not log.settled:
+    if not log.is_stable:
         return NOT_DRAINED, reasons.OPEN_TRANSACTION
     requirement = evidence.requirement_for(retired)
     drain = check_drain(partition, seal, retired.truncated_to, log, evidence.facts, requirement)

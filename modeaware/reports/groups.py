@@ -176,13 +176,13 @@ def look_at_groups(
     Topics that are not in a change have all their groups in the facts too.
     """
     facts_by_look = observer.observe_all(looks, rules, before_due=True)
-    settled = [topic for topic, record, *_ in looks if record is not None and not in_progress(record)]
+    idle = [topic for topic, record, *_ in looks if record is not None and not in_progress(record)]
     after = {topic: replacement.successor for topic, record, *_ in looks if (replacement := moving(record)) is not None}
-    names = list(dict.fromkeys((*settled, *after.values())))
+    names = list(dict.fromkeys((*idle, *after.values())))
     whole = dict(zip(names, observer.observe_all([Look(name, None) for name in names], rules), strict=True))
     seen: list[TopicFacts | ClusterError] = []
     for (topic, *_), facts in zip(looks, facts_by_look, strict=True):
-        every, successor = whole[topic] if topic in settled else facts, whole[after[topic]] if topic in after else None
+        every, successor = whole[topic] if topic in idle else facts, whole[after[topic]] if topic in after else None
         if isinstance(successor, ClusterError):
             seen.append(successor)
         elif isinstance(facts, ClusterError) or isinstance(every, ClusterError):

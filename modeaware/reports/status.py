@@ -159,7 +159,7 @@ NEXT = {
     reasons.GROUPS_UNKNOWN: _GROUPS,
     reasons.GROUPS_HIDDEN: _CHECK,
     reasons.GROUPS_TOO_MANY: _GROUPS,
-    reasons.GROUP_SETTLING: _GROUPS,
+    reasons.GROUP_REBALANCING: _GROUPS,
     reasons.GROUP_LAG: _GROUPS,
     reasons.GROUP_UNCOMMITTED: _GROUPS,
     reasons.GROUP_NEVER_COMMITTED: f"{_WAIVE} --uncommitted-only",

@@ -359,7 +359,7 @@ class ModeSource:
         if self._probe.absent:
             self._wire_error = None
             if not self.store.ready:
-                self.log.settle_absence()
+                self.log.confirm_absence()
         return not went_over
 
     def _absence_counts(self) -> bool:

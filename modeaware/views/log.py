@@ -36,7 +36,7 @@ class LogSource:
         store: takes the views.
         wanted: returns whether the tail is to continue; the tail calls it a few times a second.
         absence_counts: returns whether "there is no log" means "every partition is ReadWrite" now. When that becomes
-            true, the owner calls :meth:`settle_absence`.
+            true, the owner calls :meth:`confirm_absence`.
 
     Attributes:
         readings: how often the log was read from its beginning: at first, and after the log was unreachable.
@@ -61,7 +61,7 @@ class LogSource:
         self.readings = 0
         self.present = False
         self._absent = False  # by the tail, whether the absence counts or not
-        self._settled = threading.Event()  # not set while the log is read from its beginning
+        self._caught_up = threading.Event()  # not set while the log is read from its beginning
         self._ended = False
         self._check_now = threading.Event()
         self._replay = Replay()
@@ -104,14 +104,14 @@ class LogSource:
         self.tail.stop()
         with self._store.turn:
             self._ended = True
-            self._settled.set()
+            self._caught_up.set()
 
     # TailSink: called by the tail's thread
 
     def begin(self) -> None:
         with self._store.turn:
             if not self._ended:
-                self._settled.clear()
+                self._caught_up.clear()
             self._staged = Replay()
             self.readings += 1
             self._absent = False
@@ -140,9 +140,9 @@ class LogSource:
                 text = f"topic {self._topic!r} is gone; restore it: all partition modes are stored there"
                 self.failed(ModeSourceError(f"mode log: {text}", topic=self._topic))
             else:
-                self.settle_absence()
+                self.confirm_absence()
 
-    def settle_absence(self) -> None:
+    def confirm_absence(self) -> None:
         """Confirm that the log is absent, if that was the last response and counts now. In the tail's thread."""
         with self._store.turn:
             if not self._absent or self.present or self._store.views() or not self._absence_counts():
@@ -162,7 +162,7 @@ class LogSource:
     def _confirm(self, position: int) -> None:
         self._position = self._published_to = position
         self._check_now.clear()
-        self._settled.set()
+        self._caught_up.set()
         self._store.confirm()
 
     def _adopt(self, staged: Replay, position: int) -> None:
@@ -258,8 +258,8 @@ class LogSource:
 
     def _read_on(self, deadline: Deadline) -> bool:
         """Read from the tail's position to the end; return False when the tail began anew meanwhile."""
-        settled = self._settled.wait(deadline.left_s())
-        if not settled or (self._ended and (self._staged is not None or not self.readings)):
+        caught_up = self._caught_up.wait(deadline.left_s())
+        if not caught_up or (self._ended and (self._staged is not None or not self.readings)):
             why = self._store.error() or "its first reading has not come to the end"
             raise ModeSourceError(
                 f"mode log: {self._topic!r} was not read to its end in time: {why}", code=ErrorCode.REQUEST_TIMED_OUT
@@ -279,7 +279,7 @@ class LogSource:
                 raise
             return True
         except LogRewound:
-            self._settled.clear()
+            self._caught_up.clear()
             self.tail.read_anew()
             return False
         with self._store.turn:

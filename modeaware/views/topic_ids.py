@@ -251,7 +251,7 @@ class IdChecks:
             answers = self._ids.request(left, max_age_s)
             left = set()
             for topic, answer in answers.items():
-                error = self._settle(topic, answer, began_s + timeout_s - self._clock.monotonic_s())
+                error = self._take_answer(topic, answer, began_s + timeout_s - self._clock.monotonic_s())
                 if error is None or error.final:
                     continue
                 patience_s = min(timeout_s, UNKNOWN_PATIENCE_S) if error.unknown_topic else timeout_s
@@ -280,7 +280,7 @@ class IdChecks:
     def step(self) -> None:
         """Process the responses that have arrived, and compare the ids that are due (invariant I8). Never blocks."""
         for topic in [topic for topic, answer in self._pending.items() if answer.done()]:
-            self._settle(topic, self._pending.pop(topic), 0.0)
+            self._take_answer(topic, self._pending.pop(topic), 0.0)
         if self._pending or self._clock.monotonic_s() < self._due_s:
             return
         self._asked_s = self._clock.monotonic_s()
@@ -298,7 +298,7 @@ class IdChecks:
         with self._lock:
             return {"unverified_topics": sorted(self._failing)}
 
-    def _settle(self, topic: str, answer: Future[Any], timeout_s: float) -> TopicIdUnknown | None:
+    def _take_answer(self, topic: str, answer: Future[Any], timeout_s: float) -> TopicIdUnknown | None:
         """Process the response about a topic; return the error if it has no id."""
         try:
             topic_id = id_from(answer, timeout_s)

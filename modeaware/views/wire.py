@@ -151,7 +151,7 @@ class WireSource:
             self._doubted = {name: due for name, due in self._doubted.items() if name in missing}
             if missing:
                 # Fresh: an endpoint that lags behind may not have read their records yet.
-                self._settle(missing, self._ask(missing, deadline_s, fresh=True))
+                self._confirm_missing(missing, self._ask(missing, deadline_s, fresh=True))
         except (ClusterError, ImportError) as error:
             code = error.code if isinstance(error, ModeAwareError) else None
             raise ModeSourceError(f"modes over the wire: {error}", code=code) from error
@@ -218,7 +218,7 @@ class WireSource:
             return
         self._take_id(topic.name, topic.topic_id)
 
-    def _settle(self, missing: Collection[str], answer: Any) -> None:
+    def _confirm_missing(self, missing: Collection[str], answer: Any) -> None:
         """Decide which topics with a view are gone, from the response about the missing ones by name."""
         with self._store.turn:
             self._take(answer)

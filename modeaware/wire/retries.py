@@ -7,7 +7,7 @@ Kafka's own clients retry a retriable error until the deadline of the call. Ours
    within milliseconds; both are shorter than the deadline.
 2. *Outcome unknown*: the request may have been carried out. It is retried only if the call is repeatable: carried out
    twice, it has the effect of once. A shrink to a count is repeatable; an ``immediate_delete`` is not retried. If no
-   later attempt succeeds, ``settle`` decides by the state of its key, and otherwise the outcome stays unknown.
+   later attempt succeeds, ``resolve`` decides by the state of its key, and otherwise the outcome stays unknown.
 3. *Unknown topic*: retriable in Kafka, because a broker may lag behind a creation. But a mistyped name gets the same
    answer, so it is retried for ``unknown_topic_s`` after the first of an unbroken row of such answers, then it is
    final.
@@ -171,13 +171,13 @@ class Retrying:
         attempt: Callable[[Sequence[K]], Mapping[K, V | ModeAwareError]],
         *,
         repeatable: bool,
-        settle: Callable[[K, ModeAwareError], V | ModeAwareError] = outcome_unknown,
+        resolve: Callable[[K, ModeAwareError], V | ModeAwareError] = outcome_unknown,
     ) -> dict[K, V | ModeAwareError]:
         """Attempt something for many keys, and again for those that may be retried. Returns the last answers.
 
         Args:
             keys: topics, say. A key without an answer keeps its last one; without any, it is not attempted again.
-            settle: decides on a key of unknown outcome that did not succeed later, given its last error.
+            resolve: decides on a key of unknown outcome that did not succeed later, given its last error.
         """
         answers: dict[K, V | ModeAwareError] = {}
         doubtful: set[K] = set()
@@ -210,7 +210,7 @@ class Retrying:
         for key, answer in answers.items():
             if isinstance(answer, ModeAwareError):
                 last = self._with_effort(answer)
-                answers[key] = settle(key, last) if key in doubtful else last
+                answers[key] = resolve(key, last) if key in doubtful else last
         return answers
 
     def call(self, attempt: Callable[[], V], *, repeatable: bool) -> V:
@@ -226,7 +226,7 @@ class Retrying:
             except ModeAwareError as error:
                 return {None: error}
 
-        answer = self.each([None], one, repeatable=repeatable, settle=lambda _, last: last)[None]
+        answer = self.each([None], one, repeatable=repeatable, resolve=lambda _, last: last)[None]
         if isinstance(answer, ModeAwareError):
             raise answer
         return answer

@@ -31,10 +31,10 @@ TABLE = r"""
 seal waits for quiet  seal 1
     lifecycle.seal: if now_ms < quiet_from_ms:
 seal waits for open transactions  seal 35
-    lifecycle.seal: if not log.settled:\n        return blocked(
+    lifecycle.seal: if not log.is_stable:\n        return blocked(
 high watermark = last stable offset  I2 2245
-    lifecycle.seal: if not log.settled:\n        return blocked(
-    lifecycle.steps: if not log.settled:\n        return Drain(
+    lifecycle.seal: if not log.is_stable:\n        return blocked(
+    lifecycle.steps: if not log.is_stable:\n        return Drain(
 noted groups stay required  I2 843
     lifecycle.drain: {*noted, *using, *named} => {*using, *named}
 groups that use the topic now are required  I2 12
@@ -241,7 +241,7 @@ a deletion looks at the fence and the ends once more  fence 3500001599
     tests.simulation.controller: if [len(log.records) for log in logs] != [
         => if False and [len(log.records) for log in logs] != [
 a fence is in force for a while before a deletion  fence 3500000138
-    lifecycle.topic_deletion: return Stay(reasons.NOT_FENCED, settled_ms) if now_ms < settled_ms else None
+    lifecycle.topic_deletion: return Stay(reasons.NOT_FENCED, stable_ms) if now_ms < stable_ms else None
         => return None
 a fence that was lifted has to settle anew  fence 3500000138
     lifecycle.replacement: replacement = replace(replacement, fenced_ms=None)\n => pass\n

@@ -101,7 +101,7 @@ class TestShrink:
         assert message.endswith("there may be more groups: no right to see all groups")
 
     def test_immediate_delete_tells_no_doubt_about_a_waived_group(self) -> None:
-        unclear = {"late": GroupsDoubt("group 'late' is in a rebalance", settling="late")}
+        unclear = {"late": GroupsDoubt("group 'late' is in a rebalance", rebalancing="late")}
         seen = facts(logs={p: log(10) for p in range(12)}, unclear_groups=unclear)
         rules = (GroupRule("waive", "late", "*", "", NOW_MS),)
         message = ask(shrink(10, immediate_delete=True), seen=seen, rules=rules).message

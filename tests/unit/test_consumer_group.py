@@ -93,7 +93,7 @@ def test_a_change_between_join_and_assignment_leaves_what_is_sure_and_asks_for_a
     member.ownership.before_join()
     member.views.set("t", modes_of(12, 4, NONE))
     assert member.owned_now() == member.given
-    assert member.ownership.unsettled
+    assert member.ownership.is_uncertain
     assert member.ownership.needs_rejoin(member.given)
 
 
@@ -118,7 +118,7 @@ def test_a_group_that_moved_on_leaves_nothing_until_it_shows_this_assignment(mem
     assert member.ownership.in_doubt == {"t"}
     assert member.ownership.due_s() is not None
     member.answer = by("range")
-    member.ownership.settle(member.given)
+    member.ownership.resolve(member.given)
     assert member.ownership.in_doubt == set()
     assert member.ownership.withheld == set()
     # Partition 2 was not given to it, so only another assignment can bring it.
@@ -133,7 +133,7 @@ def test_a_description_that_cannot_be_had_ends_in_the_plain_assignment(
     member.answer = GroupUnknown("no answer")
     assert member.rebalance() == set()
     member.now_s += GIVE_UP_S
-    member.ownership.settle(member.given)
+    member.ownership.resolve(member.given)
     assert member.given - member.ownership.withheld == member.given
     assert "unevenly loaded" in caplog.text
     member.answer = GroupUnknown("not authorised", final=True)

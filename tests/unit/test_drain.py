@@ -77,7 +77,7 @@ def test_a_group_that_cannot_be_judged_is_forgiven_by_its_own_waiver_and_nothing
     rules: list[GroupRule], expected: str | None
 ) -> None:
     done = {"a": group({P: SEAL})}
-    unclear = {"elsewhere": GroupsDoubt("group 'elsewhere' is in a rebalance", settling="elsewhere")}
+    unclear = {"elsewhere": GroupsDoubt("group 'elsewhere' is in a rebalance", rebalancing="elsewhere")}
     drain = drain_of(done, unclear_groups=unclear, rules=rules)
     assert (drain.reason, drain.waived) == (expected, {}), "nothing shows that it ever used the topic"
     noted = drain_of(done, unclear_groups=unclear, rules=rules, required=("a", "elsewhere"))

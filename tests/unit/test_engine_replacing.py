@@ -26,7 +26,7 @@ from modeaware.lifecycle.commands import (
 )
 from modeaware.lifecycle.facts import FenceFacts, PartitionFacts, TopicFacts
 from modeaware.lifecycle.replacement import FENCE_CONFIGS, NO_FENCE
-from modeaware.lifecycle.topic_deletion import FENCE_SETTLE_MS
+from modeaware.lifecycle.topic_deletion import FENCE_STABLE_MS
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import Replacement, RetiredPartition, TopicRecord
 from modeaware.modes import PartitionMode
@@ -191,7 +191,7 @@ class Deleting(World):
         fence = FenceFacts(FENCE_CONFIGS, {0: 0}, frozenset({0}))
         self.found["old"] = TopicFacts("old", "id-of-old", 1, partitions=logs, fence=fence)
         self.found[NEW] = TopicFacts(NEW, f"id-of-{NEW}", 1, partitions=logs)
-        self.record_is(released("old", "id-of-old", NEW, fenced_ms=-FENCE_SETTLE_MS, released_ms=3))
+        self.record_is(released("old", "id-of-old", NEW, fenced_ms=-FENCE_STABLE_MS, released_ms=3))
 
     def record_is(self, *records: TopicRecord) -> None:
         """What another controller has left on the log."""

@@ -347,13 +347,13 @@ def test_incomplete_answer_is_a_doubt(brokers: FakeBrokers, spoil: Callable[[Fak
     spoil(brokers)
     found = doubt(brokers)
     assert why in found.detail
-    assert found.settling == ("g" if "rebalance" in why else None), "what passes by itself is told apart"
+    assert found.rebalancing == ("g" if "rebalance" in why else None), "what passes by itself is told apart"
 
 
 def test_a_group_in_a_rebalance_hides_no_other_doubt(brokers: FakeBrokers) -> None:
     running(brokers, "a", member([]), state="PreparingRebalance")
     running(brokers, "b", kind="quantum")
-    assert doubt(brokers).settling is None
+    assert doubt(brokers).rebalancing is None
 
 
 def test_a_group_that_cannot_be_judged_is_told_apart_from_a_list_that_is_not_complete(brokers: FakeBrokers) -> None:
@@ -361,7 +361,7 @@ def test_a_group_that_cannot_be_judged_is_told_apart_from_a_list_that_is_not_com
     running(brokers, "elsewhere", member(["other"]), state="PreparingRebalance")
     found = find(brokers)
     assert (found.doubt, list(found.unclear)) == (None, ["elsewhere"])
-    assert found.unclear["elsewhere"].settling == "elsewhere"
+    assert found.unclear["elsewhere"].rebalancing == "elsewhere"
     brokers.silent.add(2)
     found = find(brokers)
     assert found.doubt is not None
@@ -401,7 +401,7 @@ class TestGroupsThatWereStableBefore:
         assert "here" in self.find(brokers, stable).groups
         group.state = "PreparingRebalance"
         found = self.find(brokers, stable).any_doubt
-        assert found.settling == "here"
+        assert found.rebalancing == "here"
 
     def test_one_that_had_no_members_is_a_doubt(self, brokers: FakeBrokers) -> None:
         """It begins, and its first rebalance says nothing of what it consumes."""

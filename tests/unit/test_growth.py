@@ -66,7 +66,7 @@ def test_the_open_offset_is_committed_for_groups_without_members() -> None:
 
 
 def test_a_waived_group_that_cannot_be_judged_is_not_waited_for() -> None:
-    unclear = {"g": GroupsDoubt("group 'g' is in a rebalance", settling="g")}
+    unclear = {"g": GroupsDoubt("group 'g' is in a rebalance", rebalancing="g")}
     seen = seen_with({}, unclear_groups=unclear)
     assert look(opening(), seen, SOON_MS).record is None
     opened = look(opening(), seen, SOON_MS, rules=(rule("waive", "g"),)).record

@@ -376,7 +376,7 @@ STORIES = {
     "partitions are withheld until it is certain who owns them": Story(
         (do.view(), do.poll(), do.set(done=[]), do.assign(A0, A1, withheld=(A0, A1))),
         do.does("show assigned", "starts a0 a1", "assign a0=0 a1=0", "pause a0 a1"),
-        (do.call("settled", [A1]), do.poll()),
+        (do.call("ownership_known", [A1]), do.poll()),
         do.does("places a0", "show revoked", "show assigned a0", "seek a0=0", "resume a0"),
     ),
     "gate does not hold for what the application assigns itself": Story(

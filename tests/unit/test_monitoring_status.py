@@ -216,7 +216,7 @@ def test_a_waived_group_does_not_hold_a_replacement_up() -> None:
 def test_a_doubt_about_a_waived_group_is_not_shown() -> None:
     (seen,) = (one for one in busy_snapshot(NOW_MS).topics if one.record.topic == "orders")
     assert seen.facts is not None
-    unclear = {"late": GroupsDoubt("group 'late' is in a rebalance", settling="late")}
+    unclear = {"late": GroupsDoubt("group 'late' is in a rebalance", rebalancing="late")}
     seen = replace(seen, facts=replace(seen.facts, unclear_groups=unclear))
     waiver = GroupRule("waive", "late", "orders", "", 0)
     assert status_json.topic_status(seen, busy_snapshot(NOW_MS))["groups_doubt"] == "group 'late' is in a rebalance"

@@ -140,7 +140,7 @@ def test_plan_says_everything_beforehand() -> None:
 
 
 def test_plan_names_no_doubt_about_a_waived_group() -> None:
-    facts = replace(FACTS, unclear_groups={"late": GroupsDoubt("a rebalance", settling="late")})
+    facts = replace(FACTS, unclear_groups={"late": GroupsDoubt("a rebalance", rebalancing="late")})
     waive = GroupRule("waive", "late", FACTS.topic, "", 0)
     doubts = [
         plan_replacement(COMMAND, facts, FOUND, {}, 0, requirement=required_of((), facts, rules, (), 1)).groups_doubt

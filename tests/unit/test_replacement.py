@@ -123,7 +123,7 @@ DENIED_FENCE = seen(successor(), fence=FenceFacts(failure=DENIED))
 GONE = replace(seen(successor()), topic_id=None, gone=True)
 ANOTHER = replace(GONE, topic_id="another")
 NOT_MOVED = reasons.of_group(reasons.GROUP_NOT_MOVED, "billing")
-SETTLING = GroupsDoubt("?", settling="g")
+SETTLING = GroupsDoubt("?", rebalancing="g")
 MANY_GROUPS = {"billing": group(ENDS)} | {f"{n:05d}-{'x' * 240}": group(ENDS) for n in range(4_000)}
 MANY_MOVED = seen(successor(groups=dict.fromkeys(MANY_GROUPS, group({0: 0, 1: 0}))), fenced=True, groups=MANY_GROUPS)
 SHRUNK = {2: replace(DONE, seal_offset=5)}
@@ -275,7 +275,7 @@ STORIES = {
             (do.glance(found, SWITCH_MS, reason=reason, switched_ms=None),)
             for found, reason in (
                 (seen(successor(), groups_doubt=GroupsDoubt("?")), reasons.GROUPS_UNKNOWN),
-                (seen(successor(), groups_doubt=SETTLING), reasons.of_group(reasons.GROUP_SETTLING, "g")),
+                (seen(successor(), groups_doubt=SETTLING), reasons.of_group(reasons.GROUP_REBALANCING, "g")),
                 (
                     seen(successor(), groups={"s": group({0: 1}, stateful=True)}),
                     reasons.of_group(reasons.GROUP_STATEFUL, "s"),

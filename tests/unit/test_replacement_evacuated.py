@@ -15,7 +15,7 @@ from modeaware.lifecycle.drain import evacuation_group, evacuation_of, is_evacua
 from modeaware.lifecycle.facts import FenceFacts, GroupFacts, TopicFacts
 from modeaware.lifecycle.objections import why_evacuate
 from modeaware.lifecycle.replacement import FENCE_CONFIGS
-from modeaware.lifecycle.topic_deletion import FENCE_SETTLE_MS
+from modeaware.lifecycle.topic_deletion import FENCE_STABLE_MS
 from modeaware.modelog.group_rules import GroupRulesRecord
 from modeaware.modelog.records import Replacement, RetiredPartition, TopicRecord
 from tests.support.lifecycle import (
@@ -41,7 +41,7 @@ NAME, ID, COUNT = "orders-v2", "id-of-the-successor", 2
 SEALS = {0: 10, 1: 0, 2: 7}
 PROOF = "modeaware-evacuation-orders-5"
 COMMAND = ReplaceTopicCommand(TOPIC, NAME, COUNT, delay_ms=0, evacuate=True)
-LATER_MS = NOW_MS + FENCE_SETTLE_MS
+LATER_MS = NOW_MS + FENCE_STABLE_MS
 
 
 def seen(ends: dict[int, int] | None = None, proof: dict[int, int] | None = None, **more: Any) -> TopicFacts:

@@ -167,17 +167,17 @@ def test_last_answer_that_is_itself_in_doubt_stays_as_it_is() -> None:
     assert outcome_unknown("orders", last) is last
 
 
-def test_doubt_is_settled_by_the_caller(start: Start) -> None:
+def test_caller_resolves_an_unknown_outcome(start: Start) -> None:
     seen = []
 
-    def settle(key: str, last: ModeAwareError) -> str:
+    def resolve(key: str, last: ModeAwareError) -> str:
         seen.append((key, last))
         return "done before"
 
-    assert start().each(["a"], Answers(SILENT, REFUSED).each, repeatable=True, settle=settle) == {"a": "done before"}
+    assert start().each(["a"], Answers(SILENT, REFUSED).each, repeatable=True, resolve=resolve) == {"a": "done before"}
     assert seen == [("a", REFUSED)]
-    assert start().each(["a"], Answers(REFUSED).each, repeatable=True, settle=settle) == {"a": REFUSED}
-    assert len(seen) == 1, "without a doubt there is nothing to settle"
+    assert start().each(["a"], Answers(REFUSED).each, repeatable=True, resolve=resolve) == {"a": REFUSED}
+    assert len(seen) == 1, "without a doubt there is nothing to resolve"
 
 
 def test_only_topics_without_an_answer_are_asked_for_again(start: Start) -> None:

@@ -9,7 +9,7 @@ INTERVAL_MS = 300_000
 
 def blocked(schedule: Schedule, now_ms: int, *, due_in_ms: int | None = None, progress: bool = False) -> int:
     """After a look that found the topic held up: in how many ms the next is due."""
-    schedule.after_check("t", now_ms, progress=progress, settled=False, due_in_ms=due_in_ms)
+    schedule.after_check("t", now_ms, progress=progress, idle=False, due_in_ms=due_in_ms)
     next_ms = schedule.next_ms()
     assert next_ms is not None
     return next_ms - now_ms
@@ -27,9 +27,9 @@ def test_what_is_known_to_fall_due_sooner_is_not_waited_past() -> None:
     assert blocked(Schedule(INTERVAL_MS), 100, due_in_ms=10**6) == 1_000
 
 
-def test_a_settled_topic_is_watched_at_the_interval() -> None:
+def test_an_idle_topic_is_watched_at_the_interval() -> None:
     schedule = Schedule(INTERVAL_MS)
-    schedule.after_check("t", 7, progress=True, settled=True, due_in_ms=1)
+    schedule.after_check("t", 7, progress=True, idle=True, due_in_ms=1)
     assert schedule.next_ms() == 7 + INTERVAL_MS
 
 
@@ -44,12 +44,12 @@ def test_the_longest_due_comes_first() -> None:
 def test_topic_is_due_in_the_pace_of_its_groups_within_the_interval() -> None:
     schedule, at_ms = Schedule(INTERVAL_MS), 5
 
-    def due_in_ms(pace_ms: int, *, settled: bool = False, due_ms: int | None = None) -> int:
-        schedule.after_check("t", at_ms, progress=False, settled=settled, due_in_ms=due_ms, pace_ms=pace_ms)
+    def due_in_ms(pace_ms: int, *, idle: bool = False, due_ms: int | None = None) -> int:
+        schedule.after_check("t", at_ms, progress=False, idle=idle, due_in_ms=due_ms, pace_ms=pace_ms)
         next_ms = schedule.next_ms()
         assert next_ms is not None
         return next_ms - at_ms
 
     assert [due_in_ms(each) for each in (100, 10_000, INTERVAL_MS * 2)] == [100, 10_000, INTERVAL_MS]
     assert due_in_ms(10_000, due_ms=300) == 300, "what falls due sooner"
-    assert due_in_ms(10_000, settled=True) == 10_000
+    assert due_in_ms(10_000, idle=True) == 10_000

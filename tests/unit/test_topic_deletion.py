@@ -15,7 +15,7 @@ from modeaware.lifecycle.commands import DeletePredecessor, FenceTopic
 from modeaware.lifecycle.drain import requirement_of
 from modeaware.lifecycle.facts import FenceFacts, GroupFacts, GroupsDoubt, TopicFacts
 from modeaware.lifecycle.replacement import COMING_MS, FENCE_CONFIGS
-from modeaware.lifecycle.topic_deletion import FENCE_SETTLE_MS, LOOK_AGAIN_MS, why_it_stays
+from modeaware.lifecycle.topic_deletion import FENCE_STABLE_MS, LOOK_AGAIN_MS, why_it_stays
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import Replacement, RetiredPartition, TopicRecord
 from tests.support.lifecycle import EPOCH, NOW_MS, RO, TOPIC, TOPIC_ID, Life, facts, group, log, look, rule
@@ -30,7 +30,7 @@ MOVED = {0: 3, 1: 0}
 def record(**fields: Any) -> TopicRecord:
     """The record of a topic that is released, and may go at once."""
     about = {"requested_ms": 0, "delay_ms": 0, "successor_id": ID, "announced_ms": 1, "switched_ms": 2}
-    since = {"own_configs": {}, "fenced_ms": NOW_MS - FENCE_SETTLE_MS, "released_ms": NOW_MS - 1}
+    since = {"own_configs": {}, "fenced_ms": NOW_MS - FENCE_STABLE_MS, "released_ms": NOW_MS - 1}
     now = Replacement(**{"successor": NAME, "num_partitions": 2, **about, **since, **fields})
     retired = {p: RetiredPartition(seal_offset=seal, seal_leader_epoch=3, read_up_to=seal) for p, seal in SEALS.items()}
     groups = ("billing",)
@@ -113,7 +113,7 @@ def test_each_condition_alone_keeps_it(others: dict[str, Any], reason: str) -> N
     assert found[0] == reason
 
 
-@pytest.mark.parametrize("fields", [{"fenced_ms": None}, {"fenced_ms": NOW_MS - FENCE_SETTLE_MS + 1}])
+@pytest.mark.parametrize("fields", [{"fenced_ms": None}, {"fenced_ms": NOW_MS - FENCE_STABLE_MS + 1}])
 def test_a_fence_that_has_not_been_in_force_for_long_keeps_it(fields: dict[str, Any]) -> None:
     found = stays(seen(), record(**fields))
     assert found[0] == reasons.NOT_FENCED
@@ -140,11 +140,11 @@ def test_without_a_delay_its_own_retention_has_to_empty_it_first() -> None:
 
 
 def test_a_group_in_a_rebalance_is_looked_at_again_soon() -> None:
-    settling = ("group-settling:other", NOW_MS + LOOK_AGAIN_MS)
-    assert stays(seen(groups_doubt=GroupsDoubt("joins", settling="other"))) == settling
+    rebalancing = ("group-rebalancing:other", NOW_MS + LOOK_AGAIN_MS)
+    assert stays(seen(groups_doubt=GroupsDoubt("joins", rebalancing="other"))) == rebalancing
     groups = {"billing": group(SEALS), "other": group(SEALS, members=True, subscribed=None)}
     both = successor({"billing": group(MOVED), "other": group(MOVED)})
-    assert stays(seen(groups=groups, successor=both)) == settling
+    assert stays(seen(groups=groups, successor=both)) == rebalancing
 
 
 def test_a_waived_group_is_not_waited_for_but_while_it_is_subscribed() -> None:
@@ -156,9 +156,9 @@ def test_a_waived_group_is_not_waited_for_but_while_it_is_subscribed() -> None:
 
 def test_a_waiver_does_not_forgive_that_a_group_may_be_subscribed() -> None:
     """In a rebalance brokers do not say what a group consumes: until then its members may create the topic again."""
-    settling = {"stock": GroupsDoubt("group 'stock' is in a rebalance", settling="stock")}
-    later = ("group-settling:stock", NOW_MS + LOOK_AGAIN_MS)
-    assert stays(seen(unclear_groups=settling), None, rule("waive", "stock")) == later
+    rebalancing = {"stock": GroupsDoubt("group 'stock' is in a rebalance", rebalancing="stock")}
+    later = ("group-rebalancing:stock", NOW_MS + LOOK_AGAIN_MS)
+    assert stays(seen(unclear_groups=rebalancing), None, rule("waive", "stock")) == later
     unreadable = {"stock": GroupsDoubt("group 'stock' cannot be described")}
     assert stays(seen(unclear_groups=unreadable), None, rule("waive", "stock")) is None
 
@@ -215,9 +215,9 @@ STORIES = {
     ),
     "a fence that is lifted is restored and settles anew": Story(
         do.look(LIFTED, effects=(FenceTopic(TOPIC, TOPIC_ID, FENCE_CONFIGS),), alarms=1, fenced_ms=None),
-        do.look(seen(), NOW_MS + 5, effects=(), fenced_ms=NOW_MS + 5, due_ms=NOW_MS + 5 + FENCE_SETTLE_MS),
-        do.glance(seen(), NOW_MS + 4 + FENCE_SETTLE_MS, effects=()),
-        do.look(seen(), NOW_MS + 5 + FENCE_SETTLE_MS, kinds=[DeletePredecessor]),
+        do.look(seen(), NOW_MS + 5, effects=(), fenced_ms=NOW_MS + 5, due_ms=NOW_MS + 5 + FENCE_STABLE_MS),
+        do.glance(seen(), NOW_MS + 4 + FENCE_STABLE_MS, effects=()),
+        do.look(seen(), NOW_MS + 5 + FENCE_STABLE_MS, kinds=[DeletePredecessor]),
         record=record(),
     ),
     "without a fence it is done once it is released": Story(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from modeaware.lifecycle.commands import DeletePredecessor, Effect, FenceTopic
 from modeaware.lifecycle.replacement import FENCE_CONFIGS, NO_FENCE
-from modeaware.lifecycle.topic_deletion import FENCE_SETTLE_MS
+from modeaware.lifecycle.topic_deletion import FENCE_STABLE_MS
 from modeaware.modelog.records import Replacement, TopicRecord
 from modeaware.topic_view import TopicView
 from tests.simulation.broker import SUCCESSOR
@@ -258,7 +258,7 @@ class ChainJudge(DrainJudge):
         for partition, log in enumerate(topic.logs):
             if not log.fenced and max(log.lifted_at, log.elected_at, log.made_at) < proved:
                 raise Violation("fence", f"partition {partition} of {topic.topic_id} is deleted, and takes data")
-        until_ms = topic.lifted_ms + FENCE_SETTLE_MS
+        until_ms = topic.lifted_ms + FENCE_STABLE_MS
         if 0 <= topic.lifted_at < controller.looked.at and controller.proved_again_ms < until_ms:
             raise Violation("fence", f"{topic.topic_id} is deleted a moment after its fence was lifted")
 
