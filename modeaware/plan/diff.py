@@ -276,7 +276,9 @@ def _check_successor(desired: DesiredTopic, replacement: Replacement, successor:
         where = "declare the topic that the alias points to (modeaware alias list) instead"
         raise _RefusedError(f"{what}, which does not exist any more{other}: {where}")
     if (next_one := successor.known.replacement) is not None and next_one.switched_ms is not None:
-        raise _RefusedError(f"{what}, and that by {next_one.successor!r}: declare {next_one.successor} instead")
+        raise _RefusedError(
+            f"{what}, which was replaced by {next_one.successor!r}: declare {next_one.successor} instead"
+        )
     if successor.goal != desired.partitions:
         raise _RefusedError(f"{what}, which has {successor.goal} partitions: {instead}")
     _check(desired, successor)

@@ -1,7 +1,7 @@
 """The steps of a change: one class each, with its command, its lines, its JSON and its message when done.
 
-A controller admits and carries out the ``command`` of a step. A step without a command is a request to the brokers
-(:data:`BrokerStep`), by ``at_brokers``.
+A controller admits and carries out the ``command`` of a step. The steps without a command (:data:`BrokerStep`) have the
+method ``at_brokers`` instead, which sends a request to the brokers.
 """
 
 from __future__ import annotations
@@ -54,8 +54,11 @@ class Create:
 
 @dataclass(frozen=True)
 class AlterConfigs:
-    """Configs to set, and configs to remove, to which the cluster's default then applies; ``before``: their present
-    values."""
+    """Configs to set and configs to remove. The cluster's default applies to a config that is removed.
+
+    Attributes:
+        before: the present values of these configs.
+    """
 
     json_also: ClassVar = ("step",)
     step: ClassVar = "alter_configs"
@@ -152,7 +155,7 @@ class Shrink(Resizes):
 
 @dataclass(frozen=True)
 class AcceptStateLoss(Resizes):
-    """A shrink in progress that should not wait for further groups with state."""
+    """A shrink in progress continues although ``groups`` keep state per partition."""
 
     json_also: ClassVar = ("step",)
     step: ClassVar = "accept_state_loss"

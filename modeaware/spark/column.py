@@ -1,6 +1,7 @@
 """The column ``partition`` of a frame for Spark's Kafka sink.
 
-Indices of keys among the candidates are computed in Python workers, a batch of rows at a time.
+A row's partition is one of the candidates (:class:`~modeaware.spark.connector.Placement`). Python workers compute its
+index from the key, for a batch of rows at a time.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ BLOCK_BITS = 7
 """Records without a key go to one partition in blocks of 128 within a task, which fills the producer's batches."""
 _TASK_BITS = 33  # of monotonically_increasing_id: the lower bits count a task's rows
 _STARTS = 8
-"""Where spreading may begin. A literal is part of the generated code, so only a few different ones are used."""
-_pandas_udf: Any = functions.pandas_udf  # its types lack functions with strings as annotations
+"""From how many different candidates :func:`spread` may start. The start is a literal in the code that Spark generates
+and compiles, so many different starts would mean many compilations."""
+_pandas_udf: Any = functions.pandas_udf  # its type hints reject functions whose annotations are strings
 
 
 def with_partition(frame: DataFrame, placed: Placement) -> DataFrame:
@@ -81,7 +83,7 @@ def spread(count: int) -> Column:
 def index_udf(placed: Placement) -> Callable[[Column], Column]:
     """Return a function of a binary column: the index of each row's candidate, never null.
 
-    Rows that are not hashed take turns, from a random candidate on in each batch of rows.
+    Rows that are not hashed take turns over the candidates. Each batch of rows starts at a random candidate.
     """
     partitioner, topic, count = placed.partitioner, placed.topic, len(placed.partitions)
     name = None if placed.rule is None else placed.rule.name
@@ -89,7 +91,7 @@ def index_udf(placed: Placement) -> Callable[[Column], Column]:
 
     def hashed(keys: pd.Series) -> pd.Series:
         forget_archive_finders()
-        # As an Arrow array again: its bytes are read in place, where NumPy's objects would be read one by one.
+        # Back to an Arrow array: its bytes are read in place. NumPy has objects, which would be read one by one.
         return pd.Series(partition_column(pa.array(keys.to_numpy(), pa.binary(), from_pandas=True), count, name or ""))
 
     def picked(keys: pd.Series) -> pd.Series:

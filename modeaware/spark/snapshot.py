@@ -1,7 +1,7 @@
 """The driver's facts for a job: a topic's modes, and its id, partitions and offsets on the cluster.
 
 Views are kept between requests: every micro-batch needs them at least twice, and a first view takes a quarter of a
-second. While the mode log has not grown, which one request shows, the views are current and the log is not read again.
+second. One request shows whether the mode log has grown. If it has not, the views are current and the log is not read.
 """
 
 from __future__ import annotations
@@ -46,8 +46,10 @@ _FETCH_WAIT_MS = 10
 
 
 def topic_segments(conf: Mapping[str, Any], topic: str, *, stale: bool = False) -> tuple[TopicView, ...]:
-    """Return the views of the live topics (invariant I8) that have had the name ``topic`` one after another, by the
-    whole content of the mode source at the call. Writers write to the last topic; nearly always there is only one.
+    """Return the views of the chain of topics that begins at the name ``topic``. Writers write to the last topic.
+
+    Nearly always the chain has only one topic. The views include all that the mode source contains at the call. They
+    are compared with the ids of the topics on the cluster (invariant I8).
 
     If the source cannot be read within ``modeaware.view.timeout.ms``, ``modeaware.on.unknown`` decides: ``writable``
     uses the last view, or takes every partition as ReadWrite if there is none; ``block`` and ``error`` raise.
@@ -98,14 +100,15 @@ def written(conf: Mapping[str, Any], topic: str, *, acknowledged: bool = True) -
     """``with written(conf, topic) as view``: the view of the topic to which a job for the name ``topic`` writes.
 
     Args:
-        acknowledged: brokers have appended every record of a job that succeeds. This is false for Spark's sink: Java's
-            ``flush`` does not wait for the parts of a batch that was rejected and split (KAFKA-19479, kafka-clients
-            3.9). So the task succeeds, and the error reaches a callback that is no longer read.
+        acknowledged: whether brokers have appended every record of a job that succeeds. False for Spark's sink: if
+            brokers reject a batch and the producer splits it, Java's ``flush`` does not wait for the parts
+            (KAFKA-19479, kafka-clients 3.9). The task succeeds before the producer reports their errors.
 
     Raises:
-        TopicReplaced: the name stands for another topic by then, so brokers reject data for the topic that the job was
-            planned for; and the job in the block failed, or is not ``acknowledged``.
-        ViewTimeout, ConfigError: as :func:`topic_segments`; also after a job that is not ``acknowledged``.
+        TopicReplaced: the job failed or is not ``acknowledged``, and its topic was replaced meanwhile. Brokers reject
+            data for a replaced topic.
+        ViewTimeout, ConfigError: as :func:`topic_segments`. A job that is not ``acknowledged`` raises them after the
+            block, too.
     """
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it has no types
     from pyspark.errors import PySparkException
@@ -130,7 +133,8 @@ def written(conf: Mapping[str, Any], topic: str, *, acknowledged: bool = True) -
 
 
 def _with_id(conf: Mapping[str, Any], view: TopicView) -> TopicView:
-    """Return the view, with the topic's id on the cluster if no record has it: a replacement may rename back."""
+    """Return the view with the topic's id; if the view has none, with the id on the cluster. After a rename back, two
+    topics of the chain have the same name."""
     if view.topic_id is not None:
         return view
     return replace(view, topic_id=_views(conf).live_id(view.topic, VERIFY_TIMEOUT_S))
@@ -147,7 +151,7 @@ def _views(conf: Mapping[str, Any]) -> Views:
 
 
 def _replaced(planned: TopicView, earlier: Iterable[TopicView], current: TopicView) -> TopicReplaced | None:
-    """Return the error if the name stands for another topic than the job's, which may have been deleted since."""
+    """Return the error if the name no longer means the topic that the job was planned for; None if it does."""
     is_same = planned.topic == current.topic and current.applies_to(planned.topic_id)
     if is_same and not was_replaced(planned, earlier):
         return None
@@ -171,7 +175,7 @@ class KeptViews:
 
     def __init__(self, conf: Mapping[str, Any], config: ClientConfig) -> None:
         self.views = acquire(conf, config)
-        # A committed record may precede its transaction's marker for a moment: count an undecided end as growth.
+        # Records are in the log before the marker that commits their transaction. They count as growth at once.
         self._conf = {**tail_conf(conf, fetch_wait_ms=_FETCH_WAIT_MS), "isolation.level": "read_uncommitted"}
         self._log = TopicPartition(config.mode_log_topic, 0)
         self._lock = InnerLock()
@@ -207,7 +211,11 @@ class KeptViews:
 
 
 def kept_views(conf: Mapping[str, Any], config: ClientConfig) -> KeptViews:
-    """Return the views of the cluster in ``conf``, which has no settings of ours. Do not close them. Thread-safe."""
+    """Return the shared views of the cluster in ``conf``, which the caller does not close. Thread-safe.
+
+    Args:
+        conf: the connection, without ``modeaware.`` settings.
+    """
     key = (cluster_key(conf, config.mode_log_topic), config.mode_source)
 
     def release() -> None:

@@ -309,7 +309,7 @@ class ViewStore:
             error, self._error = self._error, None
             if error is not None:
                 failing_s = self._confirmed_s - self._failing_since_s
-                logger.warning("%s can be read again after %.1f s", self._name, failing_s)
+                logger.warning("%s can be read again; reads failed for %.1f s", self._name, failing_s)
             self._begin()
 
     def _begin(self) -> None:

@@ -142,7 +142,8 @@ class WireSource:
         deadline_s = self._clock.monotonic_s() + timeout_s
         if not self._asking.acquire(timeout=max(timeout_s, 0.0)):
             raise ModeSourceError(
-                "modes over the wire: no answer yet to an earlier request", code=ErrorCode.REQUEST_TIMED_OUT
+                "modes over the wire: timed out; an earlier request is still without an answer",
+                code=ErrorCode.REQUEST_TIMED_OUT,
             )
         try:
             self.used_s = self._clock.monotonic_s()

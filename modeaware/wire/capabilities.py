@@ -110,7 +110,7 @@ def _read_features(value: bytes) -> dict[str, Versions]:
     features: dict[str, Versions] = {}
     for _ in range(cursor.count(_SPAN.size + 2)):
         if (name := cursor.string()) is None:
-            raise MalformedFrame("a feature without a name")
+            raise MalformedFrame("ApiVersions response with a feature that has no name")
         lowest, highest = cursor.unpack(_SPAN)
         cursor.skip_tags()
         features[name] = (lowest, highest)

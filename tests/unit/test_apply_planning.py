@@ -472,7 +472,7 @@ def test_another_replacement_than_the_declared_one_is_refused(
             "whose configs are not as declared (a): declare orders-v2 instead",
         ),
         (CurrentTopic(4, frozenset({2}), {"a": "1"}, topic_id="v2-id"), "its replication factor is 2, not 1"),
-        (CurrentTopic(4, topic_id="v2-id", record=ONWARD), "and that by 'orders-v3': declare orders-v3 instead"),
+        (CurrentTopic(4, topic_id="v2-id", record=ONWARD), "by 'orders-v3': declare orders-v3 instead"),
     ],
 )
 def test_what_has_replaced_a_topic_is_as_declared_or_its_own(successor: CurrentTopic | None, told: str) -> None:

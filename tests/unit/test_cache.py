@@ -189,6 +189,6 @@ def test_the_last_view_outlives_a_source_that_fails(
         store.refresh(1)
     assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
     assert "no broker" in caplog.messages[0]
-    assert "can be read again after 5.0 s" in caplog.messages[1]
+    assert "can be read again; reads failed for 5.0 s" in caplog.messages[1]
     stats = store.stats()
     assert (stats["stale"], stats["view_age_ms"], stats["error"]) == (False, 0, None)

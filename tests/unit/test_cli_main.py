@@ -121,7 +121,7 @@ def test_a_properties_file_is_read_as_kafkas_tools_read_it(write: Write) -> None
         ("no.such.setting=1\\", "topics --list", "client settings: No such configuration property"),
         ("sasl.jaas.config=org.apache", "topics --list", "use sasl.username and sasl.password"),
         ("", "topics --list", "environment variable MODEAWARE_VIEW_TIMEOUT_MS: "),
-        ("", "check --role client --group=", "a name cannot be empty"),
+        ("", "check --role client --group=", "empty name of a topic, group"),
         ("", "check --role operator --transactional-id t", "the operator has its own"),
         ("", "check --role client --transactional-id t --group g", "check a client that reads and writes in two runs"),
         ("", "check --role client --closed-groups", "clients do not list groups"),

@@ -81,7 +81,7 @@ class TestBytes:
             (lambda whole: whole + b"\0", "1 bytes too many"),
             (lambda whole: b"\0\0\0\x08" + whole[4:], "a response to request 8, not to 7"),
             (lambda whole: whole[:6] + b"\xff" * 6, "a varint of more than 5 bytes"),
-            (lambda whole: whole.replace(b"\x0fpartition.mode", bytes(15)), "a feature without a name"),
+            (lambda whole: whole.replace(b"\x0fpartition.mode", bytes(15)), "a feature that has no name"),
         ],
     )
     def test_malformed_response_is_refused(self, spoil: Callable[[bytes], bytes], why: str) -> None:

@@ -141,7 +141,7 @@ class TestAnswers:
         with ThreadPoolExecutor(1) as pool:
             asked = pool.submit(wire.ask)
             eventually(lambda: wire.endpoint.asked)
-            with pytest.raises(ModeSourceError, match="no answer yet to an earlier request"):
+            with pytest.raises(ModeSourceError, match="an earlier request is still without an answer"):
                 wire.views.fetch(0.0, fresh=False)
             with pytest.raises(ModeSourceError, match=r"no answer from .* yet"):
                 wire.views.point_to(wire.endpoint.address, ours=True)
