@@ -203,7 +203,7 @@ def report_lines(report: Mapping[str, Any]) -> list[str]:
         "delivered": f"{report['delivered']:,} distinct",
         "lost": f"{report['lost']:,}",
         "duplicates": f"{report['duplicates']:,}",
-        "in retired partitions": f"{report['in_retired_after_switch']:,} of those sent after the producer had the new modes",
+        "in retired partitions": f"{report['in_retired_after_switch']:,} sent after the producer had the new modes",
         "": f"{report['late_in_retired']:,} more were queued before the shrink and acknowledged after it (allowed)",
         "in a wrong partition": f"{report['misplaced']:,}, by the hash of the key",
         "not where acknowledged": f"{report['contradictions']:,}",
