@@ -23,7 +23,7 @@ class Committed(NamedTuple):
 
 
 class Start(NamedTuple):
-    """Where a partition starts.
+    """The start offset of a partition.
 
     Attributes:
         offset: None: the client library decides.
@@ -86,9 +86,11 @@ class Event(Enum):
 
 @dataclass(frozen=True)
 class Show:
-    """Call the application's callback. Answer: None. For ``ASSIGNED``, where the application has made the assignment
-    itself: the partitions that it took, each with the chosen offset, or None. The action has failed where the callback
-    has raised."""
+    """Call the application's callback. Answer: None.
+
+    If an ``ASSIGNED`` callback has called ``assign`` itself, the answer is a mapping: each partition that the callback
+    has assigned, and its offset (None: no choice). The action has failed if the callback has raised.
+    """
 
     event: Event
     keys: frozenset[Key]
@@ -130,9 +132,9 @@ class Asked(Enum):
     STARTS = "where partitions start (a Start each)"
     PLACES = "the positions of partitions that were hidden (a Place each)"
     COMMITTED = "what the group has committed (a Committed each; None: nothing)"
-    OTHER_STARTS = "where partitions start that this member is not assigned (a Start each)"
-    OWNED = "whether topics, each with a partition 0, have an owner in the group (a bool each)"
-    TOPICS = "which topics, each with a partition 0, brokers have by now (True each)"
+    OTHER_STARTS = "the starts of partitions that this member is not assigned (a Start each)"
+    OWNED = "whether topics have an owner in the group (a bool each); the keys name partition 0 of each"
+    TOPICS = "which topics brokers have by now (True each); the keys name partition 0 of each"
 
 
 @dataclass(frozen=True)

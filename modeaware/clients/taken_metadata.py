@@ -1,5 +1,8 @@
-"""Which consumer returned the group metadata with which a producer sends offsets to its transaction. The consumer's
-notes are sent in the same commit."""
+"""From a consumer's group metadata to the notes of that consumer.
+
+An application takes the group metadata from its consumer, and passes them to ``send_offsets_to_transaction`` of its
+producer. That commit has to contain the consumer's notes, too (:mod:`modeaware.notes`).
+"""
 
 from __future__ import annotations
 

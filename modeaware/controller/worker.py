@@ -2,8 +2,9 @@
 
 A *leader* claims the log, executes commands, and checks topics that are due. A leader never opens the log before the
 brokers confirm that it is the leader, so controllers do not fence each other in turns. After a failed append the
-content of the log is unknown: the leader claims the log again, which reads it. A *standby* follows the claim on the
-log, so it can name the active controller to its clients. A member without progress rejoins the election.
+content of the log is unknown. So the leader claims the log again, and every claim begins by reading the log. A
+*standby* follows the claim on the log, so it can name the active controller to its clients. A member without progress
+rejoins the election.
 """
 
 from __future__ import annotations
@@ -39,11 +40,12 @@ from modeaware.modelog.records import UNKNOWN_GENERATION
 logger = get_logger("modeaware.controller")
 
 POLL_S = 0.1
-"""The longest pause between polls of the election without a step; the thread waits for commands meanwhile."""
+"""How long the thread of a controller that is not active waits for a command, before it polls the election again."""
 SERVE_POLL_S = 0.5
-"""The same while this is the active controller: a command or a due topic ends the wait."""
+"""The same for the active controller. A topic that is due also ends the wait."""
 STUCK_S = 45.0
-"""How long a place without progress is kept: of a leader that cannot claim the log, of a member without a seat."""
+"""After this time without progress a member rejoins the election: a leader that cannot claim the log, or a member that
+is neither leader nor standby."""
 START_PATIENCE_S = 60.0
 """How long a start is retried while no broker answers."""
 FIRST_READ_TIMEOUT_S = 10.0
@@ -65,10 +67,10 @@ CLAIM_REFRESH_S, LEADERLESS_REFRESH_S = 10.0, 1.0
 class Together:
     """The number of topics in one pass: ``topics``, :data:`FIRST_TOPICS` at first. Pure.
 
-    With more topics a pass lists groups less often; but the election, and other commands, wait for the pass. After a
-    pass of more than :data:`LOOK_S` the number is halved, unless half as many topics were no faster before (because one
-    broker does not answer, for example). After a pass of less than half that time the number is doubled, up to
-    :data:`MOST_TOPICS`.
+    Each pass lists all groups, so large passes need fewer requests. But the election and other commands wait for the
+    end of a pass. After a pass of more than :data:`LOOK_S` the number is halved. If the smaller pass takes almost as
+    long (because one broker does not answer, for example), the number returns to what it was. After a pass of less than
+    half that time the number is doubled, up to :data:`MOST_TOPICS`.
     """
 
     def __init__(self) -> None:
@@ -90,8 +92,8 @@ class Together:
 class Worker:
     """The work of the thread ``modeaware-controller`` (or, with ``--once``, the caller's).
 
-    Only that thread uses the worker's parts, except the inbox and the status. ``clusters`` are the connections of the
-    parts, closed at the end. A failed append (ControllerFenced, ClusterError) ends the claim.
+    Only that thread uses the worker's parts, except the inbox and the status. The worker closes the ``clusters``, which
+    its parts use, at the end. A failed append (ControllerFenced, ClusterError) ends the claim.
     """
 
     engine: Engine
@@ -244,7 +246,7 @@ class Worker:
             if term is not None:
                 self._serve(term)
         except ControllerFenced as error:
-            # Another controller opened the log, rightly or (after a pause of its process) not: the election decides.
+            # Another controller has opened the log. It may be the new leader, or a former one whose process was paused.
             logger.warning("%s; checking the election", error)
             self.log.close()
         except (ClusterError, ConfigError, ModeSourceError) as error:
@@ -374,8 +376,8 @@ class Worker:
     def _carry_out(self, job: Job, term: int) -> None:
         """Execute commands of the job for :data:`SLICE_S`, and answer once all of them have an outcome.
 
-        An append proves that this is the leader. A success without an append rests on memory, which is stale in a
-        process that was paused; before such an answer, the election confirms the leader.
+        A successful append proves that this is the leader. A command that needs no append is answered from memory. In a
+        process that was paused, memory is stale. So the election confirms the leader before such an answer.
         """
         until_s = self.clock.monotonic_s() + SLICE_S
         try:
@@ -402,7 +404,7 @@ class Worker:
                     break
             if not job.proved and self._surely_leads(term):
                 job.prove()
-        finally:  # answer a complete job, else queue it again: its commands continue even after a new claim
+        finally:  # answer a complete job; queue any other again, so that it continues, even after a new claim
             if job.in_command:
                 job.end([ClusterError("the controller failed on this command")] * job.in_command, unknown=True)
             if not job.proved:
@@ -452,9 +454,9 @@ class Worker:
     def _check_log(self) -> None:
         """Check the log's configs and replication, after a claim (which has to be quick) and periodically. Log changes.
 
-        A log that is no longer fit is reported at each check, and written to nevertheless: a new claim would be
-        refused, and a later claim would not have the records that brokers have deleted. Effects wait until the log is
-        fit.
+        A log that has become unfit (brokers may delete its records, for example) is reported at each check. The active
+        controller writes to it nevertheless, because it has all records in memory. It could not claim such a log again,
+        and a later claim would lack the deleted records. Effects wait until the log is fit.
         """
         if self.clock.monotonic_s() < self._log_check_s or not self.inbox.empty:
             return  # a silent broker takes seconds
