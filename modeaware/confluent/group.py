@@ -46,7 +46,7 @@ from modeaware.clients.tally import PARTITIONS_LEFT_OUT, PARTITIONS_TAKEN_UP, TA
 from modeaware.config import ClientConfig
 from modeaware.confluent.ends import PartitionEnds
 from modeaware.confluent.names import first_offsets, physical_topic
-from modeaware.confluent.offsets import LibrdkafkaOffsets, Onlooker, key_of, metadata_of, parts_of, positions
+from modeaware.confluent.offsets import ANSWER_S, LibrdkafkaOffsets, Onlooker, key_of, metadata_of, parts_of, positions
 from modeaware.confluent.own_commits import OwnCommits
 from modeaware.confluent.ownership import GroupConf, Ownership, topics_of
 from modeaware.confluent.patterns import Patterns, matches
@@ -164,6 +164,7 @@ class Membership:
         self._subscribed: tuple[str, ...] = ()
         self._looked_s = 0.0
         self._watched: set[Key] = set()
+        self._assigned_topics: set[str] = set()
         self._added: set[str] = set()  # topics that this member has subscribed to beyond the application's names
         self.subscription: Subscription | None = None
         self.given: set[Key] | None = None
@@ -388,6 +389,8 @@ class Membership:
         self._run(carrying=bool(taken))
         if taken:
             return
+        if not inside:
+            self._notice_deletions()
         if self._patterns.due_s is not None and self._now_s() >= self._patterns.due_s:
             reading = self.member.reading
             before, wanted = self._subscribed, Subscribe(reading.topics, reading.left_out)
@@ -395,6 +398,22 @@ class Membership:
                 self._subscribe(wanted)
         if self.due_s() is None:
             self._onlooker.close()
+
+    def _notice_deletions(self) -> None:
+        """Make librdkafka notice that topics are deleted of which this consumer has had partitions.
+
+        librdkafka then requests such a topic until it forgets the topic, and the topic's leader epochs, 30 s later.
+        Otherwise it never reads a later topic of the name whose leader epochs are lower (docs/client-faults.md).
+        """
+        self._assigned_topics.update(topic for topic, _ in self.member.partitions)
+        # On brokers that create topics, the request of a consumer that may create any would create the topic again.
+        deleted = () if self._conf.creates_topics else filter(self.member.reading.is_alias, self._assigned_topics)
+        for topic in sorted(deleted):
+            self._assigned_topics.discard(topic)
+            try:
+                self._stock.list_topics(topic, timeout=ANSWER_S)
+            except KafkaException as error:
+                log.debug("%s was deleted, and its metadata was not requested: %s", topic, error)
 
     def _view(self) -> None:
         self._views.follow()

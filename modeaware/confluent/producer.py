@@ -18,7 +18,7 @@ from modeaware.confluent.commits import transactional_offsets
 from modeaware.confluent.delivery import Deliveries
 from modeaware.confluent.errors import StaleHints
 from modeaware.confluent.retarget import ABSENT, following, slot_of_produce, stock_method
-from modeaware.confluent.route_table import UNASSIGNED, look_anew, partition_count
+from modeaware.confluent.route_table import UNASSIGNED, look_anew, notice_deletion, partition_count
 from modeaware.confluent.router import RoutedInPython, Router
 from modeaware.confluent.statistics import QueueLoads, stats_settings
 from modeaware.librdkafka import ClusterMetadata, KafkaError, KafkaException, Message
@@ -98,6 +98,7 @@ class Producer(_Slots):
             load=None if loads is None else loads.of,
             deliveries=deliveries,
             look_anew=partial(look_anew, partition_count(self, 1.0)),
+            notice_deletion=notice_deletion(self),
         )
         router.serve(self)
         self._following_produce = slot_of_produce(router.produce.call, stock)

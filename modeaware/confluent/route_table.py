@@ -28,6 +28,7 @@ logger = get_logger(__name__)
 
 _RETRIABLE = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.LEADER_NOT_AVAILABLE)
 _PAUSE_S = 0.1
+_NOTICE_S = 0.5
 
 PartitionCount = Callable[[str], int]
 UNASSIGNED = -1  # librdkafka's RD_KAFKA_PARTITION_UA, and confluent_kafka's default: the partitioner chooses
@@ -242,3 +243,23 @@ def look_anew(count: PartitionCount, topic: str) -> None:
         count(topic)
     except KafkaException as error:
         logger.warning("the metadata of %s, which has an earlier topic's name, is unknown: %s", topic, error)
+
+
+def notice_deletion(client: librdkafka.Producer) -> Callable[[str], None]:
+    """Return a function that makes librdkafka notice that a topic is deleted. ``client`` is not kept alive.
+
+    librdkafka then requests the topic until it forgets the topic, and the topic's leader epochs, 30 s later. Otherwise
+    it may never write to a later topic of the name whose leader epochs are lower (librdkafka#4898).
+    """
+    held = weakref.ref(client)
+
+    def notice(topic: str) -> None:
+        if (sending := held()) is None:
+            return
+        stock: Any = librdkafka.Producer
+        try:
+            os_threads.call_apart(stock.list_topics, sending, topic, timeout=_NOTICE_S)
+        except (KafkaException, os_threads.NoThread) as error:
+            logger.debug("%s was deleted, and its metadata was not requested: %s", topic, error)
+
+    return notice

@@ -36,6 +36,7 @@ from modeaware.confluent.route_table import (
     route_of,
     topic_of,
 )
+from modeaware.interim import is_interim_of
 from modeaware.librdkafka import C_HASHES, KafkaError, KafkaException
 from modeaware.topic_view import TopicView
 from modeaware.views.source import MAX_ID_AGE_S, VERIFY_TIMEOUT_S, Views
@@ -364,8 +365,10 @@ class Router(Routes):
         load: Load | None = None,
         deliveries: Deliveries | None = None,
         look_anew: Callable[[str], object] | None = None,
+        notice_deletion: Callable[[str], object] = lambda topic: None,
     ) -> None:
         super().__init__(views, config, ERRORS, partitioner, load, look_anew)
+        self._notice_deletion = notice_deletion
         if count is not None:
             self._routes = EveryTopic(partitioner, count, config.refresh_interval_ms / 1000, load)
         self._config = config
@@ -395,6 +398,15 @@ class Router(Routes):
 
     def _lead(self, changed: Mapping[str, TopicView], *, first: bool) -> dict[str, str]:
         moved = super()._lead(changed, first=first)
+        for topic, view in changed.items():
+            # Of names that are kept: on brokers that create topics, the request creates any other topic again.
+            if (
+                view.is_alias
+                and view.successor is not None
+                and is_interim_of(view.successor.topic, topic)
+                and not first
+            ):
+                self._notice_deletion(topic)
         if self._deliveries is not None:
             self._deliveries.follow(announced=self._names.is_any_announced, switched=bool(moved))
         return moved

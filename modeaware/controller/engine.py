@@ -7,6 +7,7 @@ unexpected error about one topic is contained to that topic.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -56,7 +57,7 @@ from modeaware.lifecycle.commands import (
 from modeaware.lifecycle.facts import GroupsDoubt, TopicFacts
 from modeaware.lifecycle.growth import give_up_opening
 from modeaware.lifecycle.passes import Advance, Pass, pass_over
-from modeaware.lifecycle.reasons import RENAME_REFUSED, SUCCESSOR_GONE
+from modeaware.lifecycle.reasons import AS_ASKED, RENAME_REFUSED, SUCCESSOR_GONE
 from modeaware.lifecycle.reasons import text as reason_text
 from modeaware.lifecycle.replacement import NO_FENCE, give_up_successor, is_fence
 from modeaware.lifecycle.second_half import Hindrance, closes, hindrance, is_unused, second_half_of, waits
@@ -430,7 +431,8 @@ class Engine:
         changes = [Replaced(alias, alias.replacing).changed(reason=reason) for alias, reason in others]
         for record in changes:
             why = reason_text(record.replacing.reason or "")
-            logger.warning("topic %s: not renamed back yet: %s", record.topic, why, extra=about_record(record))
+            level = logging.INFO if record.replacing.reason in AS_ASKED else logging.WARNING
+            logger.log(level, "topic %s: not renamed back yet: %s", record.topic, why, extra=about_record(record))
         self._append(changes)
         if effects := [effect for _, obstacle in hindered for effect in obstacle.effects]:
             self._perform_all(effects, appended=bool(changes))

@@ -27,6 +27,10 @@ from modeaware.modes import PartitionMode
 
 FORGOTTEN_MS = 600_000
 """Twice librdkafka's ``topic.metadata.refresh.interval.ms``."""
+EPOCHS_FORGOTTEN_MS = 35_000
+"""librdkafka forgets a deleted topic 30 s after the first metadata without it (``topic.metadata.propagation.max.ms``).
+Before, it takes no leader of a later topic of the name whose leader epoch is lower than the one that it knows: its
+consumers never read the partition, its producers may write to a broker that does not lead it."""
 
 
 Chain = Mapping[str, Sequence[TopicRecord]]
@@ -265,21 +269,23 @@ def _to_rename_back(
     command: ReplaceTopicCommand, facts: TopicFacts, alias: Replaced, now_ms: int
 ) -> Iterator[Objection]:
     """Refuse to rename back to a name that stock clients still use: they would skip the records of the topic between.
-    Refuse more partitions than the name had: until a client library refreshes its metadata, it uses the earlier count
-    and fails records for other partitions."""
+    Refuse it while client libraries use metadata of the deleted topic of that name: its leader epochs, or its count, by
+    which they fail records for further partitions."""
+    if command.undo:
+        return
     had = len(alias.record.modes)
     users = facts.successor.groups if facts.successor is not None and facts.successor.topic_id is None else {}
     if using := sorted(name for name, group in users.items() if group.subscribed):
         why = f"groups with stock clients are subscribed to it: {', '.join(using)}. Stop or move them first"
         reason = reasons.of_group(reasons.NAME_SUBSCRIBED, using[0])
         yield Objection(command.successor, "alias", ErrorCode.POLICY_VIOLATION, why, reason)
-    left_ms = (alias.replacement.gone_ms or 0) + FORGOTTEN_MS - now_ms
-    if command.num_partitions > had and left_ms > 0:
-        why = (
-            f"clients may still use its earlier count of {had} partitions: wait "
-            f"{left_ms // 1000 + 1} s, or name no more"
-        )
-        yield replace(_too_early(command.successor, why), reason=reasons.KNOWN_BY_COUNT)
+    gets_more = command.num_partitions > had
+    gone_ms = alias.replacement.gone_ms or 0
+    left_ms = gone_ms + (FORGOTTEN_MS if gets_more else EPOCHS_FORGOTTEN_MS) - now_ms
+    if left_ms > 0:
+        why = f"clients may still use the metadata of the deleted topic of that name: wait {left_ms // 1000 + 1} s"
+        why += f", or name no more partitions than its {had}" if gets_more else ""
+        yield replace(_too_early(command.successor, why), reason=reasons.KNOWN_BY_CLIENTS)
 
 
 def ended_by(record: TopicRecord, records: Iterable[TopicRecord]) -> list[str]:

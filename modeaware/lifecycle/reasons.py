@@ -44,7 +44,7 @@ PREDECESSOR_FIRST = "predecessor-first"
 NO_SUCCESSOR = "no-successor"
 DELETING = "deleting"
 NAME_SUBSCRIBED = "name-subscribed"
-KNOWN_BY_COUNT = "known-by-count"
+KNOWN_BY_CLIENTS = "known-by-clients"
 OFFSETS_LEFT = "offsets-left"
 RENAME_REFUSED = "rename-refused"
 
@@ -117,8 +117,8 @@ _TEXTS = {
     "was lost; longer: see the controller's log)",
     NAME_SUBSCRIBED: "group {group} is subscribed to the name with stock clients, which would skip the records of the "
     "interim topic: stop its members, or move them to the interim topic; or end there (modeaware replace TOPIC --stay)",
-    KNOWN_BY_COUNT: "the name gets more partitions than it had, and client libraries may use the earlier count; "
-    "waiting until 10 minutes after the old topic's deletion",
+    KNOWN_BY_CLIENTS: "client libraries may still use the metadata of the deleted topic of that name; waiting until "
+    "35 s after its deletion, or 10 minutes if the name gets more partitions than it had",
     OFFSETS_LEFT: "group {group} has an offset from an earlier topic of the name, and would skip records; deleting the "
     "empty new topic with that offset, and creating it again",
     RENAME_REFUSED: "the brokers or a rule refuse the new topic of the name; retrying. See the controller's log, or "
@@ -126,7 +126,7 @@ _TEXTS = {
 }
 CODES = frozenset(_TEXTS)
 """Every code."""
-AS_ASKED = frozenset({DELAY, RETENTION, OPENING, PAUSED, PREDECESSOR_FIRST, KNOWN_BY_COUNT})
+AS_ASKED = frozenset({DELAY, RETENTION, OPENING, PAUSED, PREDECESSOR_FIRST, KNOWN_BY_CLIENTS})
 """Reasons to wait as requested: no action is needed."""
 PASSING = frozenset({GROUPS_UNKNOWN, GROUP_REBALANCING, NOT_FENCED, END_NOT_READ, UNAVAILABLE, DELETING})
 """Reasons of a replacement as a whole that come and go by themselves."""

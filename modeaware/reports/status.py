@@ -187,7 +187,7 @@ BY_ITSELF = frozenset(
     {
         *(reasons.STILL_WRITTEN, reasons.STRAGGLER, reasons.TRUNCATED, reasons.DELAY, reasons.RETENTION),
         *(reasons.OPENING, reasons.UNDOING, reasons.NOT_FENCED, reasons.END_NOT_READ, reasons.DELETING),
-        *(reasons.KNOWN_BY_COUNT, reasons.OFFSETS_LEFT),
+        *(reasons.KNOWN_BY_CLIENTS, reasons.OFFSETS_LEFT),
     }
 )
 """Codes of reasons that pass without a command."""

@@ -13,7 +13,7 @@ from modeaware.config import ClientConfig
 from modeaware.errors import ErrorCode, RequestRefused
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.admission import forget_alias
-from modeaware.lifecycle.alias import FORGOTTEN_MS, advance_gone, ended_by, facts_for_alias, relink
+from modeaware.lifecycle.alias import EPOCHS_FORGOTTEN_MS, FORGOTTEN_MS, advance_gone, ended_by, facts_for_alias, relink
 from modeaware.lifecycle.commands import (
     CreatePartitionsCommand,
     ReplaceTopicCommand,
@@ -80,11 +80,15 @@ def test_topic_may_be_replaced_under_the_name_of_an_alias_that_leads_to_it_and_u
     refuse_alias(back(9), TopicFacts("", ID), [ALIAS], now_ms)
     with pytest.raises(RequestRefused) as refused:
         refuse_alias(back(9), TopicFacts("", ID), [ALIAS], now_ms - 1)
-    assert (refused.value.code, "its earlier count of 2 partitions" in str(refused.value)) == (
+    assert (refused.value.code, "or name no more partitions than its 2" in str(refused.value)) == (
         ErrorCode.REASSIGNMENT_IN_PROGRESS,
         True,
     )
-    refuse_alias(back(), TopicFacts("", ID), [ALIAS], now_ms - 1)
+    forgotten_ms = (LED.gone_ms or 0) + EPOCHS_FORGOTTEN_MS
+    refuse_alias(back(), TopicFacts("", ID), [ALIAS], forgotten_ms)
+    with pytest.raises(RequestRefused, match="the metadata of the deleted topic of that name: wait 1 s") as refused:
+        refuse_alias(back(), TopicFacts("", ID), [ALIAS], forgotten_ms - 1)
+    assert refused.value.code is ErrorCode.REASSIGNMENT_IN_PROGRESS
     used = TopicFacts(TOPIC, None, groups={"stock": replace(group({}), subscribed=True)})
     with pytest.raises(RequestRefused, match="groups with stock clients are subscribed to it: stock") as refused:
         refuse_alias(back(), TopicFacts(NAME, ID, successor=used), [ALIAS], now_ms)

@@ -15,7 +15,7 @@ from modeaware.errors import ClusterError, ErrorCode, RequestRefused
 from modeaware.interim import interim_name, kept_name
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.admission import Admission, admit, forget_alias
-from modeaware.lifecycle.alias import FORGOTTEN_MS
+from modeaware.lifecycle.alias import EPOCHS_FORGOTTEN_MS, FORGOTTEN_MS
 from modeaware.lifecycle.commands import (
     CreatePartitionsCommand,
     CreateTopic,
@@ -188,7 +188,8 @@ def test_name_is_not_kept_after_all_where_the_interim_topic_is_gone() -> None:
 def test_second_half_is_requested_as_the_whole_was() -> None:
     whole = {"configs": GONE.configs, "delay_ms": 5, "accept_state_loss": ("app",), "keep_name": True}
     assert vars(ReplaceTopicCommand(INTERIM, TOPIC, 4)) | whole == vars(SECOND)
-    record = ask(SECOND, of_interim(), ALIAS).record
+    forgotten = replace(ALIAS, replacement=replace(GONE, gone_ms=NOW_MS - EPOCHS_FORGOTTEN_MS))
+    record = ask(SECOND, of_interim(), forgotten).record
     assert record is not None
     assert (record.replacing.configs, record.replacing.delay_ms) == ({"retention.bytes": "30"}, 5)
 
@@ -219,14 +220,15 @@ REMOVED = (FenceTopic, DeletePredecessor)
 @pytest.mark.parametrize(
     ("count", "seen", "after_ms", "reason", "effects"),
     [
-        (4, of_interim(), 0, None, ()),
+        (4, of_interim(), EPOCHS_FORGOTTEN_MS - 1, reasons.KNOWN_BY_CLIENTS, ()),
+        (4, of_interim(), EPOCHS_FORGOTTEN_MS, None, ()),
         (4, of_interim(UNTOUCHED), 0, reasons.NAME_TAKEN, REMOVED),
         (4, of_interim(facts(2, {0: log(1)}, topic_id="other")), 0, reasons.NAME_TAKEN, ()),
         (4, of_interim(replace(UNTOUCHED, partitions={0: log()})), 0, reasons.NAME_TAKEN, ()),
         (4, of_interim(TopicFacts(TOPIC, None, groups={"b": group(subscribed=True)})), 0, "name-subscribed:b", ()),
-        (13, of_interim(), FORGOTTEN_MS - 1, reasons.KNOWN_BY_COUNT, ()),
+        (13, of_interim(), FORGOTTEN_MS - 1, reasons.KNOWN_BY_CLIENTS, ()),
         (13, of_interim(), FORGOTTEN_MS, None, ()),
-        (4, of_interim(cleanup_policy="compact"), 0, reasons.RENAME_REFUSED, ()),
+        (4, of_interim(cleanup_policy="compact"), EPOCHS_FORGOTTEN_MS, reasons.RENAME_REFUSED, ()),
     ],
 )
 def test_what_hinders_the_second_half_is_a_reason(
@@ -341,11 +343,18 @@ INTERIM_TOPIC = facts(4, topic=INTERIM, topic_id=INTERIM_ID)
 DELETED = replace(ALIAS, replacement=replace(GONE, gone_ms=None))
 
 
-def test_engine_requests_the_second_half_in_the_pass_that_notes_the_deletion() -> None:
+def test_engine_requests_the_second_half_once_client_libraries_have_forgotten_the_old_topic(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     world = World(DELETED)
     world.found[INTERIM] = INTERIM_TOPIC
     records = world.check()
     assert records[TOPIC].is_alias
+    assert records[TOPIC].replacing.reason == reasons.KNOWN_BY_CLIENTS
+    assert INTERIM not in records
+    assert [record for record in caplog.records if "not renamed back" in record.message] == [], "it waits as requested"
+    world.clock.advance(EPOCHS_FORGOTTEN_MS)
+    records = world.check()
     assert records[INTERIM].is_second_half
     assert world.check()[INTERIM] == records[INTERIM], "it is requested once"
     assert [type(effect) for effect in world.performed] == [CreateTopic]
@@ -353,6 +362,7 @@ def test_engine_requests_the_second_half_in_the_pass_that_notes_the_deletion() -
 
 def test_engine_notes_what_hinders_it_and_requests_it_as_soon_as_that_is_gone() -> None:
     world = World(ALIAS)
+    world.clock.advance(EPOCHS_FORGOTTEN_MS)
     world.found = {INTERIM: INTERIM_TOPIC, TOPIC: facts(2, {0: log(1)}, topic_id="other")}
     records = world.check()
     assert INTERIM not in records
@@ -376,6 +386,7 @@ def test_engine_removes_an_empty_topic_that_has_the_name() -> None:
 @pytest.mark.parametrize("kind", [CreateTopic, FenceTopic])
 def test_engine_repeats_what_brokers_refuse(kind: type[Effect]) -> None:
     world = World(ALIAS)
+    world.clock.advance(EPOCHS_FORGOTTEN_MS)
     world.found[INTERIM] = INTERIM_TOPIC
     world.refused = {kind: ErrorCode.POLICY_VIOLATION}
     assert world.check()[TOPIC].replacing.reason == reasons.RENAME_REFUSED

@@ -108,7 +108,7 @@ def test_description_of_the_topic_has_both_switches() -> None:
     text = describe_text([replace(described(None, "done"), kept_name=kept)], expand=False)
     assert f"Keeps the name orders, over {INTERIM}: half 2 of 2, phase announce; first switch 1970" in text
     assert "Waits: the brokers or a rule refuse the new topic" in text
-    waits = replace(GONE, reason="known-by-count")
+    waits = replace(GONE, reason="known-by-clients")
     text = describe_text([part("orders", waits, "done", first(waits))], expand=False)
     assert text.count("Waits:") == 1, "the alias itself shows it"
 

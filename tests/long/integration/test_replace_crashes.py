@@ -78,7 +78,7 @@ def test_crashes(
     site.check("MSG_SIZE_TOO_LARGE")
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("crash", [controller, broker], ids=lambda crash: crash.__name__)
 def test_crashes_of_a_change_that_keeps_the_name(
     kafka3: LocalKafka, setting: Controlled, site: Deployment, crash: Callable[[Deployment, LocalKafka], None]
