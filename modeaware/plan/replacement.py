@@ -222,6 +222,8 @@ def _kept_name_text(plan: ReplacementPlan) -> list[str]:
         lines.append("Each of the two is deleted no earlier than the delay after its replacement was requested.")
     if after > before:
         lines.append(f"{name} gets more partitions than it had: the second half begins 10 minutes after its deletion.")
+    else:
+        lines.append(f"The second half begins 35 s after the deletion of {name}: until then clients may know it.")
     return [
         *lines,
         "Clients without modeaware:",
