@@ -46,7 +46,15 @@ from modeaware.clients.tally import PARTITIONS_LEFT_OUT, PARTITIONS_TAKEN_UP, TA
 from modeaware.config import ClientConfig
 from modeaware.confluent.ends import PartitionEnds
 from modeaware.confluent.names import first_offsets, physical_topic
-from modeaware.confluent.offsets import ANSWER_S, LibrdkafkaOffsets, Onlooker, key_of, metadata_of, parts_of, positions
+from modeaware.confluent.offsets import (
+    SINGLE_ANSWER_S,
+    LibrdkafkaOffsets,
+    Onlooker,
+    key_of,
+    metadata_of,
+    parts_of,
+    positions,
+)
 from modeaware.confluent.own_commits import OwnCommits
 from modeaware.confluent.ownership import GroupConf, Ownership, topics_of
 from modeaware.confluent.patterns import Patterns, matches
@@ -405,15 +413,18 @@ class Membership:
         librdkafka then requests such a topic until it forgets the topic, and the topic's leader epochs, 30 s later.
         Otherwise it never reads a later topic of the name whose leader epochs are lower (docs/client-faults.md).
         """
-        self._assigned_topics.update(topic for topic, _ in self.member.partitions)
-        # On brokers that create topics, the request of a consumer that may create any would create the topic again.
-        deleted = () if self._conf.creates_topics else filter(self.member.reading.is_alias, self._assigned_topics)
+        is_deleted = self.member.reading.is_alias
+        deleted = set(filter(is_deleted, self._assigned_topics))
+        self._assigned_topics |= {topic for topic, _ in self.member.partitions if not is_deleted(topic)}
+        if self._conf.creates_topics:  # on brokers that create topics, the request would create the topic again
+            return
         for topic in sorted(deleted):
             self._assigned_topics.discard(topic)
             try:
-                self._stock.list_topics(topic, timeout=ANSWER_S)
+                self._stock.list_topics(topic, timeout=SINGLE_ANSWER_S)
             except KafkaException as error:
                 log.debug("%s was deleted, and its metadata was not requested: %s", topic, error)
+                return  # the others are requested later, so that no poll takes long
 
     def _view(self) -> None:
         self._views.follow()

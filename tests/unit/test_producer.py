@@ -15,7 +15,8 @@ import modeaware
 from modeaware.config import ClientConfig
 from modeaware.confluent.errors import RetiredPartitionChosen
 from modeaware.confluent.producer import Producer
-from tests.support.fake_views import FakeViews, modes_of
+from modeaware.confluent.route_table import notice_deletion
+from tests.support.fake_views import FakeViews, modes_of, switch
 from tests.support.offline import CONF, Acquired, Reports, finish, is_librdkafkas_own
 from tests.support.waiting import eventually
 
@@ -155,3 +156,26 @@ def test_a_tracer_that_replaced_the_stock_class_later_is_called(
     ]
     finish(producer)
     finish(second)
+
+
+@pytest.mark.parametrize(("interim", "requested"), [("orders.modeaware-3fa9", ["orders"]), ("orders-v2", [])])
+def test_deletion_of_a_topic_whose_name_is_kept_is_noticed_once(
+    views: FakeViews, monkeypatch: pytest.MonkeyPatch, interim: str, requested: list[str]
+) -> None:
+    """So librdkafka forgets its leader epochs; of any other topic, the request may create the topic again."""
+    noticed: list[str] = []
+    monkeypatch.setattr("modeaware.confluent.producer.notice_deletion", lambda client: noticed.append)
+    producer = Producer(CONF)
+    views.set("orders", modes_of(12, 12))
+    switch(views, "orders", interim, 4, released=True)
+    assert noticed == []
+    switch(views, "orders", interim, 4, released=True, gone=True)
+    views.set("payments", modes_of(12, 4))
+    assert noticed == requested
+    finish(producer)
+
+
+def test_librdkafka_is_asked_for_a_deleted_topic_and_an_error_is_no_error_of_the_senders() -> None:
+    producer = Producer({**CONF, "socket.timeout.ms": 100})
+    notice_deletion(producer)("orders")  # no broker is there
+    finish(producer)

@@ -16,7 +16,7 @@ from modeaware.confluent.ownership import GroupConf
 from modeaware.confluent.patterns import NewTopicProbe
 from modeaware.notes import READ
 from modeaware.topic_view import Moved, Successor, TopicView
-from tests.support.fake_views import modes_of
+from tests.support.fake_views import modes_of, switch
 from tests.support.librdkafka_member import SomeOnlooker, Stock, World
 from tests.support.stories import Steps, Story
 
@@ -282,3 +282,21 @@ class Unreadable(TopicPartition):
 
 def test_metadata_that_is_no_text_counts_as_metadata() -> None:
     assert metadata_of(Unreadable("a", 0, 5)) == "not readable"
+
+
+@pytest.mark.parametrize(("creates", "requested"), [(False, ["orders"]), (True, [])])
+def test_deletion_of_a_topic_that_was_assigned_is_noticed_once(creates: bool, requested: list[str]) -> None:
+    """So librdkafka forgets its leader epochs; but no topic is created by that."""
+    world = World("earliest", "orders", creates_topics=creates)
+    world.views.set("orders", modes_of(2, 2))
+    world.assign(("orders", 0))
+    world.poll()
+    switch(world.views, "orders", "orders-v2", 2, released=True)
+    world.poll()
+    assert world.stock.renewed == []
+    switch(world.views, "orders", "orders-v2", 2, released=True, gone=True)
+    world.poll(inside=True)
+    assert world.stock.renewed == [], "within a callback confluent_kafka would abort"
+    world.poll()
+    world.poll()
+    assert world.stock.renewed == requested
