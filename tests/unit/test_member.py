@@ -2,237 +2,33 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
-from typing import Any
-
 import pytest
 
-from modeaware.clients.actions import (
-    Action,
-    Asked,
-    Assign,
-    Commit,
-    CommitStored,
-    Committed,
-    Event,
-    Pause,
-    Place,
-    Request,
-    Resume,
-    Seek,
-    Show,
-    Start,
-    Subscribe,
-)
+from modeaware.clients.actions import Committed
 from modeaware.clients.ends import SHORT_S
 from modeaware.clients.joining import UNOWNED_S
-from modeaware.clients.member import JOIN_S, Member, Traits
+from modeaware.clients.member import JOIN_S, Traits
 from modeaware.clients.new_topics import UNCOMMITTED_S
-from modeaware.clients.partition import Committing
-from modeaware.clients.starts import Key
-from modeaware.clients.subscription import Reader
-from modeaware.modes import PartitionMode
 from modeaware.notes import BUSY, GIVEN, OPENED, READ, Note, kind_of
-from modeaware.topic_view import Moved, Successor, TopicView
-from tests.support.stories import Steps, Story
-
-READ_ONLY, NONE = PartitionMode.READ_ONLY, PartitionMode.NONE
-END = 5
-
-
-def matches(pattern: str, topic: str) -> bool | None:
-    return re.search(pattern, topic) is not None
-
-
-def replaced(**state: Any) -> TopicView:
-    """The view of topic a, with two partitions of five records, which b replaces."""
-    given: dict[str, Any] = {"switched": True, "read_up_to": {0: END, 1: END}, "groups": frozenset({"g"}), **state}
-    return TopicView("a", "id-a", (1, 5), (READ_ONLY, READ_ONLY), successor=Successor("b", "id-b", 2, **given))
-
-
-MOVED = Moved(groups=frozenset({"g"}))
-
-
-class Around:
-    """A member, and what is around it: requests are answered from tables, actions noted as short texts."""
-
-    def __init__(
-        self,
-        names: tuple[str, ...] = ("a",),
-        traits: Traits = Traits(),  # noqa: B008 - immutable
-        group: str = "g",
-        on_replace: str = "ordered",
-        sees_revocations: bool = False,
-        **committing: bool,
-    ) -> None:
-        reader = Reader(group, (), matches, on_replace)
-        self.member = Member(reader, traits, Committing(**committing))
-        self.now_s = 0.0
-        self.committed: dict[Key, Committed | None] = {}
-        self.stored: dict[Key, int] = {}
-        self.silent: set[Key] = set()
-        self.unready: set[Key] = set()
-        self.begun: set[Key] = set()
-        self.log_starts: dict[Key, int] = {}
-        self.choices: list[Mapping[Key, int | None] | None] = []
-        self.raises = 0  # how often the next callbacks for a revocation raise
-        self.answers_later = False
-        self.begun_commits: list[Commit | CommitStored] = []
-        self.owned: set[str] = {"b"}
-        self.done: list[str] = []
-        self.member.subscribe(names, sees_revocations=sees_revocations)
-
-    # What happens
-
-    def view(self, *views: TopicView) -> None:
-        self.member.viewed({view.topic: view for view in views})
-
-    def assign(self, *keys: Key, withheld: tuple[Key, ...] = ()) -> None:
-        self.member.assigned(keys, withheld=withheld)
-        self.run(rebalancing=True)
-
-    def revoke(self, *keys: Key, lost: bool = False) -> None:
-        self.member.revoked(keys, lost=lost)
-        self.run(rebalancing=True)
-
-    def poll(self, wait_s: float = 0.0, *, carrying: bool = False, **positions: int) -> None:
-        """``a0=5``: it was given records of partition 0 of topic a up to 5."""
-        self.now_s += wait_s
-        given = {(name[0], int(name[1])): at for name, at in positions.items()}
-        self.member.polled({**dict.fromkeys(self.member.watched()), **given})
-        self.run(carrying=carrying)
-
-    def joins(self, joining: bool) -> None:
-        """The library says whether it joins the group again."""
-        self.member.joining = joining
-
-    def call(self, method: str, *args: Any) -> None:
-        getattr(self.member, method)(*args)
-
-    def choose(self, *choices: Mapping[Key, int | None] | None) -> None:
-        self.choices += choices
-
-    def set(self, **tables: Any) -> None:
-        for name, value in tables.items():
-            setattr(self, name, value)
-
-    # What is seen
-
-    def does(self, *expected: str) -> None:
-        done, self.done = self.done, []
-        assert done == list(expected)
-
-    def add(self, places: Mapping[Key, int | None]) -> None:
-        self.member.assigned_by_application(places, incremental=True)
-
-    def holds(self, *keys: Key) -> None:
-        assert self.member.partitions.keys() == set(keys)
-
-    def is_due(self) -> None:
-        assert self.member.due_s == self.now_s
-
-    def rides(self, key: Key, offset: int, metadata: str, position: int | None = END, **how: bool) -> None:
-        assert self.member.metadata(key, offset, position, **how) == metadata
-
-    def resumes(self, *keys: Key, now: set[Key]) -> None:
-        assert self.member.resume(keys) == now
-
-    # The shell
-
-    def run(self, **how: bool) -> None:
-        while (action := self.member.next(self.now_s, **how)) is not None:
-            self.done.append(text_of(action))
-            assert len(self.done) < 50, self.done
-            if self.answers_later and isinstance(action, Commit | CommitStored):
-                self.member.begun(action)
-                self.begun_commits.append(action)
-            elif self.raises and isinstance(action, Show) and action.event is Event.REVOKED:
-                self.raises -= 1
-                self.member.failed(action, self.now_s)
-            else:
-                self.member.done(action, self.answer(action), self.now_s)
-
-    def hears(self, *, fails: bool = False) -> None:
-        """The commit that is under way has its result."""
-        action = self.begun_commits.pop(0)
-        if fails:
-            self.member.failed(action, self.now_s)
-        else:
-            self.member.done(action, self.answer(action), self.now_s)
-
-    def answer(self, action: Action) -> Any:
-        match action:
-            case Show(Event.ASSIGNED):
-                return self.choices.pop(0) if self.choices else None
-            case Seek(places):
-                return places.keys() - self.unready
-            case Commit(offsets):
-                self.committed |= offsets
-                return offsets.keys() - self.silent
-            case CommitStored():
-                stored = {key: Committed(at) for key, at in self.stored.items()}
-                self.committed |= stored
-                return stored
-            case Request(what, keys):
-                return {key: self.found(what, key) for key in keys - self.silent}
-        return None
-
-    def found(self, what: Asked, key: Key) -> Any:
-        at = self.committed.get(key)
-        match what:
-            case Asked.STARTS | Asked.OTHER_STARTS:
-                return Start(0 if at is None else at.offset, at)
-            case Asked.PLACES:
-                each = self.member.partitions[key]
-                return Place(self.log_starts.get(key, each.given_up_to), key in self.begun or each.position is not None)
-            case Asked.COMMITTED:
-                return at
-        return key[0] in self.owned
-
-
-def text_of(action: Action) -> str:
-    """``assign a0=3 b0``, ``show revoked a0``, ``commit a0=5 read``, ..."""
-    match action:
-        case Show(event, keys):
-            return " ".join(["show", event.value, *names_of(keys)])
-        case Assign(places, whole):
-            return " ".join(["assign" if whole else "add", *(f"{n}={places[k]}" for n, k in named(places))])
-        case Seek(places):
-            return " ".join(["seek", *(f"{name}={places[key]}" for name, key in named(places))])
-        case Commit(offsets):
-            at = {name: offsets[key] for name, key in named(offsets)}
-            return " ".join(
-                ["commit", *(f"{n}={c.offset} {c.metadata.rpartition(': ')[2]}".strip() for n, c in at.items())]
-            )
-        case Request(what, keys):
-            return " ".join([what.name.lower(), *names_of(keys)])
-        case Pause(keys) | Resume(keys):
-            return " ".join([type(action).__name__.lower(), *names_of(keys)])
-        case Subscribe(topics, left_out):
-            return " ".join(["subscribe", *topics, *(f"-{topic}" for topic in sorted(left_out))])
-    return type(action).__name__
-
-
-def named(keys: Any) -> list[tuple[str, Key]]:
-    return [(f"{topic}{partition}", (topic, partition)) for topic, partition in sorted(keys)]
-
-
-def names_of(keys: Any) -> list[str]:
-    return [name for name, _ in named(keys)]
-
-
-do = Steps()
-A0, A1, B0, B1 = ("a", 0), ("a", 1), ("b", 0), ("b", 1)
-COMMON = Traits(incremental=True)
-EAGER = Traits()
-KAFKA_PYTHON = Traits(incremental=True, keeps_pauses=False, waits_for_starts=True)
-
-
-def joined(*keys: Key, **state: Any) -> tuple[Any, ...]:
-    """It subscribes, and is assigned ``keys``."""
-    return (do.view(replaced(**state)), do.poll(), do.assign(*keys), do.poll(), do.set(done=[]))
-
+from modeaware.topic_view import TopicView
+from tests.support.member_story import (
+    A0,
+    A1,
+    B0,
+    B1,
+    COMMON,
+    END,
+    KAFKA_PYTHON,
+    MOVED,
+    NONE,
+    READ_ONLY,
+    READ_WRITE,
+    Around,
+    do,
+    joined,
+    replaced,
+)
+from tests.support.stories import Story
 
 STORIES = {
     "new topic is looked up, subscribed to, held back, and shown with its start committed once its gate is open": Story(
@@ -280,7 +76,8 @@ STORIES = {
                 "committed b0 b1", "commit b0=0 the gate is open"),
     ),
     "application that assigns one more keeps the others": Story(
-        (*joined(A0), do.add({A1: 2}), do.run(rebalancing=True), do.holds(A0, A1)), traits=COMMON,
+        (*joined(A0), do.add({A1: 2}), do.run(rebalancing=True)),
+        (do.does("starts a1", "add a1=2"), do.holds(A0, A1)), traits=COMMON,
     ),
     "incremental group is shown what comes alone": Story(
         (*joined(A0, B0), do.view(replaced(moved=MOVED)), do.poll()),
@@ -296,7 +93,7 @@ STORIES = {
     ),
     "partition in mode None is hidden and goes on where it was": Story(
         (do.view(), do.poll(), do.assign(A0, A1), do.set(done=[])),
-        (do.view(TopicView("a", "id-a", (1, 1), (PartitionMode.READ_WRITE, NONE))), do.poll()),
+        (do.view(TopicView("a", "id-a", (1, 1), (READ_WRITE, NONE))), do.poll()),
         do.does("show revoked a1", "pause a1"),
         (do.view(), do.set(log_starts={A1: 3}), do.poll()),
         do.does("places a1", "show assigned a1", "seek a1=3", "resume a1"),
@@ -586,7 +383,7 @@ STORIES = {
         automatic=False, sees_revocations=True,
     ),
     "revocation is shown on a topic that was shrunk, and nothing is said": Story(
-        (do.view(TopicView("a", "id-a", (1, 1), (PartitionMode.READ_WRITE, READ_ONLY), {1: END})), do.poll()),
+        (do.view(TopicView("a", "id-a", (1, 1), (READ_WRITE, READ_ONLY), {1: END})), do.poll()),
         (do.assign(A0, A1), do.set(done=[], committed={A1: Committed(2)}), do.poll(a1=END), do.does()),
         (do.poll(SHORT_S, a1=END)),
         do.does("show revoked a1", "pause a1", "committed a1", "show assigned a1", "seek a1=2", "resume a1"),
@@ -594,7 +391,7 @@ STORIES = {
         automatic=False, sees_revocations=True, traits=COMMON,
     ),
     "start of a retired partition that delivered nothing is committed": Story(
-        (do.view(TopicView("a", "id-a", (1, 1), (PartitionMode.READ_WRITE, READ_ONLY), {1: 0})), do.poll()),
+        (do.view(TopicView("a", "id-a", (1, 1), (READ_WRITE, READ_ONLY), {1: 0})), do.poll()),
         (do.assign(A0, A1), do.set(done=[]), do.poll(), do.does("commit a1=0")),
         (do.poll(50.0), do.does()),
     ),
@@ -617,7 +414,7 @@ STORIES = {
     ),
     "nothing is said once the gate is open": Story(
         (*joined(A0, moved=MOVED), do.call("committed", {A0: Committed(END)}), do.poll(a0=END)),
-        do.rides(A0, END, ""),
+        (do.rides(A0, END, ""), do.rides(A0, END, "", in_transaction=True)),
         automatic=False, names=("a",), on_replace="named",
     ),
     "consumer without a group reads the new topic after the old one": Story(
