@@ -221,6 +221,7 @@ class Member:
 
         A partition of the group's assignment that was never shown is not declined by that; it is shown later.
         """
+        self._is_assigned = self._is_assigned and self._is_subscribed
         self.manual = not self._is_assigned
         unseen = {
             key for key, partition in self.partitions.items() if partition.state not in (State.SHOWN, State.DECLINED)
@@ -457,7 +458,7 @@ class Member:
             turns.append(_Turn(Show(Event.REVOKED, goes), hides, rewinds=rewinds))
         if shows or (eager and not rewinds):
             turns.append(_Turn(Show(Event.ASSIGNED, comes), shows=shows))
-        if self._is_subscribed and not self.manual:
+        if not self.manual:
             self._turns += turns
         else:  # of its own assignment the application is shown nothing
             for turn in turns:

@@ -70,6 +70,16 @@ ASSIGNMENTS = {
         do.does("starts a0", "assign a0=0", "subscribe a"),
         (do.view(plain(NONE)), do.poll(), do.does("pause a0")),
     ),
+    "gate does not hold after the application has left a group that assigns one by one": Story(
+        (*joined(A0, B0), do.call("unsubscribe"), do.revoke(A0, B0), do.set(done=[])),
+        (do.call("assigned_by_application", {B0: 0}), do.poll(), do.does("starts b0", "add b0=0", "resume b0")),
+        traits=COMMON,
+    ),
+    "gate does not hold after the application has left a group that has assigned nothing": Story(
+        (do.view(replaced()), do.poll(), do.assign(), do.call("unsubscribe"), do.set(done=[])),
+        (do.call("assigned_by_application", {B0: 0}), do.poll(), do.does("starts b0", "add b0=0")),
+        traits=COMMON,
+    ),
     "what a member has read is noted while it leaves its group": Story(
         (*joined(A0, A1), do.call("unsubscribe"), do.call("unassigned_by_application", [A1])),
         (do.call("committed", {A0: Committed(END)}), do.poll(a0=END), do.does("commit a0=5 read")),
@@ -126,6 +136,12 @@ ASSIGNMENTS = {
     "application that assigns within its group leaves out what it has declined": Story(
         (do.view(), do.poll(), do.choose({A0: None}), do.assign(A0, A1), do.holds(A0, A1)),
         (do.call("assigned_by_application", {A0: 2}), do.holds(A0)),
+    ),
+    "application that leaves its group is shown each of its partitions revoked": Story(
+        (do.view(), do.poll(), do.assign(A0, A1), do.call("unsubscribe"), do.view(plain(READ_WRITE, NONE))),
+        (do.set(done=[]), do.poll(), do.does("show revoked a1", "pause a1")),
+        (do.revoke(A0, A1), do.does("show revoked a0")),
+        traits=COMMON,
     ),
     "application assigns in its callback what the group has not given": Story(
         (do.view(), do.poll(), do.assign(A0), do.poll(), do.choose({A0: None, A1: None, S1: 7}), do.set(done=[])),
