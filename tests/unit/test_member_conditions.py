@@ -100,7 +100,7 @@ ASSIGNMENTS = {
     ),
     "calls about partitions that are not assigned change nothing": Story(
         (*joined(A0), do.call("sought", A1, 3), do.call("committed", {A1: Committed(1)})),
-        (do.call("reported", {A1: Committed(1)}), do.call("doubted", [A1]), do.call("stored", [A1])),
+        (do.call("committed", {A1: Committed(1)}), do.call("doubted", [A1]), do.call("stored", [A1])),
         (do.rides(A1, END, ""), do.poll(), do.does(), do.holds(A0)),
     ),
     "eager assignment is all that the member has": Story(
@@ -603,17 +603,17 @@ NEW_TOPICS = {
         traits=COMMON, names=("a", "s"),
     ),
     "nothing is committed on a new topic whose old topic is gone": Story(
-        (do.view(replaced(moved=MOVED, let_go=True, gone=True)), do.poll(), do.assign(B0), do.set(done=[])),
+        (do.view(replaced(moved=MOVED, released=True, gone=True)), do.poll(), do.assign(B0), do.set(done=[])),
         (do.poll(1.0), do.does()),
         traits=COMMON,
     ),
     "nothing is committed for a group that begins after the release of the old topic": Story(
-        (do.view(replaced(let_go=True, groups=frozenset())), do.poll(), do.assign(B0), do.set(done=[])),
+        (do.view(replaced(released=True, groups=frozenset())), do.poll(), do.assign(B0), do.set(done=[])),
         (do.poll(1.0), do.does()),
         traits=COMMON, names=("b",),
     ),
     "starts are committed for a group that used the old topic, when all groups are let through": Story(
-        (do.view(replaced(let_go=True, moved=Moved(all=True))), do.poll(), do.assign(B0), do.set(done=[])),
+        (do.view(replaced(released=True, moved=Moved(all=True))), do.poll(), do.assign(B0), do.set(done=[])),
         (do.poll(), do.does("committed b0 b1", "commit b0=0 the gate is open")),
         traits=COMMON,
     ),
