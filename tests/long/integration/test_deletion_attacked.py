@@ -7,7 +7,7 @@ import json
 import threading
 import uuid
 from collections.abc import Callable, Iterable
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ import modeaware
 from modeaware.cluster import cluster as cluster_module
 from modeaware.cluster.cluster import Cluster
 from modeaware.cluster.effects import BATCHED, alter_configs, create_topics
-from modeaware.errors import ClusterError, ErrorCode
+from modeaware.errors import ClusterError, ControllerUnavailable, ErrorCode
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.commands import CreateTopic, ReplaceTopicCommand
 from modeaware.lifecycle.replacement import FENCE_CONFIGS
@@ -66,6 +66,17 @@ def aware(setting: Controlled, **more: object) -> dict[str, Any]:
 def replace(setting: Controlled, topic: str, successor: str, count: int = 2) -> None:
     result = setting.ask(ReplaceTopicCommand(topic, successor, count, delay_ms=0))
     assert result.code is ErrorCode.NONE, result.message
+
+
+def rename_back(setting: Controlled, topic: str, name: str) -> None:
+    """Replace ``topic`` by one of an earlier name, once that has been free for as long as clients may know it."""
+
+    def done() -> bool:
+        with suppress(ControllerUnavailable):  # the only controller may have lost its place with the broker
+            return setting.ask(ReplaceTopicCommand(topic, name, 2, delay_ms=0)).code is ErrorCode.NONE
+        return False
+
+    eventually(done, 90, interval_s=1.0)
 
 
 class Application(Load):
@@ -423,12 +434,12 @@ def test_no_record_is_skipped_or_refused_on_the_way_back_after_a_broker_was_kill
         kafka.brokers[0].start()
         setting.wait_for(topic, is_gone, 90)
 
-        replace(setting, name, topic)
+        rename_back(setting, name, topic)
         begun = setting.wait_for(name, lambda record: record.replacement is None or now(record).switched_ms, 60)
         if begun.replacement is None:  # the offsets were kept; the alarm says what to do
             setting.admin.delete_topics([topic])[topic].result(30)
             eventually(lambda: topics(setting, topic) == {})
-            replace(setting, name, topic)
+            rename_back(setting, name, topic)
             setting.wait_for(name, lambda record: now(record).switched_ms is not None, 60)
         kafka.brokers[0].restart()
         send(range(400, 1_400))  # no broker has kept the fence
