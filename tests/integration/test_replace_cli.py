@@ -16,7 +16,7 @@ from modeaware import Successor, TopicReplacement
 from modeaware.controller.daemon import Controller
 from modeaware.topic_view import Moved
 from tests.conftest import MakeTopic
-from tests.support.command_line import QUICK, Site
+from tests.support.command_line import QUICK, Site, Told
 from tests.support.controlled import Controlled
 from tests.support.groups import RunningGroup
 from tests.support.plain import create_topic, ends, produce_keyed, watermarks
@@ -284,9 +284,15 @@ def test_with_a_delay_the_command_waits_until_the_topic_is_deleted_and_its_name_
     assert {each["verdict"] for each in proof["partitions"]} == {"deleted"}
     assert [each["seal_offset"] is not None for each in proof["partitions"]] == [True] * 6
     assert proof["replacement"]["gone_ms"] > proof["replacement"]["released_ms"]
-    returned = site.run("replace", name, "--with", filled, "--partitions", "2", *WAIT)
-    assert returned.status == 0, returned.err
-    assert f"every group that is waited for has moved. {name} is deleted once its own retention" in returned.out
+    answers: list[Told] = []
+
+    def returns() -> bool:
+        answers.append(site.run("replace", name, "--with", filled, "--partitions", "2", *WAIT))
+        return answers[-1].status == 0
+
+    eventually(returns, 90, interval_s=2.0)
+    assert "clients may still use the metadata of the deleted topic of that name: wait " in answers[0].err
+    assert f"every group that is waited for has moved. {name} is deleted once its own retention" in answers[-1].out
     assert "clients do not use" not in site.run("topics", "--describe", "--topic", filled).out
     for command in (("grow", filled, "--partitions", "3"), ("replace", filled, "--with", name, "--partitions", "1")):
         waits = site.run(*command, "--yes")
