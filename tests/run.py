@@ -57,7 +57,6 @@ CHECKS = (
     Step("types", (sys.executable, "-m", "mypy", "--strict", "modeaware", "partitioners")),
     Step("imports", (LINT_IMPORTS, "--no-cache", "--no-logo")),
 )
-PURE = Step("pure", (*PYTEST, "tests/unit", "tests/property", "tests/contract", "tests/simulation"))
 SHARED = ("-m", "not own_cluster")
 OWN = ("-m", "own_cluster")
 
@@ -66,6 +65,12 @@ def shares(folder: str, count: int) -> list[tuple[str, ...]]:
     """The test files of a folder in ``count`` shares of about the same size."""
     files = sorted(ROOT.glob(f"{folder}/test_*.py"), key=lambda file: file.stat().st_size, reverse=True)
     return [tuple(str(file.relative_to(ROOT)) for file in files[first::count]) for first in range(count)]
+
+
+def pure_steps(count: int) -> list[Step]:
+    of_units = shares("tests/unit", count)
+    of_units[-1] += ("tests/property", "tests/contract", "tests/simulation")
+    return [Step(f"pure {at}", (*PYTEST, *files)) for at, files in enumerate(of_units, 1)]
 
 
 def kafka_steps(name: str, folder: str, count: int) -> list[Step]:
@@ -90,7 +95,7 @@ class Stage(NamedTuple):
     steps: Sequence[Step]
 
 
-SHORT = (Stage(3, (*CHECKS, PURE, CLUSTERS, *kafka_steps("kafka", "tests/integration", 4), SPARK)),)
+SHORT = (Stage(4, (*CHECKS, *pure_steps(2), CLUSTERS, *kafka_steps("kafka", "tests/integration", 4), SPARK)),)
 LONG = (
     Stage(1, (LONG_PURE,)),  # two processes that compute
     Stage(2, (LONG_SPARK, LONG_CLUSTERS, *kafka_steps("long kafka", "tests/long/integration", 2))),
