@@ -216,17 +216,12 @@ def partition_count(client: librdkafka.Producer | librdkafka.Consumer, timeout_s
     def count(topic: str) -> int:
         sending = held()
         assert sending is not None, "the client is alive during its own call"
-        stock: Any = librdkafka.Producer if isinstance(sending, librdkafka.Producer) else librdkafka.Consumer
         deadline_s = time.monotonic() + timeout_s
         while True:
-            left_s = max(deadline_s - time.monotonic(), 0.1)
             try:
-                # Within a delivery callback, list_topics would make confluent_kafka abort at the next callback of that
-                # poll: confluent_kafka keeps the state of the poll per thread.
-                metadata = os_threads.call_apart(stock.list_topics, sending, topic, timeout=left_s)
+                described = _described(sending, topic, max(deadline_s - time.monotonic(), 0.1))
             except os_threads.NoThread as none:
                 raise KafkaException(KafkaError(KafkaError._FAIL, f"partition count not requested: {none}")) from none
-            described = metadata.topics[topic]
             if described.error is None and described.partitions:
                 return len(described.partitions)
             error = described.error or KafkaError(KafkaError.LEADER_NOT_AVAILABLE, f"{topic}: no partitions yet")
@@ -235,6 +230,14 @@ def partition_count(client: librdkafka.Producer | librdkafka.Consumer, timeout_s
             time.sleep(_PAUSE_S)  # no event reports that the brokers have created the topic
 
     return count
+
+
+def _described(client: librdkafka.Producer | librdkafka.Consumer, topic: str, timeout_s: float) -> Any:
+    """Return the metadata of a topic, by a request of the client itself, which takes the metadata in."""
+    stock: Any = librdkafka.Producer if isinstance(client, librdkafka.Producer) else librdkafka.Consumer
+    # Within a delivery callback, list_topics would make confluent_kafka abort at the next callback of that poll:
+    # confluent_kafka keeps the state of the poll per thread.
+    return os_threads.call_apart(stock.list_topics, client, topic, timeout=timeout_s).topics[topic]
 
 
 def look_anew(count: PartitionCount, topic: str) -> None:
@@ -256,9 +259,8 @@ def notice_deletion(client: librdkafka.Producer) -> Callable[[str], None]:
     def notice(topic: str) -> None:
         if (sending := held()) is None:
             return
-        stock: Any = librdkafka.Producer
         try:
-            os_threads.call_apart(stock.list_topics, sending, topic, timeout=_NOTICE_S)
+            _described(sending, topic, _NOTICE_S)
         except (KafkaException, os_threads.NoThread) as error:
             logger.debug("%s was deleted, and its metadata was not requested: %s", topic, error)
 
