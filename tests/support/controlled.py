@@ -14,7 +14,7 @@ from modeaware import DeletePartitions
 from modeaware.config import ControllerConfig
 from modeaware.controller.daemon import Controller
 from modeaware.errors import ErrorCode
-from modeaware.lifecycle.commands import Command, CommandResult, CreatePartitionsCommand
+from modeaware.lifecycle.commands import Command, CommandResult, CreatePartitionsCommand, ReplaceTopicCommand
 from modeaware.lifecycle.state import topic_phase
 from modeaware.local import Kafka
 from modeaware.modelog.reader import read_mode_log
@@ -89,6 +89,10 @@ class Controlled:
 
     def reasons(self, topic: str) -> set[str | None]:
         return {retired.reason for retired in self.record(topic).retired.values()}
+
+    def rename_back(self, command: ReplaceTopicCommand) -> None:
+        """Request a replacement by a topic of an earlier name, until that name has been free for long enough."""
+        eventually(lambda: self.ask(command).code is ErrorCode.NONE, 60, interval_s=1.0)
 
     def wait_for(self, topic: str, condition: Callable[[TopicRecord], object], deadline_s: float = 40) -> TopicRecord:
         last = []

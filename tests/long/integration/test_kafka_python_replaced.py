@@ -163,8 +163,11 @@ def test_topics_are_deleted_under_clients_that_name_the_first(
     with load.running():
         for (old, new), count in zip(itertools.pairwise(chain), (4, 2), strict=True):
             load.more()
-            command = ReplaceTopicCommand(old, new, count, delay_ms=0)  # an earlier name has to be free for a while
-            eventually(lambda c=command: served.ask(c).code is ErrorCode.NONE, 60, interval_s=1.0)
+            command = ReplaceTopicCommand(old, new, count, delay_ms=0)
+            if new == topic:
+                served.rename_back(command)
+            else:
+                assert served.ask(command).code is ErrorCode.NONE
             served.wait_for(old, lambda record: record.replacement and record.replacement.gone_ms, 90)
         load.more()
     assert load.given_of(*chain)

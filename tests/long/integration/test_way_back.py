@@ -43,14 +43,10 @@ def test_topic_goes_back_to_its_name_under_living_clients(
     for _ in range(2):
         load.reader(lambda: modeaware.Consumer(reader), [topic], batch=0)
 
-    def replace(old: str, new: str, count: int) -> None:
-        command = ReplaceTopicCommand(old, new, count, delay_ms=0)  # an earlier name has to be free for a while
-        eventually(lambda: served.ask(command).code is ErrorCode.NONE, 60, interval_s=1.0)
-        served.wait_for(old, is_gone, 90)
-
     with load.running():
         load.more()
-        replace(topic, name, BACK)
+        assert served.ask(ReplaceTopicCommand(topic, name, BACK, delay_ms=0)).code is ErrorCode.NONE
+        served.wait_for(topic, is_gone, 90)
         load.more()
         # librdkafka's consumers join no group for a topic that is absent; others do.
         stock = KafkaConsumer(bootstrap_servers=served.servers, group_id=make_group(), allow_auto_create_topics=False)
@@ -61,7 +57,8 @@ def test_topic_goes_back_to_its_name_under_living_clients(
         load.more()
         more_partitions = ReplaceTopicCommand(name, topic, COUNT + 1)
         assert served.ask(more_partitions).code is ErrorCode.REASSIGNMENT_IN_PROGRESS
-        replace(name, topic, BACK)
+        served.rename_back(ReplaceTopicCommand(name, topic, BACK, delay_ms=0))
+        served.wait_for(name, is_gone, 90)
         load.more()
     assert len(watermarks(served.servers, topic)) == BACK
     assert load.given_of(topic, name)
