@@ -83,6 +83,9 @@ _UNTIMELY = (
     KafkaError.STALE_MEMBER_EPOCH,
 )
 """The coordinator's answers to a commit while the group rebalances."""
+_NOT_NOW = (KafkaError._STATE, KafkaError._PREV_IN_PROGRESS, KafkaError._OUTDATED)
+"""librdkafka's answers to a seek while the partition is being started or stopped, or if an assignment has overtaken the
+seek."""
 
 Callback = Callable[[Any, list[TopicPartition]], Any]
 
@@ -459,7 +462,7 @@ class Membership:
             if key not in self.member.partitions:
                 continue  # the group's commit decides where the next owner begins
             try:
-                self._stock.seek(TopicPartition(*key, offset))
+                self._seek_now(TopicPartition(*key, offset))
             except KafkaException as error:
                 log.warning("%s [%d]: records from offset %d on were taken and not returned: %s", *key, offset, error)
 
@@ -559,11 +562,19 @@ class Membership:
     def _seek(self, key: Key, at: int | None) -> bool:
         return at is None or self._seek_one(TopicPartition(*key, at))
 
-    def _seek_one(self, place: TopicPartition) -> bool:
+    def _seek_now(self, place: TopicPartition) -> None:
         try:
             self._stock.seek(place)
         except KafkaException as error:
-            if error.args[0].code() not in (KafkaError._STATE, KafkaError._PREV_IN_PROGRESS):
+            if error.args[0].code() != KafkaError._OUTDATED:
+                raise
+            self._stock.seek(place)  # behind what has overtaken it
+
+    def _seek_one(self, place: TopicPartition) -> bool:
+        try:
+            self._seek_now(place)
+        except KafkaException as error:
+            if error.args[0].code() not in _NOT_NOW:
                 raise
             return False
         self._starts.started(key_of(place), place.offset)

@@ -367,6 +367,25 @@ def test_partition_that_librdkafka_is_not_ready_for_is_read_later() -> None:
     assert (world.stock.sought, world.stock.paused) == ({T1: 40}, set())
 
 
+def test_seek_that_an_assignment_has_overtaken_is_repeated() -> None:
+    world = Reader("latest")
+    world.ends(50, 40)
+    world.resolve(OFFSET_INVALID, OFFSET_INVALID)
+    world.view = hiding(1)
+    world.poll()
+    world.view, world.stock.failures["seek"] = hiding(epoch=3), [KafkaError._OUTDATED]
+    world.poll()
+    assert (world.stock.sought, world.stock.paused) == ({T1: 40}, set()), "at once"
+    world.view = hiding(1, epoch=4)
+    world.poll()
+    world.stock.sought.clear()
+    world.view, world.stock.failures["seek"] = hiding(epoch=5), [KafkaError._OUTDATED] * 2
+    world.poll()
+    assert (world.stock.sought, world.stock.paused) == ({}, {T1})
+    world.poll(1.0)
+    assert (world.stock.sought.keys(), world.stock.paused) == ({T1}, set()), "and later"
+
+
 def test_offset_that_a_callback_chose_holds_for_a_partition_that_is_read_later(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
