@@ -74,7 +74,9 @@ class MovedGroups:
         seen = self._seen[topic_id] = observe(self._seen.get(topic_id), this.facts, names, partitions, at_ms)
         if topic_id in self._newer:
             return Decision()
-        decision = decide(after, held, this.facts, this.requirement, seen, self._limits, at_ms)
+        new = this.facts.successor
+        further = self.moved(new.topic_id).groups if new is not None and new.topic_id is not None else ()
+        decision = decide(after, held, this.facts, this.requirement, seen, self._limits, at_ms, further)
         if decision.record is not None:
             self._decided[topic_id] = decision.record
         self._note_draining(this, after, decision)

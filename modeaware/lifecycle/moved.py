@@ -38,7 +38,9 @@ records that would cause this commit, so the gate does not wait for the commit. 
 commit, and one of the commits has our metadata or lies behind the start. A restored mode log may be older.
 
 *Closed again*: the gate of a group that begins anew. In two snapshots it has no members and has not read the old topic
-by these rules, and it has nothing on the new topic or was set back on both. A seal that breaks later closes no gate:
+by these rules, and it has nothing on the new topic or was set back on both. If the new topic was replaced as well, and
+the gate of its own new topic is open for the group, a missing commit has only expired: the group reads a later topic.
+A seal that breaks later closes no gate:
 records of the new topic that a group was given cannot be taken back. A warning names these groups. With a closed list
 of groups, the release opens the gate for ``all``.
 
@@ -295,11 +297,13 @@ def verdict_on_group(
     seen: Seen,
     limits: Limits,
     at_ms: int,
+    further: Collection[str] = (),
 ) -> GroupVerdict:
     """Return whether the gate may open for a group.
 
     Args:
         ends: :func:`ends_of`.
+        further: the groups that have read the new topic too, which was itself replaced.
     """
     group = facts.groups.get(name)
     of_group = {} if is_unclear(name, facts) else seen.groups.get(name, {})
@@ -313,7 +317,7 @@ def verdict_on_group(
             verdict = PartitionVerdict(wait=Wait.UNREAD)  # it may have missed the records that replaced these
         partitions[partition] = verdict
     whole = GroupVerdict(partitions, is_proved=_is_proved(name, record, facts))
-    return replace(whole, begins_anew=not whole.has_read and _begins_anew(name, ends, facts, of_group))
+    return replace(whole, begins_anew=not whole.has_read and _begins_anew(name, ends, facts, of_group, further))
 
 
 def _is_proved(name: str, record: TopicRecord, facts: TopicFacts) -> bool:
@@ -330,7 +334,13 @@ def _is_behind_start(group: GroupFacts, new: TopicFacts) -> bool:
     return any(p in starts and offset > starts[p] for p, offset in group.committed.items())
 
 
-def _begins_anew(name: str, ends: Mapping[int, int], facts: TopicFacts, seen: Mapping[int, PartitionSeen]) -> bool:
+def _begins_anew(
+    name: str,
+    ends: Mapping[int, int],
+    facts: TopicFacts,
+    seen: Mapping[int, PartitionSeen],
+    further: Collection[str],
+) -> bool:
     """Return whether a group without members, in two snapshots, has nothing on the new topic or was set back on
     both."""
     new = facts.successor
@@ -342,7 +352,9 @@ def _begins_anew(name: str, ends: Mapping[int, int], facts: TopicFacts, seen: Ma
     was_set_back = any(
         (partition.committed or 0) < ends[p] for p, partition in seen.items() if partition.committed is not None
     )
-    return not group.committed or (was_set_back and not _is_behind_start(group, new))
+    if not group.committed:
+        return name not in further
+    return was_set_back and not _is_behind_start(group, new)
 
 
 # The decision
@@ -379,6 +391,7 @@ def decide(
     seen: Seen,
     limits: Limits,
     at_ms: int,
+    further: Collection[str] = (),
 ) -> Decision:
     """Decide for which groups of an old topic the gate is open.
 
@@ -386,6 +399,7 @@ def decide(
         record: the topic's record, as this pass leaves it.
         held: the decision on the log; None: there is none.
         seen: with this snapshot.
+        further: the groups that have read the new topic too, which was itself replaced.
     """
     before = held or MovedRecord(record.topic_id)
     ends = ends_of(record)
@@ -393,7 +407,7 @@ def decide(
         return Decision()
     names, moved = groups_that_matter(record, facts, requirement), set(before.groups)
     verdicts = {
-        name: verdict_on_group(name, record, ends, facts, requirement, seen, limits, at_ms)
+        name: verdict_on_group(name, record, ends, facts, requirement, seen, limits, at_ms, further)
         for name in {*names, *moved}
         if name not in moved or name in seen.groups
     }

@@ -83,7 +83,8 @@ class World:
 
     def _facts(self, look: Look) -> TopicFacts:
         if look.topic not in self.records:
-            return TopicFacts(look.topic, f"id-{look.topic}", 2, partitions={0: log(), 1: log()})
+            groups = self.groups.get(look.topic, {})
+            return TopicFacts(look.topic, f"id-{look.topic}", 2, partitions={0: log(), 1: log()}, groups=groups)
         count = len(self.records[look.topic].modes)
         return TopicFacts(
             look.topic,
@@ -100,7 +101,7 @@ class World:
     def commit(self, name: str, offset: int = 10, note: Note = Note.READ, topic: str = OLD, **more: Any) -> None:
         notes = dict.fromkeys((0, 1), note) if note is not Note.NONE else {}
         facts = {"members": True, "owned": frozenset({0, 1}), **more}
-        self.groups[topic][name] = group({0: offset, 1: offset}, notes=notes, **facts)
+        self.groups.setdefault(topic, {})[name] = group({0: offset, 1: offset}, notes=notes, **facts)
 
     def serve(self, for_ms: int) -> None:
         """What the controller's thread does for so long: it checks what is due."""
@@ -196,6 +197,22 @@ def test_decision_that_waits_for_its_turn_is_not_lost() -> None:
     world.commit("b", note=Note.NONE)  # a rebalance wipes it
     world.serve(2_000)
     assert world.open_gates == {"id-orders": ("a", "b")}
+
+
+def test_gates_of_a_chain_are_closed_again_from_its_last_topic_on() -> None:
+    """Offsets on its first topics expire while the group reads its last one."""
+    world = World(old_topic(), old_topic(NEW))
+    for topic in (OLD, NEW):
+        world.commit("g", topic=topic)
+    world.serve(1_000)
+    world.groups[OLD].clear()
+    world.groups[NEW].clear()
+    world.commit("g", 3, topic=f"{NEW}-v2", members=False)
+    world.serve(600_000)
+    assert world.open_gates == {"id-orders": ("g",), "id-orders-v2": ("g",)}
+    world.groups[f"{NEW}-v2"].clear()
+    world.serve(600_000)
+    assert world.open_gates == {"id-orders": (), "id-orders-v2": ()}
 
 
 def test_exceptions_are_logged(caplog: pytest.LogCaptureFixture) -> None:

@@ -58,6 +58,7 @@ class Topic:
         self.seen: Seen | None = None
         self.decision = Decision()
         self.at_ms = 0
+        self.further: set[str] = set()
 
     # What happens
 
@@ -80,6 +81,12 @@ class Topic:
     def commits_on_new(self, *offsets: int, note: Note = Note.NONE, of: str = "g") -> None:
         committed = dict(enumerate(offsets))
         self.on_new[of] = group(committed, notes=dict.fromkeys(committed, note))
+
+    def reads_a_later_topic(self) -> None:
+        self.further.add("g")
+
+    def reads_no_later_topic(self) -> None:
+        self.further.clear()
 
     def waived(self) -> None:
         self.rules.append(rule(WAIVE, "g"))
@@ -108,7 +115,7 @@ class Topic:
         requirement = required_of(self.record.required_groups, found, self.rules, (), NOW_MS)
         names = {*groups_that_matter(self.record, found, requirement), *(self.held.groups if self.held else ())}
         self.seen = observe(self.seen, found, sorted(names), range(2), self.at_ms)
-        self.decision = decide(self.record, self.held, found, requirement, self.seen, LIMITS, self.at_ms)
+        self.decision = decide(self.record, self.held, found, requirement, self.seen, LIMITS, self.at_ms, self.further)
         if self.decision.record is not None:
             self.held = self.decision.record.stamped(1, self.at_ms)
 
@@ -271,6 +278,19 @@ STORIES = {
             step.opens(),
             step.warns("no members and nothing on"),
         ],
+    ),
+    "not while the gate of a later topic is open for it: its offsets have expired": Story(
+        [step.commits(10, 10, note=READ_NOTE), step.look(), step.reads_a_later_topic(), step.is_deleted()],
+        [step.look(), step.look(), step.look(), step.opens("g"), step.warns()],
+        [step.reads_no_later_topic(), step.look(), step.opens()],
+    ),
+    "nor where offsets on a part of the partitions have expired": Story(
+        [step.commits(10, 10, note=READ_NOTE), step.look(), step.reads_a_later_topic()],
+        [step.commits(10, members=False), step.look(), step.look(), step.look(), step.opens("g")],
+    ),
+    "a group that is set back on both reads them again, whatever it has read of a later topic": Story(
+        [step.commits(10, 10, note=READ_NOTE), step.look(), step.reads_a_later_topic()],
+        [step.commits(0, 0, members=False), step.commits_on_new(0, 0), step.look(), step.look(), step.opens()],
     ),
     "not while it may only be hidden": Story(
         [
