@@ -539,6 +539,10 @@ class World:
         unsaid = [key for key, each in self.member.partitions.items() if each.start is None and key not in self.commits]
         return bool(unsaid) and self.application == "commits batches"
 
+    def declined(self) -> set[Key]:
+        """The partitions that the application was assigned, and has not taken."""
+        return {key for key, each in self.member.partitions.items() if each.state is State.DECLINED}
+
     # The walk
 
     def step(self) -> None:
@@ -584,7 +588,8 @@ class World:
                 self.control(is_late=True)
             if attempt % 25 == 0:
                 self.rebalance()
-            if attempt == 500 and self.never_commits():  # named by the controller: its application is started again
+            # Named by the controller: its application is started again.
+            if attempt == 500 and (self.never_commits() or self.declined()):
                 self.revoke(set(self.given))
                 self.rebalance()
             if self.stages == {"a": 6, "b": 6}:
@@ -598,8 +603,7 @@ class World:
             self.run()
         assert {t for t in self.subscribed if not t.startswith("^")} <= {"a", "b", "c"}
         shown = {key for key, each in self.member.partitions.items() if each.state is State.SHOWN}
-        declined = {key for key, each in self.member.partitions.items() if each.state is State.DECLINED}
-        assert shown == self.held == self.given - declined, "not all is shown"
+        assert shown == self.held == self.given - self.declined(), "not all is shown"
         assert not self.paused & self.held - self.paused_by_application, "paused for nothing"
 
 
