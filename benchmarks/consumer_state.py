@@ -36,7 +36,7 @@ from unittest import mock
 import modeaware
 from modeaware.confluent.retarget import Forward
 from modeaware.testing.modes import FakeViews, modes_of
-from modeaware.topic_view import Successor, TopicView
+from modeaware.topic_view import ReplacedBy, TopicView
 from modeaware.views import registry
 
 OURS = "modeaware"
@@ -224,8 +224,8 @@ def _parts(target: ast.expr) -> list[ast.expr]:
 
 
 def main() -> None:
-    successor = Successor("new", "id-of-new", 4, switched=True)
-    views = FakeViews(views=[TopicView("old", "id-of-old", (1, 1), modes_of(12, 0), successor=successor)])
+    new_topic = ReplacedBy("new", "id-of-new", 4, switched=True)
+    views = FakeViews(views=[TopicView("old", "id-of-old", (1, 1), modes_of(12, 0), new_topic=new_topic)])
     with mock.patch.object(registry, "acquire", return_value=views):
         consumer = modeaware.Consumer(dict(NOWHERE))
     with closing(consumer):

@@ -132,11 +132,11 @@ def measure(setting: Setting) -> Iterator[Result]:
     yield from _measure(setting, topic, log.topic, BESIDE)
     setting.shrink(log, topic)
     yield from _measure(setting, topic, log.topic, SHRUNK)
-    predecessor, successor = setting.make_topic(), setting.make_topic()
-    setting.replace(log, predecessor, successor, pause=True)
-    yield from _measure(setting, predecessor, log.topic, PAUSED)
-    setting.replace(log, predecessor, successor)
-    yield from _measure(setting, successor, log.topic, REPLACED, name=predecessor)
+    old_topic, new_topic = setting.make_topic(), setting.make_topic()
+    setting.replace(log, old_topic, new_topic, pause=True)
+    yield from _measure(setting, old_topic, log.topic, PAUSED)
+    setting.replace(log, old_topic, new_topic)
+    yield from _measure(setting, new_topic, log.topic, REPLACED, name=old_topic)
     log.close()
 
 

@@ -1,7 +1,7 @@
 """A replacement of 12 partitions by 4 under load: how long writers go without an acknowledgement, and readers without
 a record.
 
-A group that keeps up pauses from the switch until the predecessor is sealed and its members have committed it to the
+A group that keeps up pauses from the switch until the old topic is sealed and its members have committed it to the
 end: that is ``modeaware.seal.quiet.ms``, the time until the fence is proved, and a commit.
 """
 

@@ -68,11 +68,11 @@ class Setting:
         self.shrink(log, shrunk)
         return log, whole, shrunk, few
 
-    def replace(self, log: RealLog, topic: str, successor: str, *, pause: bool = False) -> None:
-        """Append that ``successor``, with as many partitions, has replaced the topic, or with ``pause`` will."""
+    def replace(self, log: RealLog, topic: str, new_topic: str, *, pause: bool = False) -> None:
+        """Append that ``new_topic``, with as many partitions, has replaced the topic, or with ``pause`` will."""
         switched_ms = None if pause else 1
         replacement = Replacement(
-            successor, PARTITIONS, 0, successor_id=log.live_id(successor), switched_ms=switched_ms
+            new_topic, PARTITIONS, 0, new_topic_id=log.live_id(new_topic), switched_ms=switched_ms
         )
         epoch, writable = (1, PARTITIONS) if pause else (2, 0)
         log.append(topic_record(topic, epoch, writable=writable, count=PARTITIONS, replacement=replacement))

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from modeaware.modelog.group_rules import GroupRule as GroupRule
     from modeaware.modes import PartitionMode as PartitionMode
     from modeaware.topic_view import Moved as Moved
-    from modeaware.topic_view import Successor as Successor
+    from modeaware.topic_view import ReplacedBy as ReplacedBy
     from modeaware.topic_view import TopicView as TopicView
 
 __version__ = "0.3.0"
@@ -76,7 +76,7 @@ __all__, __getattr__, __dir__ = lazy_exports(
         "errors": ("ModeAwareError",),
         "modelog.group_rules": ("GroupRule",),
         "modes": ("PartitionMode",),
-        "topic_view": ("Moved", "Successor", "TopicView"),
+        "topic_view": ("Moved", "ReplacedBy", "TopicView"),
     },
 )
 __all__ += ["__version__"]

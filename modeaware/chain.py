@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Protocol, TypeVar
 
-from modeaware.topic_view import Successor, TopicView
+from modeaware.topic_view import ReplacedBy, TopicView
 
 Views = Callable[[str], TopicView]
 """Returns the view of the topic with a name."""
@@ -60,40 +60,40 @@ def segments(topic: str, views: Views) -> tuple[TopicView, ...]:
     """
 
     def switched_to(view: TopicView) -> Iterable[TopicView]:
-        if (successor := view.successor) is None or not successor.switched:
+        if (new_topic := view.new_topic) is None or not new_topic.switched:
             return ()
-        return (_following(successor, views) or TopicView(successor.topic, successor.topic_id),)
+        return (_following(new_topic, views) or TopicView(new_topic.topic, new_topic.topic_id),)
 
     return tuple(walk((views(topic),), switched_to))
 
 
-def predecessors(views: Mapping[str, TopicView]) -> dict[str, TopicView]:
+def old_topics(views: Mapping[str, TopicView]) -> dict[str, TopicView]:
     """Return name of a new topic -> the view of its old topic, where the names belong to those topics (invariant
     I8)."""
     before: dict[str, TopicView] = {}
     for view in views.values():
-        if view.successor is not None and _following(view.successor, views.get) is not None:
-            before[view.successor.topic] = view
+        if view.new_topic is not None and _following(view.new_topic, views.get) is not None:
+            before[view.new_topic.topic] = view
     return before
 
 
-def _following(successor: Successor, views: Callable[[str], TopicView | None]) -> TopicView | None:
+def _following(new_topic: ReplacedBy, views: Callable[[str], TopicView | None]) -> TopicView | None:
     """Return the view of the new topic; None where another topic has the new topic's name.
 
     During a rename back the view in force under the earlier name may be that of the topic that is gone.
     """
-    view = views(successor.topic)
-    if view is not None and view.topic_id == successor.topic_id:
+    view = views(new_topic.topic)
+    if view is not None and view.topic_id == new_topic.topic_id:
         return view
     is_free = view is None or view.topic_id is None or view.is_alias
-    return TopicView(successor.topic, successor.topic_id) if is_free else None
+    return TopicView(new_topic.topic, new_topic.topic_id) if is_free else None
 
 
 def links(topic: str, views: Callable[[str], TopicView | None]) -> tuple[TopicView, ...]:
     """Return the views of the topics of the chain that begins at ``topic``, with those that are only announced."""
 
     def replaced_by(view: TopicView) -> Iterable[TopicView]:
-        following = _following(view.successor, views) if view.successor is not None else None
+        following = _following(view.new_topic, views) if view.new_topic is not None else None
         return () if following is None else (following,)
 
     return tuple(walk((views(topic) or TopicView.unlisted(topic),), replaced_by))
@@ -115,7 +115,7 @@ def logical_topic(topic: str, is_named: Callable[[str], bool], before: Mapping[s
     none.
 
     Args:
-        before: :func:`predecessors`.
+        before: :func:`old_topics`.
     """
     named = [view.topic for view in topics_before(topic, before) if is_named(view.topic)]
     return named[-1] if named else topic
@@ -125,15 +125,15 @@ def topics_before(topic: str, before: Mapping[str, TopicView]) -> Iterator[Topic
     """Yield the topics before ``topic`` in the chain, the last one first.
 
     Args:
-        before: :func:`predecessors`.
+        before: :func:`old_topics`.
     """
 
     def replaced_by(view: TopicView) -> Iterable[TopicView]:
         old = before.get(view.topic)
-        if old is None or old.successor is None:
+        if old is None or old.new_topic is None:
             return ()
         # After a rename back, the topic that is gone has the name of the last topic, and not its old topic.
-        return (old,) if view.topic_id == old.successor.topic_id else ()
+        return (old,) if view.topic_id == old.new_topic.topic_id else ()
 
     first = before.get(topic)
     return walk(() if first is None else (first,), replaced_by)

@@ -146,17 +146,17 @@ class TopicReplaced(ModeAwareError):
     """Brokers refused a record that was queued for a topic before another topic replaced it.
 
     This attempt has not stored the record. Where it was a retry, an earlier attempt may have: the outcome is unknown
-    then. The application may send the record again under the same name: it goes to the successor.
+    then. The application may send the record again under the same name: it goes to the new topic.
 
     Attributes:
-        successor: the topic that has replaced it, if known.
+        new_topic: the topic that has replaced it, if known.
     """
 
     default_code = ErrorCode.MESSAGE_TOO_LARGE
 
-    def __init__(self, message: str, *, successor: str | None = None, **details: Any) -> None:
+    def __init__(self, message: str, *, new_topic: str | None = None, **details: Any) -> None:
         super().__init__(message, **details)
-        self.successor = successor
+        self.new_topic = new_topic
 
 
 class ResizeWarning(UserWarning):

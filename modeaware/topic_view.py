@@ -53,20 +53,20 @@ class Moved:
 
 
 @dataclass(frozen=True)
-class Successor:
+class ReplacedBy:
     """The topic that replaces another one, as clients need to know it.
 
     Attributes:
-        topic, topic_id, partition_count: the successor.
-        switched: producers write to the successor. Before, they write to the predecessor.
-        released: every required group has read the predecessor, and no record is missing in ``read_up_to``. Members of
+        topic, topic_id, partition_count: the new topic.
+        switched: producers write to the new topic. Before, they write to the old topic.
+        released: every required group has read the old topic, and no record is missing in ``read_up_to``. Members of
             a group that has read it need not subscribe to it any more.
-        gone: the predecessor does not exist any more.
-        read_up_to: partition of the predecessor -> the offset behind its last record, where that is final.
-        groups: those that used the predecessor at the switch: they read the successor from its start. Once a controller
-            has deleted the predecessor, the waived ones alone: each other had an offset on each partition by then.
-        groups_complete: False: one may be missing in ``groups``, and any group reads the successor from its start.
-        moved: the groups with an open gate: these have read the predecessor, as the controller has found.
+        gone: the old topic does not exist any more.
+        read_up_to: partition of the old topic -> the offset behind its last record, where that is final.
+        groups: those that used the old topic at the switch: they read the new topic from its start. Once a controller
+            has deleted the old topic, the waived ones alone: each other had an offset on each partition by then.
+        groups_complete: False: one may be missing in ``groups``, and any group reads the new topic from its start.
+        moved: the groups with an open gate: these have read the old topic, as the controller has found.
     """
 
     topic: str
@@ -82,17 +82,17 @@ class Successor:
 
     @property
     def remains(self) -> bool:
-        """Whether the predecessor is released, and still there."""
+        """Whether the old topic is released, and still there."""
         return self.released and not self.gone
 
     @property
     def state(self) -> int:
-        """How far the replacement has come, as a number: the last of :data:`SUCCESSION` that holds."""
-        return max(n for n, name in enumerate(SUCCESSION) if not n or getattr(self, name))
+        """How far the replacement has come, as a number: the last of :data:`REPLACEMENT_STATES` that holds."""
+        return max(n for n, name in enumerate(REPLACEMENT_STATES) if not n or getattr(self, name))
 
 
-SUCCESSION = ("announced", "switched", "released", "gone")
-"""What becomes of a topic that has a successor, in order; each includes those before it."""
+REPLACEMENT_STATES = ("announced", "switched", "released", "gone")
+"""The states of a replacement, in order; each includes those before it."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class TopicView:
             read when the partition comes (back) to it: the seal offset, or the offset at which it was opened.
         reclaimed: the partitions whose records were deleted up to the resume offset.
         previous_count: how many partitions were writable before the shrink in force; None where there is none.
-        successor: the topic that replaces this one, once it exists.
+        new_topic: the topic that replaces this one, once it exists.
     """
 
     topic: str
@@ -120,7 +120,7 @@ class TopicView:
     resume_offsets: Mapping[int, int] = field(default_factory=dict, hash=False)
     reclaimed: frozenset[int] = frozenset()
     previous_count: int | None = None
-    successor: Successor | None = None
+    new_topic: ReplacedBy | None = None
 
     @classmethod
     def unlisted(cls, topic: str) -> TopicView:
@@ -145,10 +145,10 @@ class TopicView:
         if held is None or held.topic_id != self.topic_id:
             return self
         newer, other = (held, self) if self.is_older_than(held) else (self, held)
-        if newer.successor is None or other.successor is None:
+        if newer.new_topic is None or other.new_topic is None:
             return newer
-        moved = max(newer.successor.moved, other.successor.moved, key=lambda moved: moved.version)
-        return replace(newer, successor=replace(newer.successor, moved=moved))
+        moved = max(newer.new_topic.moved, other.new_topic.moved, key=lambda moved: moved.version)
+        return replace(newer, new_topic=replace(newer.new_topic, moved=moved))
 
     @property
     def epoch(self) -> int:
@@ -157,13 +157,13 @@ class TopicView:
 
     @property
     def is_replaced(self) -> bool:
-        """Whether producers that use the topic's name write to its successor."""
-        return self.successor is not None and self.successor.switched
+        """Whether producers that use the topic's name write to its new topic."""
+        return self.new_topic is not None and self.new_topic.switched
 
     @property
     def is_alias(self) -> bool:
-        """Whether the topic was replaced and is gone: its name stands for the successor alone."""
-        return self.successor is not None and self.successor.gone
+        """Whether the topic was replaced and is gone: its name stands for the new topic alone."""
+        return self.new_topic is not None and self.new_topic.gone
 
     @cached_property
     def writable(self) -> tuple[int, ...]:

@@ -39,9 +39,9 @@ final class TopicView {
         }
         Map<?, ?> replacement = fields.get("replacement") == null ? Map.of() : (Map<?, ?>) fields.get("replacement");
         boolean isSwitched = replacement.get("switched_ms") != null && replacement.get("undone_ms") == null
-            && replacement.get("successor_id") != null;
-        newTopic = isSwitched ? (String) replacement.get("successor") : null;
-        newTopicId = isSwitched ? (String) replacement.get("successor_id") : null;
+            && replacement.get("new_topic_id") != null;
+        newTopic = isSwitched ? (String) replacement.get("new_topic") : null;
+        newTopicId = isSwitched ? (String) replacement.get("new_topic_id") : null;
     }
 
     /** Returns whether producers write to another topic in place of this one. */

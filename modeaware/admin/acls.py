@@ -125,14 +125,14 @@ def read_acls(brokers: Brokers) -> ClusterAcls | None:
     )
 
 
-def compare_acls(acls: ClusterAcls | None, topic: str, successor: str, servers: str) -> TopicAcls | None:
+def compare_acls(acls: ClusterAcls | None, topic: str, new_topic: str, servers: str) -> TopicAcls | None:
     """Return the ACLs that an old and a new topic do not share; ``servers`` are for the commands."""
     if acls is None or acls.unknown is not None:
         return None if acls is None else TopicAcls(unknown=acls.unknown)
-    old, new = ([acl for acl in acls.bindings if acl.matches(name)] for name in (topic, successor))
+    old, new = ([acl for acl in acls.bindings if acl.matches(name)] for name in (topic, new_topic))
     added = _uncovered(new, old)
     return TopicAcls(
-        tuple(dict.fromkeys(_command(acl, successor, servers) for acl in _uncovered(old, new))),
+        tuple(dict.fromkeys(_command(acl, new_topic, servers) for acl in _uncovered(old, new))),
         tuple(str(acl) for acl in added if acl.permission == DENY),
         tuple(str(acl) for acl in added if acl.permission != DENY),
     )
@@ -152,16 +152,16 @@ def check_access(command: ReplaceTopicCommand, acls: TopicAcls | None) -> None:
     if acls is not None and (acls.commands or acls.denied):
         raise RequestRefused(
             f"topic {command.topic!r}: users would gain or lose access at the switch: {len(acls.commands)} of its ACLs "
-            f"do not cover {command.successor!r}, and {len(acls.denied)} deny access to {command.successor!r} alone. "
+            f"do not cover {command.new_topic!r}, and {len(acls.denied)} deny access to {command.new_topic!r} alone. "
             "Align the ACLs as `modeaware replace --dry-run` shows, or accept the difference (--accept-access-loss)",
             code=ErrorCode.POLICY_VIOLATION,
             topic=command.topic,
         )
 
 
-def _command(acl: Acl, successor: str, servers: str) -> str:
+def _command(acl: Acl, new_topic: str, servers: str) -> str:
     kind = "deny" if acl.permission == DENY else "allow"
     to = ["--bootstrap-server", servers, "--command-config", ADMIN_CONFIG]
     who = [f"--{kind}-principal", acl.principal, *([] if acl.host == "*" else [f"--{kind}-host", acl.host])]
-    what = ["--operation", OPERATIONS[acl.operation], "--topic", successor]
+    what = ["--operation", OPERATIONS[acl.operation], "--topic", new_topic]
     return shlex.join(["kafka-acls.sh", *to, "--add", *who, *what])

@@ -92,7 +92,7 @@ class TopicReplacement:
     """How to replace an old topic by a new topic.
 
     Attributes:
-        successor: the new topic's name. No topic may have it.
+        new_topic: the new topic's name. No topic may have it.
         num_partitions: the number of partitions of the new topic, more or fewer than the old topic has.
         replication_factor: the new topic's; None: the old topic's; -1: the brokers' default.
         config: configs of the new topic. They override the copied ones: those set on the old topic itself, with
@@ -108,11 +108,11 @@ class TopicReplacement:
         accept_access_loss: proceed although the ACLs of the two names differ.
         accept_mirroring: proceed although MirrorMaker 2 is in use; it must not copy the configs of the fence.
         keep_name: the old topic is replaced by an interim topic, and that by a new topic of the old name, which
-            ``successor`` repeats (docs/replace-reference.md#keep-the-name).
+            ``new_topic`` repeats (docs/replace-reference.md#keep-the-name).
         accept_auto_create: with ``keep_name``: proceed although brokers create topics automatically.
     """
 
-    successor: str
+    new_topic: str
     num_partitions: int
     replication_factor: int | None = None
     config: Mapping[str, str] = field(default_factory=dict)
@@ -136,7 +136,7 @@ def check_replacement(topic: str, wanted: TopicReplacement) -> None:
     if not isinstance(wanted, TopicReplacement):
         raise TypeError(f"topic {topic!r}: expected TopicReplacement, not {wanted!r}")
     for what, value, kind in (
-        ("successor", wanted.successor, str),
+        ("new_topic", wanted.new_topic, str),
         ("fence", wanted.fence, str),
         ("config", wanted.config, Mapping),
         ("num_partitions", wanted.num_partitions, int),

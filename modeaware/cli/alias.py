@@ -16,7 +16,7 @@ from modeaware.cli.session import (
     open_session,
 )
 from modeaware.cluster.cluster import TopicShape
-from modeaware.lifecycle.alias import alias_of, is_successor
+from modeaware.lifecycle.alias import alias_of, is_new_topic
 from modeaware.lifecycle.commands import ReplaceTopicCommand
 from modeaware.lifecycle.facts import TopicFacts
 from modeaware.lifecycle.reasons import LEADS_NOWHERE
@@ -107,9 +107,9 @@ def _report(session: Session, log: ModeLog) -> AliasesReport:
     for record, to in ordered:
         shape = shapes[record.topic]
         topic_id = shape.topic_id if isinstance(shape, TopicShape) else record.topic_id
-        is_other = topic_id != record.topic_id and not is_successor(record.topic, topic_id, log.replaced)
+        is_other = topic_id != record.topic_id and not is_new_topic(record.topic, topic_id, log.replaced)
         taken_by = topic_id if is_other else None
-        reports.append(AliasReport(record.topic, to.successor, record.topic_id, to.gone_ms, taken_by, to.reason))
+        reports.append(AliasReport(record.topic, to.new_topic, record.topic_id, to.gone_ms, taken_by, to.reason))
     return AliasesReport(tuple(reports))
 
 

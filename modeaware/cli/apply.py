@@ -131,14 +131,14 @@ class _Application(Request):
 
     def look(self, topics: Sequence[str]) -> Seen:
         session, desired = self.change.session, [self._desired[topic] for topic in topics]
-        successors = [topic.replace for topic in desired if topic.replace is not None]
+        new_topics = [topic.replace for topic in desired if topic.replace is not None]
         log = session.read_log()
-        current = look_at(session, log, [*topics, *successors])
+        current = look_at(session, log, [*topics, *new_topics])
         self.drafts |= {topic.name: diff_of(topic, current, log) for topic in desired}
         self._consequences = Consequences(self.args, session)
         self._controller_runs = cache(partial(is_running, session.conf, log.claim))
         commands = [s.command for t in topics for s in self.drafts[t].steps if not isinstance(s, BrokerStep)]
-        replacing = {command.successor for command in commands if isinstance(command, ReplaceTopicCommand)}
+        replacing = {command.new_topic for command in commands if isinstance(command, ReplaceTopicCommand)}
         return self.change.look({*(command.topic for command in commands), *replacing}, log)
 
     def judge(self, topic: str, seen: Seen) -> TopicDiff:
@@ -275,6 +275,6 @@ def diff_of(desired: DesiredTopic, topics: Mapping[str, CurrentTopic], log: Mode
         has_returned = current is not None and current.topic_id in log.replaces  # the record is of another topic
         if is_it or (replacement.switched_ms is not None and not has_returned):
             if desired.replace is not None:
-                return diff_replaced(desired, record, replacement, topics.get(replacement.successor))
+                return diff_replaced(desired, record, replacement, topics.get(replacement.new_topic))
             return TopicDiff(name, desired.where, refusal=objection_to_change(replacement))
     return diff_topic(desired, current)

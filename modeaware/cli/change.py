@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 from modeaware.admin.new_topics import NewPartitions
-from modeaware.admin.successors import validate_successor
+from modeaware.admin.replacements import validate_new_topic
 from modeaware.cli import INTERRUPTED, BadUsage
 from modeaware.cli.certificates import CertificateFolder
 from modeaware.cli.embedded import admin_client, carry_out_all, embedded_controller
@@ -164,7 +164,7 @@ class Change:
         if isinstance(step, BrokerStep):
             step.at_brokers(topic, self.admin, self.session.cluster.brokers, validate_only=True)
         elif isinstance(step, Replace):
-            validate_successor(self.session.cluster.brokers, step.command, VALIDATION_TIMEOUT_S)
+            validate_new_topic(self.session.cluster.brokers, step.command, VALIDATION_TIMEOUT_S)
         elif isinstance(step, Grow) and step.created:
             if not step.by_controller or topic_id is None:
                 self.grow(step, validate_only=True)
@@ -345,7 +345,7 @@ class Request:
         situation = seen.situation(command.topic)
         facts, record = situation.facts, self._made.get(command.topic, situation.record)
         if isinstance(command, ReplaceTopicCommand):
-            facts = replace(facts, successor=seen.facts(command.successor))
+            facts = replace(facts, new_topic=seen.facts(command.new_topic))
         known = [*situation.replaced, *(topic.record for topic in replaced(self._made.values()))]
         admission = self.change.admission(command, replace(situation, record=record, facts=facts, replaced=known))
         if admission.record is not None:

@@ -50,7 +50,7 @@ Exit status: 0 if nothing fails; {FAILED} if something does; 1 for an error, for
         for name, text in (
             ("group", "a consumer group that uses the topics; the client's own"),
             ("transactional-id", "a client's own"),
-            ("successor", "the new topic of a replacement of TOPIC, which controllers create"),
+            ("new_topic", "the new topic of a replacement of TOPIC, which controllers create"),
         ):
             text += "; may be repeated"
             parser.add_argument(f"--{name}", action="append", default=[], metavar=name.upper(), help=text)
@@ -75,7 +75,7 @@ Exit status: 0 if nothing fails; {FAILED} if something does; 1 for an error, for
 def _scope(args: argparse.Namespace, target: Connection) -> Scope:
     """Return the scope. Raises ConfigError: an empty name, or an option of another role."""
     role = Role(args.role)
-    if not all((*args.topics, *args.group, *args.transactional_id, *args.successor)):
+    if not all((*args.topics, *args.group, *args.transactional_id, *args.new_topic)):
         raise ConfigError("empty name of a topic, group or transactional id: name it, or leave the argument out")
     if role is not Role.CLIENT and args.transactional_id:
         raise ConfigError(
@@ -86,8 +86,8 @@ def _scope(args: argparse.Namespace, target: Connection) -> Scope:
             "--transactional-id and --group exclude each other: check a client that reads and writes in two runs, with "
             "--group for its input topics and with --transactional-id for its output topics"
         )
-    if role is Role.CLIENT and args.successor:
-        raise ConfigError("--successor is for controllers and operators; clients create no topics")
+    if role is Role.CLIENT and args.new_topic:
+        raise ConfigError("--new-topic is for controllers and operators; clients create no topics")
     if role is Role.CLIENT and args.closed_groups:
         raise ConfigError("--closed-groups is for controllers and operators; clients do not list groups")
     return Scope(
@@ -96,7 +96,7 @@ def _scope(args: argparse.Namespace, target: Connection) -> Scope:
         tuple(args.topics),
         tuple(args.group),
         tuple(args.transactional_id),
-        tuple(args.successor),
+        tuple(args.new_topic),
         closed=args.closed_groups,
         mode_source=target.config.mode_source,
         session_timeout_ms=target.controller.session_timeout_ms,

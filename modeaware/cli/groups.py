@@ -135,11 +135,11 @@ def _prepare(args: argparse.Namespace, session: Session) -> int:
     start. There ``auto.offset.reset`` would decide; its default is ``latest``."""
     group, name, log = args.group, args.topic, session.read_log()
     pairs = sorted(replaced(log.replaced), key=lambda pair: pair.record.is_alias)  # an alias comes last
-    old, replacement = next((pair for pair in pairs if pair.replacement.successor == name), (None, None))
+    old, replacement = next((pair for pair in pairs if pair.replacement.new_topic == name), (None, None))
     shape = session.shape(name)
-    if old is None or replacement is None or replacement.successor_id != shape.topic_id:
+    if old is None or replacement is None or replacement.new_topic_id != shape.topic_id:
         why = f"topic {name!r} does not replace another one: only a new topic is read from its start"
-        why = with_nearest(why, name, (to.successor for _, to in pairs))
+        why = with_nearest(why, name, (to.new_topic for _, to in pairs))
         raise RequestRefused(why, code=ErrorCode.INVALID_REQUEST, topic=name)
     partitions = range(shape.partition_count)
     using = find_groups(session.cluster, {old.topic: range(len(old.modes)), name: partitions})

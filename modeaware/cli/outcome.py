@@ -52,7 +52,7 @@ class Watch:
             is_over = not is_left and (self.kept.half == 2 or self.kept.first_switched_ms is not None)
             self.kept = replace(self.kept, phase="done") if is_over else None
         if replacement is None:
-            wanted = None if self.replacement is None else self.replacement.successor
+            wanted = None if self.replacement is None else self.replacement.new_topic
             is_other = self._switched_id is not None and topic.topic_id != self._switched_id
             self.is_replaced = is_other or (wanted is not None and wanted in (topic.leads_to, topic.replaces))
             return topic.phase == "done" or self.replacement is not None
@@ -101,22 +101,22 @@ def outcome(session: Session, topic: str, watch: Watch) -> list[str]:
     if watch.keeps_name and watch.kept is not None and not watch.is_paused:
         return _kept_name_text(topic, watch, watch.kept)
     if wanted is not None and wanted.undo:
-        if session.cluster.shape(wanted.successor) is None:
+        if session.cluster.shape(wanted.new_topic) is None:
             return [f"{topic}: undone."]
-        return [f"{topic}: undone. {wanted.successor} stays: it has records, or another partition count."]
+        return [f"{topic}: undone. {wanted.new_topic} stays: it has records, or another partition count."]
     if report is None:
         if wanted is not None and watch.is_replaced:
-            deleted = f"{topic}: replaced by {wanted.successor} and deleted{_fewer(watch, wanted.num_partitions)}."
+            deleted = f"{topic}: replaced by {wanted.new_topic} and deleted{_fewer(watch, wanted.num_partitions)}."
             return [deleted, f"{topic}: {_new_topic_text(watch)}."]
         if wanted is not None:
-            why = f"its replacement by {wanted.successor!r} was given up or undone; the controller's log says why"
+            why = f"its replacement by {wanted.new_topic!r} was given up or undone; the controller's log says why"
             raise ModeAwareError(f"topic {topic!r}: {why}", topic=topic)
         _check_count(topic, watch)
         return [f"{topic}: done."]
-    successor = report.successor if wanted is None else wanted.successor
+    new_topic = report.new_topic if wanted is None else wanted.new_topic
     if watch.is_paused:
-        return [f"{topic}: paused before the switch; {successor} exists. Repeat without --pause-before-switch."]
-    lines = [f"{topic}: replaced by {successor}{_end_of(topic, watch, report)}."]
+        return [f"{topic}: paused before the switch; {new_topic} exists. Repeat without --pause-before-switch."]
+    lines = [f"{topic}: replaced by {new_topic}{_end_of(topic, watch, report)}."]
     if watch.pause_ms is not None:
         lines.append(f"Readers in key order that kept up waited {watch.pause_ms / 1000:.1f} s for the end of {topic}.")
     return lines

@@ -168,7 +168,7 @@ class Progress:
         if replacement is None:
             head = f"  {done} of {len(changing)} partitions done"
         else:
-            head = f" -> {replacement.successor}  {topic.phase}"
+            head = f" -> {replacement.new_topic}  {topic.phase}"
         head += self._elapsed()
         rows = _rows("Phase", "Partitions", "Lag", "Waits for")
         for group in _steps(changing):

@@ -9,7 +9,7 @@ from functools import cache, partial
 
 from modeaware.admin.acls import TopicAcls, compare_acls, read_acls
 from modeaware.admin.new_topics import Accepted, TopicReplacement, check_replacement
-from modeaware.admin.successors import check_consequences, creating_broker, look_at_predecessors, replace_command
+from modeaware.admin.replacements import check_consequences, creating_broker, describe_old_topics, replace_command
 from modeaware.cli import BadUsage, Command, key_value
 from modeaware.cli.certificates import add_certificates_option
 from modeaware.cli.change import Request, Seen
@@ -73,7 +73,7 @@ With --keep-name TOPIC is replaced by an interim topic, and the interim topic by
             help="a topic to replace, and the new topic, which must not exist; the options apply to every TOPIC",
         )
         parser.add_argument(
-            "--with", dest="successor", metavar="NAME", help="the new topic, if only one TOPIC is named"
+            "--with", dest="new_topic", metavar="NAME", help="the new topic, if only one TOPIC is named"
         )
         parser.add_argument("--partitions", type=int, metavar="N", help="partitions of the new topic, fewer or more")
         parser.add_argument(
@@ -118,35 +118,35 @@ With --keep-name TOPIC is replaced by an interim topic, and the interim topic by
         add_certificates_option(parser)
 
     def run(self, args: argparse.Namespace) -> int:
-        successors = _successors(args)
+        new_topics = _new_topics(args)
         if args.undo and (args.pause_before_switch or args.accept_state_loss or args.evacuate or _given(args)):
             raise BadUsage("--undo takes only topics and the names of their new topics")
         if args.stay and (args.undo or args.keep_name or args.evacuate or args.accept_state_loss or _given(args)):
             raise BadUsage("--stay takes only topics")
-        if (args.keep_name or args.stay) and any(successors.values()):
+        if (args.keep_name or args.stay) and any(new_topics.values()):
             raise BadUsage("--keep-name and --stay take no NAME of a new topic")
         if args.keep_name and args.undo:
             raise BadUsage("--undo takes only topics and the names of their new topics")
         if args.json and not args.dry_run:
             raise BadUsage("--json belongs to --dry-run")
-        return _Replacement(args, successors).run()
+        return _Replacement(args, new_topics).run()
 
 
-def _successors(args: argparse.Namespace) -> dict[str, str | None]:
+def _new_topics(args: argparse.Namespace) -> dict[str, str | None]:
     """Return old topic -> new topic, or None where none is named."""
-    successors: dict[str, str | None] = {}
+    new_topics: dict[str, str | None] = {}
     for argument in args.topics:
-        topic, separator, successor = argument.partition("=")
-        if not topic or args.successor == "" or (separator and not successor):
+        topic, separator, new_topic = argument.partition("=")
+        if not topic or args.new_topic == "" or (separator and not new_topic):
             raise BadUsage("the name of a topic is empty")
-        if topic in successors:
+        if topic in new_topics:
             raise BadUsage(f"{topic} is named twice")
-        successors[topic] = successor if separator else None
-    if args.successor is not None:
-        if len(successors) > 1 or None not in successors.values():
+        new_topics[topic] = new_topic if separator else None
+    if args.new_topic is not None:
+        if len(new_topics) > 1 or None not in new_topics.values():
             raise BadUsage("--with takes one TOPIC: name the new topics of several as TOPIC=NAME")
-        successors = dict.fromkeys(successors, args.successor)
-    return successors
+        new_topics = dict.fromkeys(new_topics, args.new_topic)
+    return new_topics
 
 
 def _given(args: argparse.Namespace) -> list[str]:
@@ -163,9 +163,9 @@ class Consequences:
         self._acls = cache(partial(read_acls, session.cluster.brokers))
         self.names = cache(session.cluster.topic_names)
 
-    def acls(self, topic: str, successor: str) -> TopicAcls | None:
+    def acls(self, topic: str, new_topic: str) -> TopicAcls | None:
         """Return how the ACLs of an old and a new topic differ; None: the cluster has no authorizer."""
-        return compare_acls(self._acls(), topic, successor, self._server)
+        return compare_acls(self._acls(), topic, new_topic, self._server)
 
     def check(self, command: ReplaceTopicCommand) -> None:
         """Raise RequestRefused if a consequence is not accepted; see :func:`check_consequences`."""
@@ -175,13 +175,13 @@ class Consequences:
 
 
 class _Replacement(Request):
-    """``successors``: old topic -> new topic, or None where none is named."""
+    """``new_topics``: old topic -> new topic, or None where none is named."""
 
     what = "replace the topic"
 
-    def __init__(self, args: argparse.Namespace, successors: Mapping[str, str | None]) -> None:
-        super().__init__(args, successors)
-        self._successors = successors
+    def __init__(self, args: argparse.Namespace, new_topics: Mapping[str, str | None]) -> None:
+        super().__init__(args, new_topics)
+        self._new_topics = new_topics
         self._plans: dict[str, ReplacementPlan | list[str]] = {}
         self._kept: dict[str, KeptName | None] = {}
         self._interim: dict[str, str] = {}
@@ -191,45 +191,45 @@ class _Replacement(Request):
         log = session.read_log()
         self._consequences = Consequences(self.args, session)
         known = [record.replacement for topic in topics for record in log.replay.records_of(topic)]
-        successors = [self._successors[topic] for topic in topics] + [r.successor for r in known if r is not None]
+        new_topics = [self._new_topics[topic] for topic in topics] + [r.new_topic for r in known if r is not None]
         self._kept = {topic: kept(topic, log.replaced) for topic in topics}
-        successors += [change.interim for change in self._kept.values() if change is not None]
+        new_topics += [change.interim for change in self._kept.values() if change is not None]
         if self.args.keep_name:
             first = [t for t, change in self._kept.items() if change is None or change.is_over]
             shapes = {topic: session.cluster.shape(topic) for topic in first}
             new = {topic: interim_name(topic, shape.topic_id) for topic, shape in shapes.items() if shape is not None}
             self._interim = new
-            successors += new.values()
-        return self.change.look({*topics, *filter(None, successors)}, log)
+            new_topics += new.values()
+        return self.change.look({*topics, *filter(None, new_topics)}, log)
 
     def judge(self, topic: str, seen: Seen) -> TopicDiff:
         args, session, consequences = self.args, self.change.session, self._consequences
         change = self._kept[topic]
-        if change is not None and not change.is_over and change.is_in_second_half and self._successors[topic] is None:
+        if change is not None and not change.is_over and change.is_in_second_half and self._new_topics[topic] is None:
             return self._judge_second_half(topic, change, seen)
         situation = seen.situation(topic)
         current = situation.record.replacement if situation.record is not None else None
         if args.stay and (current is None or current.switched_ms is None):
             why = f"topic {topic!r}: its producers do not write to an interim topic yet; --undo gives a replacement up"
             raise RequestRefused(why, code=ErrorCode.INVALID_REQUEST, topic=topic)
-        successor = self._interim.get(topic) if args.keep_name and current is None else self._successors[topic]
-        wanted = _wanted(args, topic, successor, current)
+        new_topic = self._interim.get(topic) if args.keep_name and current is None else self._new_topics[topic]
+        wanted = _wanted(args, topic, new_topic, current)
         is_first = current is None and not args.undo
-        old = look_at_predecessors(session.cluster.brokers, [topic])[topic] if is_first else None
+        old = describe_old_topics(session.cluster.brokers, [topic])[topic] if is_first else None
         if isinstance(old, ModeAwareError):
             raise old
         command = replace_command(topic, wanted, old, pause_before_switch=args.pause_before_switch, undo=args.undo)
         admission = self.admit(command, seen)
         acls, refusal, step = None, None, ReplaceStep(situation.writable_count, command)
         if not args.undo and (current is None or current.switched_ms is None):
-            acls = consequences.acls(topic, wanted.successor)
+            acls = consequences.acls(topic, wanted.new_topic)
             try:
                 if admission.record is not None:
                     consequences.check(command)
             except RequestRefused as error:
                 refusal = error.message
         plan: ReplacementPlan | list[str]
-        plan = [*_changes(command, current, seen.facts(wanted.successor)), *acls_text(command, acls)]
+        plan = [*_changes(command, current, seen.facts(wanted.new_topic)), *acls_text(command, acls)]
         if old is not None:
             self.change.validate(topic, step)
             facts, config, given, names = situation.facts, session.controller, dict(args.config), consequences.names()
@@ -282,22 +282,22 @@ class _Replacement(Request):
 
 
 def _wanted(
-    args: argparse.Namespace, topic: str, successor: str | None, current: Replacement | None
+    args: argparse.Namespace, topic: str, new_topic: str | None, current: Replacement | None
 ) -> TopicReplacement:
     """Return the wanted replacement. Options that are left out keep the values of the replacement in progress."""
     count, fence = args.partitions, args.fence
     if current is not None:
-        successor = current.successor if successor is None else successor
+        new_topic = current.new_topic if new_topic is None else new_topic
         count = current.num_partitions if count is None else count
         fence = fence or current.fence
     if args.undo and current is None:
         why = f"topic {topic!r}: it is not being replaced; nothing to undo"
         raise RequestRefused(why, code=ErrorCode.INVALID_REQUEST, topic=topic)
-    if successor is None or count is None:
+    if new_topic is None or count is None:
         why = f"topic {topic!r} is not being replaced: name the new topic (--with) and its partitions (--partitions)"
         raise RequestRefused(why, code=ErrorCode.INVALID_REQUEST, topic=topic)
     wanted = TopicReplacement(
-        successor,
+        new_topic,
         count,
         args.replication_factor,
         dict(args.config),
@@ -319,15 +319,15 @@ def _keeps_name(args: argparse.Namespace, current: Replacement | None) -> bool:
     return args.keep_name or (current is not None and current.keep_name and not args.stay)
 
 
-def _changes(command: ReplaceTopicCommand, current: Replacement | None, successor: TopicFacts) -> list[str]:
+def _changes(command: ReplaceTopicCommand, current: Replacement | None, new_topic: TopicFacts) -> list[str]:
     """Return the lines about a command's changes to a replacement in progress."""
     if command.undo:
-        fate = "stays: it has records" if successor.untouched is False else "is deleted, unless it has records by then"
-        return [f"{command.topic}: its replacement is undone. {command.successor} {fate}."]
-    lines = [f"{command.topic}: its replacement by {command.successor} is in progress."]
+        fate = "stays: it has records" if new_topic.untouched is False else "is deleted, unless it has records by then"
+        return [f"{command.topic}: its replacement is undone. {command.new_topic} {fate}."]
+    lines = [f"{command.topic}: its replacement by {command.new_topic} is in progress."]
     if current is not None and current.keep_name is not command.keep_name:
-        back = f"The name is kept: {command.successor} is replaced by a new topic {command.topic}."
-        lines.append(back if command.keep_name else f"The change ends on {command.successor}.")
+        back = f"The name is kept: {command.new_topic} is replaced by a new topic {command.topic}."
+        lines.append(back if command.keep_name else f"The change ends on {command.new_topic}.")
     if current is not None and current.pause_before_switch and not command.pause_before_switch:
         lines.append(
             "It continues to the switch: from then on producers write to the new topic, and --undo is refused."

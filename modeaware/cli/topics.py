@@ -369,7 +369,7 @@ def _describe(args: argparse.Namespace, session: Session) -> int:
         return 0
     log = session.read_log()
     records, details = _records(args, log, chosen)
-    succeeding = [replacement.successor for _, replacement in replaced(log.replaced)]
+    succeeding = [replacement.new_topic for _, replacement in replaced(log.replaced)]
     limit = args.partition_size_limit_per_response or PARTITIONS_PER_ANSWER
     states = topic_states(session.cluster.brokers, names, listed.live_brokers, limit)
     changed = [topic for topic, record in records.items() if record is not None and record.epoch >= 0]

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import Any
 
 from modeaware.callouts import get_logger
-from modeaware.chain import predecessors
+from modeaware.chain import old_topics
 from modeaware.clients.member import Member
 from modeaware.clients.partition import State
 from modeaware.clients.subscription import Gate
@@ -54,7 +54,7 @@ class MemberViews:
         its end where topics are new to this member. One of them may have replaced another topic."""
         self.verify(topics)
         unknown = set(topics) - self._known
-        unknown -= self._views.recorded(unknown) | predecessors(self._views.views()).keys()
+        unknown -= self._views.recorded(unknown) | old_topics(self._views.views()).keys()
         if unknown and self._views.ready:
             try:
                 self._views.refresh(REFRESH_S)
@@ -74,13 +74,13 @@ class MemberViews:
                     "%s: partitions %s are in mode None and left out until they are readable",
                     topic, format_ranges(hidden),
                 )  # fmt: skip
-            if view.successor is not None:
+            if view.new_topic is not None:
                 log.warning(
                     "%s: %s is being replaced by %s, and its partitions were assigned with assign(): assign those of "
                     "%s when these are read to their end, or subscribe instead",
-                    self._group_id, topic, view.successor.topic, view.successor.topic,
+                    self._group_id, topic, view.new_topic.topic, view.new_topic.topic,
                 )  # fmt: skip
-            if hidden or view.successor is not None:
+            if hidden or view.new_topic is not None:
                 self._warned.add(topic)
 
     def stats(self) -> dict[str, Any]:

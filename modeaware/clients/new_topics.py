@@ -17,7 +17,7 @@ from modeaware.clients.partition import Committing, Partition, Step
 from modeaware.clients.starts import Key
 from modeaware.clients.subscription import Gate, Reading
 from modeaware.notes import OPENED
-from modeaware.topic_view import Successor
+from modeaware.topic_view import ReplacedBy
 
 ASK_S = 1.0
 """How often the group's committed offsets on a new topic are requested."""
@@ -61,14 +61,14 @@ class NewTopics:
         starts: dict[Key, Committed] = {}
         others: set[Key] = set()
         every: set[Key] = set()
-        for topic, successor in _behind_open_gates(reading, {topic for topic, _ in partitions}):
-            waiting = self._topics.setdefault(successor.topic_id, _Waiting(now_s, now_s))
+        for topic, new_topic in _behind_open_gates(reading, {topic for topic, _ in partitions}):
+            waiting = self._topics.setdefault(new_topic.topic_id, _Waiting(now_s, now_s))
             if waiting is None:
                 continue
             starts |= {key: at for key, at in waiting.starts.items() if not _has_commit(partitions, key)}
             others |= waiting.others
             if waiting.ask_s <= now_s:
-                every |= {(topic, partition) for partition in range(successor.partition_count)}
+                every |= {(topic, partition) for partition in range(new_topic.partition_count)}
             else:
                 later.append(waiting.ask_s)
         if starts:
@@ -102,14 +102,14 @@ class NewTopics:
         now_s: float,
     ) -> None:
         """Note the group's commits on ``keys``. Those that ``answer`` lacks are unknown."""
-        for topic, successor in _behind_open_gates(reading, {topic for topic, _ in keys}):
-            every = {(topic, partition) for partition in range(successor.partition_count)}
-            waiting = self._topics.get(successor.topic_id)
+        for topic, new_topic in _behind_open_gates(reading, {topic for topic, _ in keys}):
+            every = {(topic, partition) for partition in range(new_topic.partition_count)}
+            waiting = self._topics.get(new_topic.topic_id)
             if waiting is None or not every <= keys:
                 continue
             missing = {key for key in every & answer.keys() if answer[key] is None and not _has_commit(partitions, key)}
             if every <= answer.keys() and not missing:
-                self._topics[successor.topic_id] = None
+                self._topics[new_topic.topic_id] = None
                 continue
             own = {key: start for key in missing & partitions.keys() if (start := _start(partitions[key], how))}
             waiting.starts = {key: waiting.other_starts[key] for key in missing & waiting.other_starts.keys()} | own
@@ -118,18 +118,18 @@ class NewTopics:
             waiting.ask_s, waiting.other_starts = now_s + ASK_S, {}
 
 
-def _behind_open_gates(reading: Reading, topics: set[str]) -> Iterable[tuple[str, Successor]]:
+def _behind_open_gates(reading: Reading, topics: set[str]) -> Iterable[tuple[str, ReplacedBy]]:
     """Yield those of ``topics`` that are new topics behind an open gate, and whose old topic waits for the group.
 
     A group that never used the old topic, and first appears after its release, need not commit.
     """
     group = reading.reader.group
     for topic in sorted(reading.new_topics & topics):
-        successor = reading.old[topic].successor
-        if successor is None or successor.gone or reading.gate(topic) is not Gate.OPEN:
+        new_topic = reading.old[topic].new_topic
+        if new_topic is None or new_topic.gone or reading.gate(topic) is not Gate.OPEN:
             continue
-        if not successor.released or group in successor.groups or group in successor.moved.groups:
-            yield topic, successor
+        if not new_topic.released or group in new_topic.groups or group in new_topic.moved.groups:
+            yield topic, new_topic
 
 
 def _has_commit(partitions: Mapping[Key, Partition], key: Key) -> bool:

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from modeaware.callouts import InnerLock, get_logger
 from modeaware.errors import ModeSourceError, TopicReplaced
-from modeaware.topic_view import Successor
+from modeaware.topic_view import ReplacedBy
 from modeaware.views.source import Views
 
 logger = get_logger(__name__)
@@ -50,19 +50,19 @@ class Refusals:
             kind: the client library's own class of the error.
         """
         try:
-            successor = self._successor(topic)
+            new_topic = self._new_topic(topic)
         except Exception:  # a rejected record has to be reported all the same
             logger.exception("%s-%d: brokers rejected a record, and the cause could not be found", topic, partition)
             return None
-        if successor is None:
+        if new_topic is None:
             return None
         error = kind(
-            f"{topic}-{partition}: brokers rejected a record, because {topic} was replaced by {successor.topic}. This "
+            f"{topic}-{partition}: brokers rejected a record, because {topic} was replaced by {new_topic.topic}. This "
             "attempt has not stored it; if it was a retry, an earlier attempt may have, and the outcome is unknown. "
-            f"Send it again under the same name if it may be stored twice: it goes to {successor.topic}",
+            f"Send it again under the same name if it may be stored twice: it goes to {new_topic.topic}",
             topic=topic,
             partition=partition,
-            successor=successor.topic,
+            new_topic=new_topic.topic,
         )
         if topic not in self._logged:
             self._logged.add(topic)
@@ -71,22 +71,22 @@ class Refusals:
 
     def may_be_fenced(self, topic: str) -> bool:
         """Return whether ``topic`` is an old topic: its fence may cause a rejection without explanation."""
-        return self.views is not None and self.views.view(topic).successor is not None
+        return self.views is not None and self.views.view(topic).new_topic is not None
 
-    def _successor(self, topic: str) -> Successor | None:
+    def _new_topic(self, topic: str) -> ReplacedBy | None:
         """Return the new topic that has replaced ``topic``; None without one: the record is too large."""
         views = self.views
-        successor = None if views is None else views.view(topic).successor
-        if views is None or successor is None:
+        new_topic = None if views is None else views.view(topic).new_topic
+        if views is None or new_topic is None:
             return None
         views.refresh_soon()
-        if not successor.switched and (left_s := self._patience_s()) > 0:
+        if not new_topic.switched and (left_s := self._patience_s()) > 0:
             try:
                 views.refresh(left_s)
             except ModeSourceError as error:
                 logger.info("%s: it is unknown whether the topic was replaced: %s", topic, error)
-            successor = views.view(topic).successor
-        return successor if successor is not None and successor.switched else None
+            new_topic = views.view(topic).new_topic
+        return new_topic if new_topic is not None and new_topic.switched else None
 
     def _patience_s(self) -> float:
         with self._lock:

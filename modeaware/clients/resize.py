@@ -36,7 +36,7 @@ class Resize:
         old_count, new_count: the number of writable partitions before and after.
         moved_share: the share of keys that go to another partition than before, 0 to 1; None: unknown, because a user's
             partitioner fails for random keys.
-        successor: the new topic that has replaced this one, with ``new_count`` partitions; None: the topic is the same.
+        new_topic: the new topic that has replaced this one, with ``new_count`` partitions; None: the topic is the same.
     """
 
     topic: str
@@ -44,15 +44,15 @@ class Resize:
     old_count: int
     new_count: int
     moved_share: float | None
-    successor: str | None = None
+    new_topic: str | None = None
 
     def describe(self) -> str:
         """Return the resize in words. The first sentence is KIP-694's ("Kafka Topic Command changes")."""
         verb = "decreased" if self.new_count < self.old_count else "increased"
         share = "some" if self.moved_share is None else f"{self.moved_share:.0%}"
-        if self.successor is not None:
+        if self.new_topic is not None:
             return (
-                f"{self.topic} (epoch {self.epoch}) was replaced by {self.successor}, and records go there: "
+                f"{self.topic} (epoch {self.epoch}) was replaced by {self.new_topic}, and records go there: "
                 f"{self.old_count} partitions before, {self.new_count} now; {share} of the keys have a partition of "
                 f"another number. Mode-aware groups read {self.topic} to its end first, so each key keeps its order"
             )
@@ -70,7 +70,7 @@ def resize_of(view: TopicView, old_count: int, partitioner: Partitioner) -> Resi
 
 
 def _resize(
-    view: TopicView, old_count: int, new_count: int, partitioner: Partitioner, successor: str | None = None
+    view: TopicView, old_count: int, new_count: int, partitioner: Partitioner, new_topic: str | None = None
 ) -> Resize | None:
     if new_count in (0, old_count) or old_count < 1:
         return None
@@ -79,7 +79,7 @@ def _resize(
     except Exception:  # a user's own, which may take keys of their form only
         logger.info("%s: the share of keys that move is unknown", view.topic, exc_info=True)
         share = None
-    return None if share == 0 else Resize(view.topic, view.epoch, old_count, new_count, share, successor)
+    return None if share == 0 else Resize(view.topic, view.epoch, old_count, new_count, share, new_topic)
 
 
 @dataclass(eq=False)
@@ -215,15 +215,15 @@ class Resizes:
             return picks
         return FirstKeyObserver(picks, lambda: self._first_key(view.topic))
 
-    def replaced(self, name: str, view: TopicView, successor: str, new_count: int) -> None:
-        """Note that ``name`` now points to ``successor``, which has ``new_count`` writable partitions, and no longer to
+    def replaced(self, name: str, view: TopicView, new_topic: str, new_count: int) -> None:
+        """Note that ``name`` now points to ``new_topic``, which has ``new_count`` writable partitions, and no longer to
         the topic of ``view``. The next key reports the change, except with the policy ``ignore``."""
         self._led.pop(name, None)
         if self.policy == "ignore":
             return
         last = self._topics[view.topic].last if view.topic in self._topics else None
         old_count = len(last.writable) if last is not None and last.modes else len(view.modes)
-        resize = _resize(view, old_count, new_count, self.partitioner, successor)
+        resize = _resize(view, old_count, new_count, self.partitioner, new_topic)
         if resize is not None:
             self._led[name] = resize
 

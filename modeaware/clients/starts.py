@@ -28,7 +28,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple, Protocol
 
 from modeaware.callouts import InnerLock, get_logger
-from modeaware.chain import predecessors, topics_before
+from modeaware.chain import old_topics, topics_before
 from modeaware.modes import PartitionMode
 from modeaware.topic_view import TopicView
 from modeaware.views.source import VERIFY_TIMEOUT_S, Views
@@ -72,11 +72,11 @@ def start_on_new_topic(view: TopicView, group: str, *, has_used: bool = False) -
         has_used: the group has offsets on the old topic or on a topic before it: the group was away for long, or the
             offsets were set for it. It continues on the new topic and must skip nothing.
     """
-    successor = view.successor
-    if successor is None:
+    new_topic = view.new_topic
+    if new_topic is None:
         return None
-    is_noted = group in successor.groups or not successor.groups_complete
-    return 0 if is_noted or has_used or not successor.released else None
+    is_noted = group in new_topic.groups or not new_topic.groups_complete
+    return 0 if is_noted or has_used or not new_topic.released else None
 
 
 class BrokerOffsets(Protocol):
@@ -108,7 +108,7 @@ class Found(NamedTuple):
 class _Started(NamedTuple):
     offset: int | None = None
     topic_id: str | None = None
-    predecessor: TopicView | None = None
+    old_topic: TopicView | None = None
 
 
 class Starts:
@@ -126,7 +126,7 @@ class Starts:
     def __init__(self, views: Views, reset: str, group: str = "") -> None:
         self._views = views
         self._group = group
-        self._predecessors: Mapping[str, TopicView] = {}
+        self._old_topics: Mapping[str, TopicView] = {}
         self.earliest = reset.lower() in EARLIEST
         self.latest = reset.lower() in LATEST
         self._lock = InnerLock()
@@ -152,7 +152,7 @@ class Starts:
 
     def assigning(self, topics: Iterable[str]) -> None:
         """Note that partitions of ``topics`` are being assigned. Their views have been verified as far as possible."""
-        self._predecessors = predecessors(self._views.views())
+        self._old_topics = old_topics(self._views.views())
         for topic in topics:
             view = self._views.view(topic)
             self.remember(view)
@@ -220,18 +220,18 @@ class Starts:
         """
         view = self._views.view(key[0])
         marked = view.topic_id is not None or key[0] in self._created_again
-        return (self.latest and marked) or key[0] in self._predecessors or offset < self.reclaimed_to(key)
+        return (self.latest and marked) or key[0] in self._old_topics or offset < self.reclaimed_to(key)
 
     def _used_before(self, topics: Iterable[str], offsets: BrokerOffsets) -> set[str]:
-        """Return the successors among ``topics`` that the group reaches from an earlier topic of the chain, though it
+        """Return the new topics among ``topics`` that the group reaches from an earlier topic of the chain, though it
         was not noted at the switch. It has offsets on the earlier topic, or these are unknown: to read records again is
         safer than to skip them."""
         before: dict[str, set[Key]] = {}
         for topic in () if self.earliest else topics:
-            view = self._predecessors.get(topic)
+            view = self._old_topics.get(topic)
             if view is None or start_on_new_topic(view, self._group) is not None:
                 continue
-            for earlier in topics_before(topic, self._predecessors):
+            for earlier in topics_before(topic, self._old_topics):
                 if not earlier.is_alias:
                     before.setdefault(topic, set()).update((earlier.topic, p) for p in range(len(earlier.modes)))
         answer = offsets.committed_elsewhere(set().union(*before.values())) if before else {}
@@ -242,8 +242,8 @@ class Starts:
         view = self._views.view(topic)
         if self.earliest:
             return None
-        predecessor = self._predecessors.get(topic)
-        start = None if predecessor is None else start_on_new_topic(predecessor, self._group, has_used=has_used)
+        old_topic = self._old_topics.get(topic)
+        start = None if old_topic is None else start_on_new_topic(old_topic, self._group, has_used=has_used)
         if start is not None:
             return start
         if not self.latest and view.is_readable(partition):
@@ -257,12 +257,12 @@ class Starts:
 
     def _log_deleted(self, topics: Collection[str]) -> None:
         """Log that topics which ``topics`` have replaced were deleted before the group had read them; each once."""
-        for topic in sorted(self._predecessors.keys() & set(topics) - self._told):
-            before = self._predecessors[topic]
-            if before.successor is not None and before.successor.gone:
+        for topic in sorted(self._old_topics.keys() & set(topics) - self._told):
+            before = self._old_topics[topic]
+            if before.new_topic is not None and before.new_topic.gone:
                 self._told.add(topic)
                 logger.log(
-                    logging.WARNING if self._group in before.successor.groups else logging.INFO,
+                    logging.WARNING if self._group in before.new_topic.groups else logging.INFO,
                     "group %r begins at topic %r, the replacement of topic %r, which was deleted; records that the "
                     "group had not read there are lost to it",
                     *(self._group, topic, before.topic),
@@ -284,9 +284,9 @@ class Starts:
 
     def started(self, key: Key, offset: int | None) -> None:
         """Note that ``key`` starts at ``offset``; None or a negative one: the client library decides."""
-        before = self._predecessors.get(key[0])
-        predecessor = None if before is None else self._views.view(before.topic)
-        self._started[key] = _Started(offset, self._views.view(key[0]).topic_id, predecessor)
+        before = self._old_topics.get(key[0])
+        old_topic = None if before is None else self._views.view(before.topic)
+        self._started[key] = _Started(offset, self._views.view(key[0]).topic_id, old_topic)
 
     def hidden(self, key: Key) -> None:
         """Note that ``key`` is not read for a while. A view that hides it has the topic's id, which may have been
@@ -315,13 +315,13 @@ class Starts:
         A new topic has no record of its own: the record of its old topic has another id.
         """
         start = self._started.get(key, _Started())
-        if (before := start.predecessor) is not None:
-            was, successor = before.successor, self._views.view(before.topic).successor
+        if (before := start.old_topic) is not None:
+            was, new_topic = before.new_topic, self._views.view(before.topic).new_topic
             if (
                 was is not None
-                and successor is not None
-                and successor.topic == was.topic
-                and successor.topic_id != was.topic_id
+                and new_topic is not None
+                and new_topic.topic == was.topic
+                and new_topic.topic_id != was.topic_id
             ):
                 return True
         return self._is_another(key[0], start.topic_id)
@@ -336,7 +336,7 @@ class Starts:
 
         At the start of a topic that replaces another one, such a gap is no case for ``auto.offset.reset``.
         """
-        waited = key[0] in self._predecessors and offset == self.start_of(key)
+        waited = key[0] in self._old_topics and offset == self.start_of(key)
         return offset >= 0 and (waited or offset < self.reclaimed_to(key))
 
     def idle(self, keys: Iterable[Key], *, leaving: bool = False) -> dict[Key, int]:

@@ -30,7 +30,7 @@ from enum import Enum
 from functools import cached_property
 from typing import NamedTuple
 
-from modeaware.chain import links, logical_topic, predecessors, read_topics, topics_before
+from modeaware.chain import links, logical_topic, old_topics, read_topics, topics_before
 from modeaware.modes import PartitionMode
 from modeaware.topic_view import TopicView
 
@@ -81,14 +81,14 @@ class Reader:
 
     def has_open_gate(self, old: TopicView) -> bool:
         """Return whether the controller has opened the gate behind ``old`` for the group."""
-        if old.successor is None:
+        if old.new_topic is None:
             return False
-        return old.successor.moved.has_open_gate(self.group) if self.group else old.topic_id in self.passed
+        return old.new_topic.moved.has_open_gate(self.group) if self.group else old.topic_id in self.passed
 
     def needs(self, old: TopicView) -> bool:
         """Return whether the member subscribes to ``old``, which is replaced."""
-        successor = old.successor
-        return successor is None or not (successor.gone or (successor.released and self.has_open_gate(old)))
+        new_topic = old.new_topic
+        return new_topic is None or not (new_topic.gone or (new_topic.released and self.has_open_gate(old)))
 
 
 class TopicReading(NamedTuple):
@@ -143,7 +143,7 @@ class Reading:
         reading = self._topics.get(topic)
         if reading is None:
             view = self.view(topic)
-            waits = view.successor is not None and not self.reader.has_open_gate(view)
+            waits = view.new_topic is not None and not self.reader.has_open_gate(view)
             reading = TopicReading(view, self._gate(topic, view), _ends(view), bool(self.reader.group) and waits)
             self._topics[topic] = reading
         return reading
@@ -153,7 +153,7 @@ class Reading:
         return self.topic(topic).gate
 
     def _gate(self, topic: str, view: TopicView) -> Gate:
-        if self.reader.follows and view.successor is not None and not self.reader.needs(view):
+        if self.reader.follows and view.new_topic is not None and not self.reader.needs(view):
             return Gate.LEFT
         if topic in self.old:
             return self._gates[topic]
@@ -173,17 +173,17 @@ class Reading:
         return {topic: Gate.CLOSED if topic in closed else Gate.OPEN for topic in self.old}
 
     def _is_passed(self, old: TopicView) -> bool:
-        successor = old.successor
-        if successor is None or successor.gone or self.reader.has_open_gate(old):
+        new_topic = old.new_topic
+        if new_topic is None or new_topic.gone or self.reader.has_open_gate(old):
             return True
         group = self.reader.group
-        is_user = bool(group) and (group in successor.groups or not successor.groups_complete)
-        return successor.switched and not is_user and old.topic_id not in self._ids
+        is_user = bool(group) and (group in new_topic.groups or not new_topic.groups_complete)
+        return new_topic.switched and not is_user and old.topic_id not in self._ids
 
     def topic_id(self, topic: str) -> str | None:
         """Return the id of ``topic``, as far as it is known: a new topic has no record of its own."""
-        successor = self.old[topic].successor if topic in self.old else None
-        return self.view(topic).topic_id if successor is None else successor.topic_id
+        new_topic = self.old[topic].new_topic if topic in self.old else None
+        return self.view(topic).topic_id if new_topic is None else new_topic.topic_id
 
     @cached_property
     def new_topics(self) -> frozenset[str]:
@@ -193,7 +193,7 @@ class Reading:
 
 def read(reader: Reader, views: Mapping[str, TopicView]) -> Reading:
     """Return what ``reader`` reads by ``views``."""
-    old = predecessors(views)
+    old = old_topics(views)
     led_to = {view.topic: view for name in _first_topics(reader, views) for view in links(name, views.get)}
     if not reader.follows:
         ids = frozenset(_id(views, topic) for topic in [*views, *reader.names] if reader.names_topic(topic))
@@ -212,8 +212,8 @@ def read(reader: Reader, views: Mapping[str, TopicView]) -> Reading:
 
 
 def _ends(view: TopicView) -> Mapping[int, int]:
-    if view.successor is not None:
-        return view.successor.read_up_to
+    if view.new_topic is not None:
+        return view.new_topic.read_up_to
     ends = view.resume_offsets.items()
     return {partition: end for partition, end in ends if view.mode(partition) is PartitionMode.READ_ONLY}
 
@@ -236,7 +236,7 @@ def _matched(reader: Reader, pattern: str, views: Mapping[str, TopicView], left_
     Args:
         left_out: gets the topics of these chains that the pattern matches and that are no longer read.
     """
-    replaced = {topic for topic, view in views.items() if view.successor and reader.match(pattern, topic)}
+    replaced = {topic for topic, view in views.items() if view.new_topic and reader.match(pattern, topic)}
     needed = dict.fromkeys(topic for first in sorted(replaced) for topic in read_topics(first, views.get, reader.needs))
     left_out |= replaced - needed.keys()
     return [pattern, *(topic for topic in needed if reader.match(pattern, topic) is False)]

@@ -40,7 +40,7 @@ from modeaware.cluster.metadata import (
 )
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.librdkafka import NO_ANSWER, AdminClient, KafkaError, KafkaException
-from modeaware.lifecycle.commands import CommitOffsets, DeletePredecessor, DeleteTopic, Effect
+from modeaware.lifecycle.commands import CommitOffsets, DeleteOldTopic, DeleteTopic, Effect
 from modeaware.topic_view import base64_id
 from modeaware.wire.brokers import BULK_TIMEOUT_S, Ask, Brokers
 from modeaware.wire.brokers import REQUEST_TIMEOUT_S as BROKER_TIMEOUT_S
@@ -226,10 +226,10 @@ class Cluster:
                 commit_offsets(self.brokers, effect, last_checks)
             elif isinstance(effect, DeleteTopic):
                 self._check_untouched(effect)
-                return delete_topics(self.brokers, {effect.successor: effect.successor_id}, last_checks)[
-                    effect.successor
+                return delete_topics(self.brokers, {effect.new_topic: effect.new_topic_id}, last_checks)[
+                    effect.new_topic
                 ]
-            elif isinstance(effect, DeletePredecessor):
+            elif isinstance(effect, DeleteOldTopic):
 
                 def still_sealed() -> None:
                     shape = self.shape(effect.topic)
@@ -243,13 +243,13 @@ class Cluster:
 
     def _check_untouched(self, effect: DeleteTopic) -> None:
         """Raise unless the new topic's leaders report that no record was ever appended to it (invariant I1)."""
-        shape = self.shape(effect.successor)
-        if shape is None or shape.topic_id != effect.successor_id:
+        shape = self.shape(effect.new_topic)
+        if shape is None or shape.topic_id != effect.new_topic_id:
             return  # the deletion names the id, and its response decides
-        wanted = [(effect.successor, p) for p in range(shape.partition_count)]
-        ends = log_ends(self.brokers, wanted, {(effect.successor, p): leader for p, leader in shape.leaders.items()})
+        wanted = [(effect.new_topic, p) for p in range(shape.partition_count)]
+        ends = log_ends(self.brokers, wanted, {(effect.new_topic, p): leader for p, leader in shape.leaders.items()})
         if len(ends) < len(wanted) or any(end.offset for end in ends.values()):
-            text = f"topic {effect.successor!r} is not deleted: it has records, or not every leader answers"
+            text = f"topic {effect.new_topic!r} is not deleted: it has records, or not every leader answers"
             raise ClusterError(text, topic=effect.topic)
 
     def validate(self, effects: Sequence[Effect]) -> list[ClusterError | None]:

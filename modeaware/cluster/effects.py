@@ -22,7 +22,7 @@ from modeaware.lifecycle.commands import (
     CommitOffsets,
     CreatePartitions,
     CreateTopic,
-    DeletePredecessor,
+    DeleteOldTopic,
     DeleteRecords,
     DeleteTopic,
     Effect,
@@ -150,7 +150,7 @@ def create_topics(
 
     def entry(effect: CreateTopic) -> Any:
         return topic(
-            name=effect.successor,
+            name=effect.new_topic,
             num_partitions=effect.num_partitions,
             replication_factor=effect.replication_factor,
             assignments=[],
@@ -163,7 +163,7 @@ def create_topics(
         )
 
     change = _Batch(
-        "create topic", "topics", lambda e: e.successor, lambda e: 1 + e.num_partitions + len(e.configs), entry, request
+        "create topic", "topics", lambda e: e.new_topic, lambda e: 1 + e.num_partitions + len(e.configs), entry, request
     )
     return change.send(brokers, effects, check, compare_ids=not validate_only)
 
@@ -324,7 +324,7 @@ def delete_topics(
     return results
 
 
-def check_deletions(brokers: Brokers, effects: Sequence[DeleteTopic | DeletePredecessor]) -> list[ClusterError | None]:
+def check_deletions(brokers: Brokers, effects: Sequence[DeleteTopic | DeleteOldTopic]) -> list[ClusterError | None]:
     """Return for each effect why brokers would delete no topic at all (``delete.topic.enable=false``); None: they may.
 
     The request names no topic: brokers check the setting first, and reject the request in any case.
@@ -337,10 +337,10 @@ def check_deletions(brokers: Brokers, effects: Sequence[DeleteTopic | DeletePred
     if not any(answer.error_code == ErrorCode.TOPIC_DELETION_DISABLED for answer in answers):
         return [None] * len(effects)
 
-    def disabled(effect: DeleteTopic | DeletePredecessor) -> ClusterError:
+    def disabled(effect: DeleteTopic | DeleteOldTopic) -> ClusterError:
         why, remedy = "a replacement ends with a deletion", "; or keep the topic (--fence none)"
         if isinstance(effect, DeleteTopic):
-            why, remedy = f"to undo its replacement deletes {effect.successor!r}", ""
+            why, remedy = f"to undo its replacement deletes {effect.new_topic!r}", ""
         text = f"topic {effect.topic!r}: the brokers delete no topics, and {why}: set delete.topic.enable=true{remedy}"
         return ClusterError(text, code=ErrorCode.TOPIC_DELETION_DISABLED, topic=effect.topic)
 
@@ -425,5 +425,5 @@ VALIDATED: dict[type[Effect], Callable[..., list[ClusterError | None]]] = {
     kind: partial(BATCHED[kind], validate_only=True) for kind in (CreatePartitions, CreateTopic, FenceTopic)
 } | {
     DeleteTopic: check_deletions,
-    DeletePredecessor: check_deletions,
+    DeleteOldTopic: check_deletions,
 }

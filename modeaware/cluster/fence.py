@@ -29,7 +29,7 @@ from modeaware.cluster.metadata import (
     read_configs,
 )
 from modeaware.errors import ClusterError, ErrorCode
-from modeaware.lifecycle.commands import DeletePredecessor
+from modeaware.lifecycle.commands import DeleteOldTopic
 from modeaware.lifecycle.facts import FenceFacts
 from modeaware.lifecycle.replacement import FENCE_CONFIGS, is_fence
 from modeaware.wire.brokers import Ask, Brokers
@@ -190,7 +190,7 @@ def log_ends(
     return {key: LogEnd(int(entry.offset), int(entry.leader_epoch)) for key, entry in entries.items()}
 
 
-def check_sealed(brokers: Brokers, effect: DeletePredecessor, leaders: Mapping[int, Leader]) -> None:
+def check_sealed(brokers: Brokers, effect: DeleteOldTopic, leaders: Mapping[int, Leader]) -> None:
     """Check that a topic may be deleted: every leader refuses data now, and its log ends at the seal (invariants I1 and
     I2). The check names the topic; the caller compares the topic's id after it.
 

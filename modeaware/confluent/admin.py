@@ -354,14 +354,14 @@ class AdminClient(librdkafka.AdminClient):
         deadline = Deadline(request_timeout)
 
         def work() -> dict[str, Any]:
-            from modeaware.admin.successors import replace_commands
+            from modeaware.admin.replacements import replace_commands
 
             views = self._calls.views(deadline)
             retrying = partial(Retrying, deadline, RetryPolicy.from_conf(self._calls.conf))
             options = {"pause_before_switch": pause_before_switch, "undo": undo, "validate_only": validate_only}
             with closing(self._brokers(request_timeout)) as brokers:
-                successors = {topic: views.view(topic).successor for topic in topics}
-                under_way = {topic: successor for topic, successor in successors.items() if successor is not None}
+                new_topics = {topic: views.view(topic).new_topic for topic in topics}
+                under_way = {topic: new_topic for topic, new_topic in new_topics.items() if new_topic is not None}
                 servers = bootstrap_servers(self._calls.conf)
                 commands, failures = replace_commands(brokers, topics, under_way, servers, retrying, **options)
             return failures | self._calls.replace_topics(views, commands, validate_only, deadline)
@@ -390,7 +390,7 @@ class AdminClient(librdkafka.AdminClient):
             views = self._calls.views(deadline)
             commands, failures = [], {}
             for topic in names:
-                if (leads_to := views.view(topic).successor) is None:
+                if (leads_to := views.view(topic).new_topic) is None:
                     why = f"topic {topic!r}: the name is no alias and points to no other topic"
                     failures[topic] = RequestRefused(why, code=ErrorCode.INVALID_REQUEST, topic=topic)
                     continue

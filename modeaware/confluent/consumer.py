@@ -315,7 +315,7 @@ class Consumer(_Slots):
 
     def _note(self, changed: Mapping[str, TopicView]) -> None:
         """Leave a note for the polling thread (called by the source's thread)."""
-        if any(view.successor is not None for view in changed.values()):
+        if any(view.new_topic is not None for view in changed.values()):
             self._take_names()
         concerned = [view for view in changed.values() if self._concerns(view)]
         for view in concerned:
@@ -347,7 +347,7 @@ class Consumer(_Slots):
         return read(replace(self._reader, names=subscription.topics), self._views.views()).logical
 
     def _concerns(self, view: TopicView) -> bool:
-        return self._membership.concerns({view.topic} if view.successor is None else {view.topic, view.successor.topic})
+        return self._membership.concerns({view.topic} if view.new_topic is None else {view.topic, view.new_topic.topic})
 
     def _look_soon(self) -> None:
         if self._membership.watches:

@@ -11,7 +11,7 @@ from modeaware.lifecycle.commands import (
     CommandResult,
     CreatePartitions,
     CreatePartitionsCommand,
-    DeletePredecessor,
+    DeleteOldTopic,
     DeleteTopic,
     Effect,
     FenceTopic,
@@ -54,7 +54,7 @@ class Admitted:
             replacement = self.record.replacement if self.record is not None else None
             if replacement is not None and command.undo and replacement.undone_ms is None:
                 return (
-                    DeleteTopic(command.topic, self.topic_id, replacement.successor, replacement.successor_id or ""),
+                    DeleteTopic(command.topic, self.topic_id, replacement.new_topic, replacement.new_topic_id or ""),
                 )
             return () if replacement is not None or command.forget else effects_to_come(command, self.topic_id)
         if not isinstance(command, CreatePartitionsCommand) or command.total_count <= count:
@@ -74,7 +74,7 @@ def effects_to_come(command: ReplaceTopicCommand, topic_id: str) -> tuple[Effect
     new = (creation(command.topic, topic_id, command),)
     if command.fence == "none":
         return new
-    return (*new, FenceTopic(command.topic, topic_id, FENCE_CONFIGS), DeletePredecessor(command.topic, topic_id, {}))
+    return (*new, FenceTopic(command.topic, topic_id, FENCE_CONFIGS), DeleteOldTopic(command.topic, topic_id, {}))
 
 
 def refusal(command: Command, error: ModeAwareError, record: TopicRecord | None) -> CommandResult:

@@ -36,7 +36,7 @@ from modeaware.lifecycle.alias import (
     chain_of,
     ended_by,
     facts_for_alias,
-    predecessor_of,
+    old_topic_of,
     record_after,
     relink,
 )
@@ -46,7 +46,7 @@ from modeaware.lifecycle.commands import (
     CommandResult,
     CreatePartitions,
     CreateTopic,
-    DeletePredecessor,
+    DeleteOldTopic,
     DeleteTopic,
     Effect,
     FenceTopic,
@@ -57,9 +57,9 @@ from modeaware.lifecycle.commands import (
 from modeaware.lifecycle.facts import GroupsDoubt, TopicFacts
 from modeaware.lifecycle.growth import give_up_opening
 from modeaware.lifecycle.passes import Advance, Pass, pass_over
-from modeaware.lifecycle.reasons import AS_ASKED, RENAME_REFUSED, SUCCESSOR_GONE
+from modeaware.lifecycle.reasons import AS_ASKED, NEW_TOPIC_GONE, RENAME_REFUSED
 from modeaware.lifecycle.reasons import text as reason_text
-from modeaware.lifecycle.replacement import NO_FENCE, give_up_successor, is_fence
+from modeaware.lifecycle.replacement import NO_FENCE, give_up_new_topic, is_fence
 from modeaware.lifecycle.second_half import Hindrance, closes, hindrance, is_unused, second_half_of, waits
 from modeaware.lifecycle.state import in_progress
 from modeaware.lifecycle.steps import advance
@@ -232,7 +232,7 @@ class Engine:
         return self._look(
             [Look(command.topic, None) for command in commands],
             {
-                command.topic: Look(command.successor, None)
+                command.topic: Look(command.new_topic, None)
                 for command in commands
                 if isinstance(command, ReplaceTopicCommand)
             },
@@ -363,9 +363,9 @@ class Engine:
         records = [self._records[topic_id] for topic_id in topic_ids]
         if not records:
             return False
-        successors = {record.topic: _successor(replacement) for record, replacement in replaced(records)}
+        new_topics = {record.topic: _new_topic(replacement) for record, replacement in replaced(records)}
         began_ms = elapsed_ms(self._clock)
-        observed = self._look([Look(record.topic, record) for record in records], successors)
+        observed = self._look([Look(record.topic, record) for record in records], new_topics)
         chain = chain_of(self._records.values())
         checked = [self._advance(record, facts, chain) for record, facts in zip(records, observed, strict=False)]
         passed = [topic for topic in checked if topic is not None]
@@ -413,7 +413,7 @@ class Engine:
         hindered: list[tuple[TopicRecord, Hindrance]] = []
         looked = self._look_for([second_half_of(alias) for alias in waiting])
         for alias, facts in zip(waiting, looked, strict=False):
-            interim_id = alias.replacing.successor_id or ""
+            interim_id = alias.replacing.new_topic_id or ""
             if isinstance(facts, ClusterError) or facts.topic_id != interim_id:
                 continue
             hinders = hindrance(alias, self._records.get(interim_id), facts, self._config, now_ms, known)
@@ -501,7 +501,7 @@ class Engine:
                 raise facts
             with self.failures.isolated(f"topic {record.topic!r}: a check"):
                 now_ms = self._clock.now_ms()
-                facts = replace(facts, predecessor=predecessor_of(facts.topic_id, chain))
+                facts = replace(facts, old_topic=old_topic_of(facts.topic_id, chain))
                 fence = facts.fence
                 if fence is not None and record.topic_id in self._refused_fences and not is_fence(fence.configs):
                     facts = replace(facts, fence=replace(fence, refused=True))
@@ -530,7 +530,7 @@ class Engine:
         before = (
             replacement
             for r, replacement in replaced(self._records.values())
-            if r.topic == effect.successor and r.is_alias
+            if r.topic == effect.new_topic and r.is_alias
         )
         was_fenced = any(replacement.has_fence for replacement in before)
         return replace(effect, configs={**NO_FENCE, **effect.configs}) if was_fenced else effect
@@ -572,7 +572,7 @@ class Engine:
             record = self._records[topic_id]
             if (
                 (replacement := record.replacement) is not None
-                and replacement.successor_id is not None
+                and replacement.new_topic_id is not None
                 and replacement.switched_ms is None
             ):
                 self.check_at_once(topic_id)  # the state of the new topic decides about the record
@@ -594,17 +594,17 @@ class Engine:
         self._resting.stirs(topic_id)
         self.schedule.now(topic_id, elapsed_ms(self._clock))
 
-    def _look(self, looks: Sequence[Look], successors: Mapping[str, Look]) -> list[TopicFacts | ClusterError]:
+    def _look(self, looks: Sequence[Look], new_topics: Mapping[str, Look]) -> list[TopicFacts | ClusterError]:
         """Return the facts of the first topics, as :meth:`_observe` does, with the facts of their new topics.
 
         A new topic gets its own snapshot: it may also be one of the topics, with a change of its own.
 
         Args:
-            successors: old topic -> the look at its new topic.
+            new_topics: old topic -> the look at its new topic.
         """
         observed = self._observe(looks)
         pending = list(
-            dict.fromkeys(successors[look.topic] for look in looks[: len(observed)] if look.topic in successors)
+            dict.fromkeys(new_topics[look.topic] for look in looks[: len(observed)] if look.topic in new_topics)
         )
         others: dict[Look, TopicFacts | ClusterError] = {}
         while pending:
@@ -612,7 +612,7 @@ class Engine:
             others |= zip(pending, some, strict=False)
             pending = pending[len(some) :]
         return [
-            _merged(facts, others[successors[look.topic]]) if look.topic in successors else facts
+            _merged(facts, others[new_topics[look.topic]]) if look.topic in new_topics else facts
             for look, facts in zip(looks, observed, strict=False)
         ]
 
@@ -755,8 +755,8 @@ class Engine:
             if error is None:
                 logger.info("topic %s: done: %s", effect.topic, effect, extra=about)
                 if isinstance(effect, DeleteTopic):
-                    self._observer.deleted(effect.successor_id)
-                elif isinstance(effect, DeletePredecessor):
+                    self._observer.deleted(effect.new_topic_id)
+                elif isinstance(effect, DeleteOldTopic):
                     self._observer.deleted(effect.topic_id)
                 continue
             logger.warning("topic %s: %s; retrying later", effect.topic, error, extra=about)
@@ -765,8 +765,8 @@ class Engine:
             elif isinstance(effect, FenceTopic) and error.code in _REFUSED_FOR_GOOD:
                 self._refused_fences.add(effect.topic_id)
             elif isinstance(effect, CreateTopic | RemoveConfigs) and error.code in _REFUSED_FOR_GOOD:
-                topic_id = effect.topic_id if isinstance(effect, CreateTopic) else effect.predecessor_id
-                given_up = give_up_successor(self._records[topic_id])
+                topic_id = effect.topic_id if isinstance(effect, CreateTopic) else effect.old_topic_id
+                given_up = give_up_new_topic(self._records[topic_id])
                 if given_up is not None and given_up != self._records[topic_id]:
                     self._append([given_up])
                 if given_up is not None and given_up.replacement is None:
@@ -815,16 +815,16 @@ def _only_logs_matter(record: TopicRecord, facts: TopicFacts) -> bool:
     return record.replacement is None and record.retired.keys() <= facts.partitions.keys()
 
 
-def _successor(replacement: Replacement) -> Look:
-    name, known = replacement.successor, replacement.successor_id
-    is_lost = replacement.reason == SUCCESSOR_GONE and replacement.released_ms is None
+def _new_topic(replacement: Replacement) -> Look:
+    name, known = replacement.new_topic, replacement.new_topic_id
+    is_lost = replacement.reason == NEW_TOPIC_GONE and replacement.released_ms is None
     return Look(name, None, ANY_ID + name if known is None or is_lost else known, replacement.gone_ms is not None)
 
 
-def _merged(of_topic: TopicFacts | ClusterError, of_successor: TopicFacts | ClusterError) -> TopicFacts | ClusterError:
-    if isinstance(of_topic, ClusterError) or isinstance(of_successor, ClusterError):
-        return of_topic if isinstance(of_topic, ClusterError) else of_successor
-    return replace(of_topic, successor=of_successor)
+def _merged(of_topic: TopicFacts | ClusterError, of_new_topic: TopicFacts | ClusterError) -> TopicFacts | ClusterError:
+    if isinstance(of_topic, ClusterError) or isinstance(of_new_topic, ClusterError):
+        return of_topic if isinstance(of_topic, ClusterError) else of_new_topic
+    return replace(of_topic, new_topic=of_new_topic)
 
 
 def _newer(what: str, topic: str | None = None) -> RequestRefused:

@@ -74,7 +74,7 @@ class MovedGroups:
         seen = self._seen[topic_id] = observe(self._seen.get(topic_id), this.facts, names, partitions, at_ms)
         if topic_id in self._newer:
             return Decision()
-        new = this.facts.successor
+        new = this.facts.new_topic
         further = self.moved(new.topic_id).groups if new is not None and new.topic_id is not None else ()
         decision = decide(after, held, this.facts, this.requirement, seen, self._limits, at_ms, further)
         if decision.record is not None:
@@ -86,7 +86,7 @@ class MovedGroups:
 
     def _names(self, this: Pass, after: TopicRecord, held: MovedRecord | None) -> list[str]:
         """Return the groups to observe: those whose gate is closed, and those whose gate may be closed again."""
-        new = this.facts.successor
+        new = this.facts.new_topic
         names = groups_that_matter(after, this.facts, this.requirement)
         if held is None or new is None:
             return names

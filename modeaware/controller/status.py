@@ -29,7 +29,7 @@ EFFECTS = (
     "CommitOffsets",
     "CreatePartitions",
     "CreateTopic",
-    "DeletePredecessor",
+    "DeleteOldTopic",
     "DeleteRecords",
     "DeleteTopic",
     "FenceTopic",

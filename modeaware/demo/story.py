@@ -35,7 +35,7 @@ from modeaware.demo.flights import Flight, load_flights
 from modeaware.errors import ErrorCode, ModeAwareError, RequestRefused
 from modeaware.librdkafka import KafkaError, KafkaException, Message, NewTopic, consistent
 from modeaware.modes import PartitionMode, format_ranges
-from modeaware.topic_view import SUCCESSION, TopicView
+from modeaware.topic_view import REPLACEMENT_STATES, TopicView
 from modeaware.views import registry
 from modeaware.views.source import Views
 
@@ -163,7 +163,7 @@ class Story:
 
     def __init__(self, bootstrap_servers: str, records: int | None, lead_s: float) -> None:
         self._topic = f"flights-{uuid.uuid4().hex[:6]}"
-        self._successor = f"{self._topic}-v2"
+        self._new_topic = f"{self._topic}-v2"
         self._conf = {"bootstrap.servers": bootstrap_servers, "log_level": 2}  # log lines would tear the screen
         group = {"group.id": f"{self._topic}-readers", "auto.offset.reset": "earliest", "auto.commit.interval.ms": 500}
         self._records = records
@@ -211,7 +211,7 @@ class Story:
     def _topics(self, admin: modeaware.AdminClient) -> dict[str, int]:
         """Return this run's topics that are on the cluster -> their partition counts."""
         on_cluster = admin.list_topics(timeout=TIMEOUT_S).topics
-        return {name: len(on_cluster[name].partitions) for name in (self._topic, self._successor) if name in on_cluster}
+        return {name: len(on_cluster[name].partitions) for name in (self._topic, self._new_topic) if name in on_cluster}
 
     def _start_threads(self, pool: ThreadPoolExecutor, stopping: threading.Event, views: Views) -> None:
         self._running += [pool.submit(consumer.run, stopping) for consumer in self._consumers]
@@ -250,14 +250,14 @@ class Story:
         times_s.append(self._linger(f"{SHRINK_TO} partitions at work", self._lead_s / 2))
 
         self._counted(admin)
-        self._stage = f"replacing by {self._successor}"
+        self._stage = f"replacing by {self._new_topic}"
         self._event(f"requesting a replacement by a new topic of {REPLACE_BY} partitions")
         self._until(lambda: self._replaces(admin), PHASE_TIMEOUT_S, "the group to read what came before the shrink")
         for condition, text in (
-            (_succession("announced"), f"announced: consumers hold the partitions of {self._successor}"),
-            (_succession("switched"), f"switched: {self._topic} means {self._successor} to producers"),
+            (_succession("announced"), f"announced: consumers hold the partitions of {self._new_topic}"),
+            (_succession("switched"), f"switched: {self._topic} means {self._new_topic} to producers"),
             (_succession("released"), f"released: the group has read {self._topic} to its end"),
-            (_succession("gone"), f"{self._topic} is deleted; its name is an alias of {self._successor}"),
+            (_succession("gone"), f"{self._topic} is deleted; its name is an alias of {self._new_topic}"),
         ):
             times_s.append(self._await(condition, text))
         self._counted(admin)
@@ -275,7 +275,7 @@ class Story:
 
         A controller refuses the replacement while the group reads keys that a shrink has moved.
         """
-        replacement = modeaware.TopicReplacement(self._successor, REPLACE_BY, delete_partitions_delay_ms=0)
+        replacement = modeaware.TopicReplacement(self._new_topic, REPLACE_BY, delete_partitions_delay_ms=0)
         try:
             admin.replace_topics({self._topic: replacement})[self._topic].result(TIMEOUT_S)
         except RequestRefused as error:
@@ -306,12 +306,12 @@ class Story:
         self._event(f"the group has read to the end: {self._delivered():,}")
 
     def _audit(self, phases_s: dict[str, float]) -> dict[str, Any]:
-        logs, stored = read_topic(self._conf, self._successor)
+        logs, stored = read_topic(self._conf, self._new_topic)
         self._event(f"audit: {len(stored):,} records read back with a plain consumer")
         acks = [ack for producer in self._producers for ack in producer.acks]
         report = {
             "topic": self._topic,
-            "successor": self._successor,
+            "new_topic": self._new_topic,
             "shrunk": [PARTITIONS, SHRINK_TO],
             "replaced": [PARTITIONS, REPLACE_BY],
             "partitions_on_cluster": self._on_cluster,
@@ -347,7 +347,7 @@ class Story:
                 self._shown_s = time.monotonic()
                 figures = f"{self._acknowledged():,} acknowledged, {self._delivered():,} delivered"
                 writable = self._history.writable(self._history.epoch)
-                where = format_ranges(writable) if writable else f"all of {self._successor}"
+                where = format_ranges(writable) if writable else f"all of {self._new_topic}"
                 self._event(f"  {self._stage}: {figures}; writable: {where}")
             if time.monotonic() > deadline_s:
                 raise ModeAwareError(f"waited {timeout_s:.0f} s for: {what}; see modeaware topics --describe")
@@ -367,5 +367,5 @@ class Story:
 
 
 def _succession(state: str) -> Callable[[TopicView], bool]:
-    """Return a condition: the replacement has reached ``state`` (one of ``SUCCESSION``)."""
-    return lambda view: view.successor is not None and view.successor.state >= SUCCESSION.index(state)
+    """Return a condition: the replacement has reached ``state`` (one of ``REPLACEMENT_STATES``)."""
+    return lambda view: view.new_topic is not None and view.new_topic.state >= REPLACEMENT_STATES.index(state)

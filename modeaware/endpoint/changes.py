@@ -133,16 +133,16 @@ class ChangeRequest:
 
     def creation_question(self, some: Mapping[int, ReplaceTopicCommand], correlation_id: int) -> bytes:
         """Return the CreateTopics request that validates the new topics of ``some``."""
-        topics = (codec.NewTopic(c.successor, c.num_partitions, c.replication_factor, c.configs) for c in some.values())
+        topics = (codec.NewTopic(c.new_topic, c.num_partitions, c.replication_factor, c.configs) for c in some.values())
         return codec.creation_question(correlation_id, self.header.client_id, topics)
 
     def judge_new_topics(self, some: Mapping[int, ReplaceTopicCommand], answer: bytes) -> None:
         """Refuse the commands of ``some`` whose new topics the broker's response (a whole frame) does not accept."""
         topics = {topic.name: topic for topic in codec.decode_creation(answer).topics}
         for number, command in some.items():
-            created = topics.get(command.successor)
+            created = topics.get(command.new_topic)
             if number not in self.refused and (created is None or created.error_code not in _ACCEPTED):
-                self.refused[number] = _successor_refusal(command, created)
+                self.refused[number] = _new_topic_refusal(command, created)
 
     def judge(self, answer: bytes) -> None:
         """Refuse the commands that the broker's response (a whole frame) does not authorize."""
@@ -224,7 +224,7 @@ class _Rights:
         return self._topic_refusal(command.topic, _TO_DELETE if deletes else _TO_ALTER)
 
     def _forget_refusal(self, command: ReplaceTopicCommand) -> CommandResult | None:
-        refusal = self._topic_refusal(command.successor, _TO_DELETE)
+        refusal = self._topic_refusal(command.new_topic, _TO_DELETE)
         if refusal is None or self._cluster >= _TO_ALTER:
             return None
         if refusal.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
@@ -232,9 +232,9 @@ class _Rights:
         return CommandResult(
             command.topic,
             ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
-            f"topic {command.topic}: its name points to {command.successor}, which is gone, so removing the alias "
+            f"topic {command.topic}: its name points to {command.new_topic}, which is gone, so removing the alias "
             "needs ALTER on the cluster, which the broker does not grant this user. Ask the administrator of the "
-            f"cluster's ACLs, or, if {command.successor} is an alias itself, remove that first; nothing was changed",
+            f"cluster's ACLs, or, if {command.new_topic} is an alias itself, remove that first; nothing was changed",
         )
 
     def _topic_refusal(self, name: str, needed: frozenset[AclOperation]) -> CommandResult | None:
@@ -275,17 +275,17 @@ def _clipped(result: CommandResult) -> CommandResult:
     return replace(result, message=result.message[:_MAX_MESSAGE]) if result.message and too_long else result
 
 
-def _successor_refusal(command: ReplaceTopicCommand, created: Any) -> CommandResult:
+def _new_topic_refusal(command: ReplaceTopicCommand, created: Any) -> CommandResult:
     """Return the result of a replacement whose new topic the broker would not create; ``created``: its result."""
     code = int(ErrorCode.UNKNOWN_SERVER_ERROR) if created is None else created.error_code
     if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
         why = (
-            f"this needs CREATE on the topic {command.successor} or on the cluster, which the broker does not grant "
+            f"this needs CREATE on the topic {command.new_topic} or on the cluster, which the broker does not grant "
             "this user. Ask the administrator of the cluster's ACLs"
         )
     else:
         detail = "no answer" if created is None else created.error_message or f"error {code}"
-        why = f"the broker would not create the new topic {command.successor}: {detail}"
+        why = f"the broker would not create the new topic {command.new_topic}: {detail}"
     known = ErrorCode(code) if code in set(ErrorCode) else ErrorCode.INVALID_REQUEST
     return CommandResult(command.topic, known, f"topic {command.topic}: {why}; nothing was changed")
 
@@ -302,7 +302,7 @@ def _named(command: Command) -> Iterator[str]:
     if isinstance(command, AlterGroupRulesCommand):
         yield from (name for name, _ in _needed_for_rules(command))
     elif isinstance(command, ReplaceTopicCommand) and command.forget:
-        yield command.successor
+        yield command.new_topic
     else:
         yield command.topic
 

@@ -23,7 +23,7 @@ from modeaware.endpoint.facade import ControllerView
 from modeaware.endpoint.limits import EndpointLimits
 from modeaware.errors import ErrorCode, ModeAwareError
 from modeaware.modes import PartitionMode
-from modeaware.topic_view import NO_EPOCH, Moved, Successor, TopicView, known_id
+from modeaware.topic_view import NO_EPOCH, Moved, ReplacedBy, TopicView, known_id
 from modeaware.wire import codec
 from modeaware.wire.codec import Header
 from modeaware.wire.frames import INT16, INT32, Cursor, MalformedFrame, varint
@@ -402,7 +402,7 @@ def _moded(partitions: list[bytes], view: TopicView) -> list[bytes]:
 
 def _mode_and_tags(view: TopicView, index: int) -> bytes:
     mode = _MODES[view.mode(index)]
-    read_up_to = None if view.successor is None else view.successor.read_up_to.get(index)
+    read_up_to = None if view.new_topic is None else view.new_topic.read_up_to.get(index)
     known = index in view.resume_offsets or index in view.reclaimed
     if not known and read_up_to is None:
         return mode + b"\0"
@@ -420,17 +420,17 @@ def _topic_tags(view: TopicView, asking: frozenset[str]) -> bytes:
     epochs = _EPOCHS.pack(1, 8, view.version[0], 2, 8, view.version[1]) if view.modes else b""
     topic_id = b"" if view.topic_id is None else _tag(0, _string(view.topic_id))
     previous = b"" if view.previous_count is None else _tag(3, struct.pack(">i", view.previous_count))
-    successor, moved = b"", list[bytes]()
-    if view.successor is not None:
-        successor, moved = _tag(4, b"\2" + _successor(view.successor)), _moved_tags(view.successor.moved, asking)
-    count = 2 * bool(epochs) + bool(topic_id) + bool(previous) + bool(successor) + len(moved)
-    return b"".join([bytes([count]), topic_id, epochs, previous, successor, *moved])
+    new_topic, moved = b"", list[bytes]()
+    if view.new_topic is not None:
+        new_topic, moved = _tag(4, b"\2" + _new_topic(view.new_topic)), _moved_tags(view.new_topic.moved, asking)
+    count = 2 * bool(epochs) + bool(topic_id) + bool(previous) + bool(new_topic) + len(moved)
+    return b"".join([bytes([count]), topic_id, epochs, previous, new_topic, *moved])
 
 
-def _successor(successor: Successor) -> bytes:
-    groups, complete = sorted(successor.groups), bytes([successor.groups_complete])
-    named = [_string(successor.topic), _string(successor.topic_id)]
-    state = struct.pack(">ib", successor.partition_count, successor.state)
+def _new_topic(new_topic: ReplacedBy) -> bytes:
+    groups, complete = sorted(new_topic.groups), bytes([new_topic.groups_complete])
+    named = [_string(new_topic.topic), _string(new_topic.topic_id)]
+    state = struct.pack(">ib", new_topic.partition_count, new_topic.state)
     return b"".join([*named, state, _strings(groups), complete, b"\0"])
 
 

@@ -164,7 +164,7 @@ def _retire(
 def _replace(record: TopicRecord, command: ReplaceTopicCommand, now_ms: int) -> TopicRecord:
     """Return the record with the intent to replace the topic: :mod:`modeaware.lifecycle.replacement` does it."""
     replacement = Replacement(
-        successor=command.successor,
+        new_topic=command.new_topic,
         num_partitions=command.num_partitions,
         requested_ms=now_ms,
         replication_factor=command.replication_factor,

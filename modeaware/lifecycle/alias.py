@@ -41,12 +41,12 @@ are gone."""
 def chain_of(records: Iterable[TopicRecord]) -> Chain:
     chain: dict[str, list[TopicRecord]] = {}
     for record in records:
-        if record.replacing.successor_id is not None:
-            chain.setdefault(record.replacing.successor_id, []).append(record)
+        if record.replacing.new_topic_id is not None:
+            chain.setdefault(record.replacing.new_topic_id, []).append(record)
     return chain
 
 
-def predecessor_of(topic_id: str | None, chain: Chain) -> str | None:
+def old_topic_of(topic_id: str | None, chain: Chain) -> str | None:
     """Return the name of the nearest earlier topic of the chain that is not gone; None: all are gone. If a topic
     between was deleted by hand, groups still come from the topic before that.
 
@@ -73,9 +73,9 @@ def record_after(record: TopicRecord, now_ms: int) -> TopicRecord | None:
 def advance_gone(topic: Replaced, this: Pass) -> Advance:
     """Keep the name of a topic that is gone. A restored mode log may be older than the switch; records on the new topic
     prove that the switch took place (invariant I2)."""
-    (record, replacement), new_topic = topic, this.facts.successor
-    if replacement.switched_ms is None and replacement.undone_ms is None and replacement.successor_id is not None:
-        is_there = new_topic is not None and new_topic.topic_id == replacement.successor_id
+    (record, replacement), new_topic = topic, this.facts.new_topic
+    if replacement.switched_ms is None and replacement.undone_ms is None and replacement.new_topic_id is not None:
+        is_there = new_topic is not None and new_topic.topic_id == replacement.new_topic_id
         if new_topic is None or (
             new_topic.untouched is None if is_there else new_topic.topic_id is None and not new_topic.gone
         ):
@@ -86,10 +86,10 @@ def advance_gone(topic: Replaced, this: Pass) -> Advance:
     after = record_after(record, this.now_ms)
     if after is None:
         alarm = f"topic {record.topic!r} is gone: its mode record and its replacement are removed. The new topic "
-        return Advance(tombstone=True, alarms=(f"{alarm}{replacement.successor!r} stays, if it was created",))
+        return Advance(tombstone=True, alarms=(f"{alarm}{replacement.new_topic!r} stays, if it was created",))
     if after is record:
         return _watch(topic, this)
-    alarm = f"topic {record.topic!r} is gone: its name points to {replacement.successor!r}"
+    alarm = f"topic {record.topic!r} is gone: its name points to {replacement.new_topic!r}"
     return Advance(record=after, alarms=() if replacement.deleting_ms is not None else (alarm,))
 
 
@@ -97,8 +97,8 @@ def _watch(topic: Replaced, this: Pass) -> Advance:
     """Note whether the alias's target was deleted, or another topic has appeared under the name. Unconfirmed facts
     change nothing."""
     alias, replacement = topic
-    facts, new_topic, before = this.facts, this.facts.successor, replacement.reason
-    is_missing = new_topic is not None and new_topic.topic_id != replacement.successor_id
+    facts, new_topic, before = this.facts, this.facts.new_topic, replacement.reason
+    is_missing = new_topic is not None and new_topic.topic_id != replacement.new_topic_id
     reason = None
     is_waiting = alias.is_first_half and new_topic is not None
     if new_topic is not None and (new_topic.gone or (is_missing and before == reasons.LEADS_NOWHERE)):
@@ -110,7 +110,7 @@ def _watch(topic: Replaced, this: Pass) -> Advance:
     due_ms = this.now_ms + LOOK_AGAIN_MS if is_missing and reason != reasons.LEADS_NOWHERE else None
     if reason == before:
         return Advance(due_ms=due_ms)
-    what = f"topic {alias.topic!r}, replaced by {replacement.successor!r}"
+    what = f"topic {alias.topic!r}, replaced by {replacement.new_topic!r}"
     alarms = () if reason is None else (f"{what}: {reasons.text(reason)}",)
     return Advance(topic.changed(reason=reason), due_ms=due_ms, alarms=alarms)
 
@@ -122,16 +122,16 @@ def facts_for_alias(alias: TopicRecord, facts: TopicFacts, records: Mapping[str,
     Args:
         records: topic id -> the record, of all topics.
     """
-    if facts.topic_id is not None and is_successor(alias.topic, facts.topic_id, records.values()):
+    if facts.topic_id is not None and is_new_topic(alias.topic, facts.topic_id, records.values()):
         facts = replace(facts, topic_id=None)
-    following = records.get(alias.replacing.successor_id or "")
-    return facts if following is None or following.replacement is None else replace(facts, successor=None)
+    following = records.get(alias.replacing.new_topic_id or "")
+    return facts if following is None or following.replacement is None else replace(facts, new_topic=None)
 
 
-def is_successor(topic: str, topic_id: str, records: Iterable[TopicRecord]) -> bool:
+def is_new_topic(topic: str, topic_id: str, records: Iterable[TopicRecord]) -> bool:
     """Return whether a topic has replaced another one, or is about to: it may exist before its id is on a record."""
     return any(
-        topic_id == replacement.successor_id or (replacement.successor_id is None and topic == replacement.successor)
+        topic_id == replacement.new_topic_id or (replacement.new_topic_id is None and topic == replacement.new_topic)
         for _, replacement in replaced(records)
     )
 
@@ -148,8 +148,8 @@ def alias_of(command: ReplaceTopicCommand, facts: TopicFacts, records: Collectio
         if record.topic != command.topic:
             continue
         if record.is_alias:
-            if replacement.successor != command.successor:
-                why = f"it points to {replacement.successor!r}, not to {command.successor!r}"
+            if replacement.new_topic != command.new_topic:
+                why = f"it points to {replacement.new_topic!r}, not to {command.new_topic!r}"
                 raise Objection(command.topic, "alias", ErrorCode.INVALID_REQUEST, why).refusal
             if record.is_first_half:
                 why = "the name is kept: wait until it has a topic again, or stay on the interim topic (--stay)"
@@ -164,7 +164,7 @@ def alias_of(command: ReplaceTopicCommand, facts: TopicFacts, records: Collectio
 def _refuse_while_replaced_by(alias: str, records: Iterable[TopicRecord]) -> None:
     """Refuse to remove an alias while a rename back to its name is in progress."""
     for record, replacement in replaced(records):
-        if replacement.successor == alias and not record.is_alias:
+        if replacement.new_topic == alias and not record.is_alias:
             why = f"{record.topic!r} is being replaced by another topic of that name: wait until it is gone"
             raise _too_early(alias, why).refusal
 
@@ -182,7 +182,7 @@ def alias_objections(
 
     A rename back is allowed: an alias's target is replaced by a new topic of the alias's name.
     """
-    wanted = {command.topic, command.successor if isinstance(command, ReplaceTopicCommand) else command.topic}
+    wanted = {command.topic, command.new_topic if isinstance(command, ReplaceTopicCommand) else command.topic}
     records = list(records)
     yield from reserved(command, records)
     has_alias = any(record.is_alias and record.topic == command.topic for record in records)
@@ -197,18 +197,18 @@ def alias_objections(
         waits = _is_held(command, facts.topic_id, topic, has_alias=has_alias)
         if not waits and record.topic in wanted and replacement.switched_ms is not None:
             why = (
-                f"the name points to {replacement.successor!r}, which has replaced the topic of id {record.topic_id}; "
+                f"the name points to {replacement.new_topic!r}, which has replaced the topic of id {record.topic_id}; "
                 "clients do not use another topic of that name"
             )
             yield Objection(record.topic, "alias", ErrorCode.INVALID_TOPIC_EXCEPTION, why)
             continue
-        shares = isinstance(command, ReplaceTopicCommand) and command.successor == replacement.successor
+        shares = isinstance(command, ReplaceTopicCommand) and command.new_topic == replacement.new_topic
         if waits or (shares and not record.is_alias):
             end = "that is done" if replacement.released_ms is None else _deleted(record.topic)
-            yield _too_early(replacement.successor, f"it replaces {record.topic!r}: wait until {end}")
+            yield _too_early(replacement.new_topic, f"it replaces {record.topic!r}: wait until {end}")
             continue
         takes_copies = replacement.evacuation_epoch is not None and not record.is_alias
-        if takes_copies and isinstance(command, ReplaceTopicCommand) and command.topic == replacement.successor:
+        if takes_copies and isinstance(command, ReplaceTopicCommand) and command.topic == replacement.new_topic:
             why = f"it replaces {record.topic!r}; a late record there may still have to be copied: wait until "
             yield _too_early(command.topic, why + _deleted(record.topic))
     yield from _before_groups_moved(command, facts.topic_id, records)
@@ -224,20 +224,20 @@ def _is_held(command: TopicCommand, topic_id: str | None, before: Replaced, *, h
         has_alias: the command's topic has the name of an alias, too, so only a new topic with ``topic_id`` counts.
     """
     replacement = before.replacement
-    if replacement.successor != command.topic:
+    if replacement.new_topic != command.topic:
         return False
-    if has_alias and topic_id is not None and replacement.successor_id not in (None, topic_id):
+    if has_alias and topic_id is not None and replacement.new_topic_id not in (None, topic_id):
         return False
     if replacement.released_ms is None or before.record.is_alias:
         return replacement.released_ms is None
-    return has_alias or (isinstance(command, DeletePartitionsCommand) and topic_id in (None, replacement.successor_id))
+    return has_alias or (isinstance(command, DeletePartitionsCommand) and topic_id in (None, replacement.new_topic_id))
 
 
 def _before_groups_moved(
     command: TopicCommand, topic_id: str | None, records: Iterable[TopicRecord]
 ) -> Iterator[Objection]:
     """Refuse a shrink while an earlier topic of the chain exists, even if a topic between them is gone."""
-    before = predecessor_of(topic_id, chain_of(records)) if isinstance(command, DeletePartitionsCommand) else None
+    before = old_topic_of(topic_id, chain_of(records)) if isinstance(command, DeletePartitionsCommand) else None
     if before is not None:
         why = f"groups of {before!r}, an earlier topic of its chain, may still come to it: wait until "
         yield _too_early(command.topic, why + _deleted(before))
@@ -255,14 +255,14 @@ def is_rename_back(
     command: ReplaceTopicCommand, topic_id: str | None, alias: TopicRecord, records: Iterable[TopicRecord]
 ) -> bool:
     """Return whether the command renames an alias's target back to the alias's name."""
-    if not alias.is_alias or command.successor != alias.topic:
+    if not alias.is_alias or command.new_topic != alias.topic:
         return False
     by_id = {record.topic_id: (record,) for record in records}
     after = walk(
         (alias,),
-        lambda record: by_id.get(record.replacing.successor_id or "", ()),
+        lambda record: by_id.get(record.replacing.new_topic_id or "", ()),
     )
-    return any(record.replacing.successor_id == topic_id for record in after)
+    return any(record.replacing.new_topic_id == topic_id for record in after)
 
 
 def _to_rename_back(
@@ -274,18 +274,18 @@ def _to_rename_back(
     if command.undo:
         return
     had = len(alias.record.modes)
-    users = facts.successor.groups if facts.successor is not None and facts.successor.topic_id is None else {}
+    users = facts.new_topic.groups if facts.new_topic is not None and facts.new_topic.topic_id is None else {}
     if using := sorted(name for name, group in users.items() if group.subscribed):
         why = f"groups with stock clients are subscribed to it: {', '.join(using)}. Stop or move them first"
         reason = reasons.of_group(reasons.NAME_SUBSCRIBED, using[0])
-        yield Objection(command.successor, "alias", ErrorCode.POLICY_VIOLATION, why, reason)
+        yield Objection(command.new_topic, "alias", ErrorCode.POLICY_VIOLATION, why, reason)
     gets_more = command.num_partitions > had
     gone_ms = alias.replacement.gone_ms or 0
     left_ms = gone_ms + (FORGOTTEN_MS if gets_more else EPOCHS_FORGOTTEN_MS) - now_ms
     if left_ms > 0:
         why = f"clients may still use the metadata of the deleted topic of that name: wait {left_ms // 1000 + 1} s"
         why += f", or name no more partitions than its {had}" if gets_more else ""
-        yield replace(_too_early(command.successor, why), reason=reasons.KNOWN_BY_CLIENTS)
+        yield replace(_too_early(command.new_topic, why), reason=reasons.KNOWN_BY_CLIENTS)
 
 
 def ended_by(record: TopicRecord, records: Iterable[TopicRecord]) -> list[str]:
@@ -294,8 +294,8 @@ def ended_by(record: TopicRecord, records: Iterable[TopicRecord]) -> list[str]:
     replacement = record.replacing
     if replacement.gone_ms is None:
         return []
-    ended = (alias for alias, _ in _aliases(records) if alias.topic == replacement.successor)
-    return [alias.topic_id for alias in ended if alias.topic_id != replacement.successor_id]  # replaced again, and gone
+    ended = (alias for alias, _ in _aliases(records) if alias.topic == replacement.new_topic)
+    return [alias.topic_id for alias in ended if alias.topic_id != replacement.new_topic_id]  # replaced again, and gone
 
 
 def _aliases(records: Iterable[TopicRecord]) -> Iterator[Replaced]:
@@ -315,14 +315,14 @@ def relink(gone: Collection[str], appended: Sequence[TopicRecord], records: Iter
     removed = {topic.record.topic_id: topic for topic in _aliases(latest.values()) if topic.record.topic_id in gone}
     changed = []
     for alias in _aliases(latest.values()):
-        before = removed.get(alias.replacement.successor_id or "")
+        before = removed.get(alias.replacement.new_topic_id or "")
         if before is None or alias.record.topic_id in gone:
             continue
         replacement = _replacement_after(before, appended)
         changed.append(
             alias.changed(
-                successor=replacement.successor,
-                successor_id=replacement.successor_id,
+                new_topic=replacement.new_topic,
+                new_topic_id=replacement.new_topic_id,
                 num_partitions=replacement.num_partitions,
             )
         )
@@ -331,5 +331,5 @@ def relink(gone: Collection[str], appended: Sequence[TopicRecord], records: Iter
 
 def _replacement_after(removed: Replaced, appended: Iterable[TopicRecord]) -> Replacement:
     """Return the replacement whose new topic takes the place of a removed alias."""
-    returned = (replacement for _, replacement in _aliases(appended) if replacement.successor == removed.record.topic)
+    returned = (replacement for _, replacement in _aliases(appended) if replacement.new_topic == removed.record.topic)
     return next(returned, removed.replacement)

@@ -65,11 +65,11 @@ class ReplaceTopicCommand:
     ``evacuate``: the old topic is compacted, and its latest values are copied to the new topic before the release.
 
     ``forget``: remove the alias of a topic that was replaced and is gone; no topic is replaced. The name no longer
-    points to ``successor`` (:mod:`modeaware.lifecycle.alias`).
+    points to ``new_topic`` (:mod:`modeaware.lifecycle.alias`).
     """
 
     topic: str
-    successor: str
+    new_topic: str
     num_partitions: int
     replication_factor: int = -1
     configs: Mapping[str, str] = field(default_factory=dict)
@@ -91,7 +91,7 @@ class ReplaceTopicCommand:
     @property
     def returns_name(self) -> bool:
         """Return whether this is the second half of a change that keeps the name."""
-        return self.keep_name and is_interim_of(self.topic, self.successor)
+        return self.keep_name and is_interim_of(self.topic, self.new_topic)
 
 
 @dataclass(frozen=True)
@@ -192,7 +192,7 @@ class CreateTopic:
 
     topic: str
     topic_id: str
-    successor: str
+    new_topic: str
     num_partitions: int
     replication_factor: int
     configs: Mapping[str, str] = field(default_factory=dict)
@@ -204,12 +204,12 @@ class DeleteTopic:
 
     topic: str
     topic_id: str
-    successor: str
-    successor_id: str
+    new_topic: str
+    new_topic_id: str
 
 
 @dataclass(frozen=True)
-class DeletePredecessor:
+class DeleteOldTopic:
     """Delete an old topic by its id. It has to be fenced, and each log has to end at its seal (partition -> offset)."""
 
     topic: str
@@ -237,7 +237,7 @@ class RemoveConfigs:
     topic: str
     topic_id: str
     names: tuple[str, ...]
-    predecessor_id: str
+    old_topic_id: str
 
 
 Effect = (
@@ -246,7 +246,7 @@ Effect = (
     | CommitOffsets
     | CreateTopic
     | DeleteTopic
-    | DeletePredecessor
+    | DeleteOldTopic
     | FenceTopic
     | RemoveConfigs
 )

@@ -196,8 +196,8 @@ class TopicFacts:
     Attributes:
         topic_id: the topic id; None when the cluster has no topic of that name.
         gone: whether the topic's absence (or another id under its name) is confirmed, not only reported by one broker.
-        successor: if this topic is replaced: the facts of the topic that has, or is to have, the new topic's name.
-        predecessor: the name of the old topic that this one has replaced, if that is not gone.
+        new_topic: if this topic is replaced: the facts of the topic that has, or is to have, the new topic's name.
+        old_topic: the name of the old topic that this one has replaced, if that is not gone.
         replication_factor, configs: of the topic with the new topic's name, until it is known to be the new topic: its
             replicas, if all partitions have the same number, and its own configs. None: not known.
         fence: if this topic's new topic exists and this topic is not gone.
@@ -221,9 +221,9 @@ class TopicFacts:
     listed_ms: int | None = None
     stateful_owner: str | None = None
     gone: bool = False
-    successor: TopicFacts | None = None
+    new_topic: TopicFacts | None = None
     fence: FenceFacts | None = None
-    predecessor: str | None = None
+    old_topic: str | None = None
     replication_factor: int | None = None
     configs: Mapping[str, str] | None = None
 

@@ -40,7 +40,7 @@ from modeaware.errors import ErrorCode
 from modeaware.interim import interim_name, is_interim_of, kept_name
 from modeaware.lifecycle.commands import (
     FENCE_CONFIGS,
-    DeletePredecessor,
+    DeleteOldTopic,
     Effect,
     FenceTopic,
     Objection,
@@ -67,7 +67,7 @@ class KeptName:
     @property
     def interim(self) -> str:
         """Return the name of the interim topic."""
-        return self.first.replacing.successor if self.first is not None else self.second.topic if self.second else ""
+        return self.first.replacing.new_topic if self.first is not None else self.second.topic if self.second else ""
 
     @property
     def is_in_second_half(self) -> bool:
@@ -99,10 +99,10 @@ def kept(name: str, records: Iterable[TopicRecord]) -> KeptName | None:
     Args:
         records: of all topics that are or were replaced.
     """
-    of_name = [r for r in records if kept_name(r.topic if r.topic != name else r.replacing.successor) == name]
+    of_name = [r for r in records if kept_name(r.topic if r.topic != name else r.replacing.new_topic) == name]
     first = next((record for record in of_name if record.topic == name), None)
-    second = next((r for r in of_name if r.topic != name and r.replacing.successor == name), None)
-    if first is not None and second is not None and first.replacing.successor != second.topic:
+    second = next((r for r in of_name if r.topic != name and r.replacing.new_topic == name), None)
+    if first is not None and second is not None and first.replacing.new_topic != second.topic:
         second = None  # of an earlier change: the interim topic's alias has not ended
     if first is None and second is None:
         return None
@@ -119,7 +119,7 @@ def removal_of(facts: TopicFacts) -> tuple[Effect, ...]:
     seals = dict.fromkeys(facts.partitions, 0)
     return (
         FenceTopic(facts.topic, facts.topic_id, FENCE_CONFIGS),
-        DeletePredecessor(facts.topic, facts.topic_id, seals),
+        DeleteOldTopic(facts.topic, facts.topic_id, seals),
     )
 
 
@@ -129,9 +129,9 @@ def stays_of(command: TopicCommand, records: Iterable[TopicRecord]) -> TopicReco
     if not isinstance(command, ReplaceTopicCommand) or not command.undo:
         return None
     own = (
-        record for record in records if record.is_first_half and record.is_alias and record.topic == command.successor
+        record for record in records if record.is_first_half and record.is_alias and record.topic == command.new_topic
     )
-    return next((record for record in own if record.replacing.successor == command.topic), None)
+    return next((record for record in own if record.replacing.new_topic == command.topic), None)
 
 
 def restored_by(command: TopicCommand, records: Iterable[TopicRecord]) -> TopicRecord | None:
@@ -139,11 +139,11 @@ def restored_by(command: TopicCommand, records: Iterable[TopicRecord]) -> TopicR
     name; None: it is another command."""
     if not isinstance(command, ReplaceTopicCommand) or not command.keep_name or command.undo:
         return None
-    aliases = (record for record in records if record.is_alias and record.topic == command.successor)
+    aliases = (record for record in records if record.is_alias and record.topic == command.new_topic)
     own = (
         record for record in aliases if is_interim_of(command.topic, record.topic) and not record.replacing.keep_name
     )
-    return next((record for record in own if record.replacing.successor == command.topic), None)
+    return next((record for record in own if record.replacing.new_topic == command.topic), None)
 
 
 def to_keep_name(command: ReplaceTopicCommand, current: TopicRecord, *, compacted: bool) -> Iterator[Objection]:
@@ -157,9 +157,9 @@ def to_keep_name(command: ReplaceTopicCommand, current: TopicRecord, *, compacte
         yield no("compacted", ErrorCode.POLICY_VIOLATION, why)
     if command.returns_name:
         return
-    if command.successor != (name := interim_name(command.topic, current.topic_id)):
-        why = f"the interim topic of a replacement that keeps the name is {name!r}, not {command.successor!r}"
-        yield no("successor", ErrorCode.INVALID_REQUEST, why)
+    if command.new_topic != (name := interim_name(command.topic, current.topic_id)):
+        why = f"the interim topic of a replacement that keeps the name is {name!r}, not {command.new_topic!r}"
+        yield no("new_topic", ErrorCode.INVALID_REQUEST, why)
     if command.num_partitions == current.writable_count == len(current.modes):
         why = f"it has {command.num_partitions} partitions already and keeps its name; nothing to change"
         yield no("count", ErrorCode.INVALID_PARTITIONS, why)
@@ -175,9 +175,9 @@ def not_restored(command: TopicCommand, current: TopicRecord, records: Iterable[
         or replacement.keep_name
     ):
         return
-    after = (other for other in records if other.topic_id == replacement.successor_id and other.replacement is not None)
+    after = (other for other in records if other.topic_id == replacement.new_topic_id and other.replacement is not None)
     for record in after:
-        why = f"{record.topic!r} is being replaced by {record.replacing.successor!r} itself: the name stays an alias"
+        why = f"{record.topic!r} is being replaced by {record.replacing.new_topic!r} itself: the name stays an alias"
         yield Objection(command.topic, "in-progress", ErrorCode.REASSIGNMENT_IN_PROGRESS, why)
 
 
@@ -188,10 +188,10 @@ def reserved(command: TopicCommand, records: Iterable[TopicRecord]) -> Iterator[
         is_first = record.is_first_half and replacement.undone_ms is None
         if not is_first and not (record.is_second_half and not record.is_alias):
             continue
-        name, interim = (record.topic, replacement.successor) if is_first else (replacement.successor, record.topic)
+        name, interim = (record.topic, replacement.new_topic) if is_first else (replacement.new_topic, record.topic)
         is_own = (
             isinstance(command, ReplaceTopicCommand)
-            and command.successor == name
+            and command.new_topic == name
             and (command.keep_name or command.undo)
         )
         if command.topic == interim and not is_own:

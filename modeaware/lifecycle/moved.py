@@ -322,7 +322,7 @@ def verdict_on_group(
 
 def _is_proved(name: str, record: TopicRecord, facts: TopicFacts) -> bool:
     """Return whether the group's commits on the new topic prove that its gate was open before."""
-    new, count = facts.successor, record.replacing.num_partitions
+    new, count = facts.new_topic, record.replacing.num_partitions
     group = new.groups.get(name) if new is not None else None
     if new is None or group is None or not group.has_committed(count):
         return False
@@ -343,7 +343,7 @@ def _begins_anew(
 ) -> bool:
     """Return whether a group without members, in two snapshots, has nothing on the new topic or was set back on
     both."""
-    new = facts.successor
+    new = facts.new_topic
     if new is None or is_unclear(name, facts) or is_unclear(name, new) or not seen:
         return False
     if any(partition.empty_looks < 2 for partition in seen.values()):
@@ -510,7 +510,7 @@ def _alarms(
     """Yield a warning for each way by which order may be lost (invariant I9)."""
     if verdict.is_proved:
         return
-    opened = f"gate opened for group {name!r} from {record.topic!r} to {record.replacing.successor!r}"
+    opened = f"gate opened for group {name!r} from {record.topic!r} to {record.replacing.new_topic!r}"
     for way, why in _WARNED.items():
         if partitions := verdict.where(way):
             unread = _unread(name, partitions, facts, ends)
@@ -583,7 +583,7 @@ def broken_seal_alarm(before: TopicRecord, after: TopicRecord, held: MovedRecord
         return None
     more = f" and {len(held.groups) - _NAMED} more" if len(held.groups) > _NAMED else ""
     some = f"groups {', '.join(map(repr, held.groups[:_NAMED]))}{more}"
-    names = f"{'every group' if held.all else some} from {before.topic!r} to {before.replacing.successor!r}"
+    names = f"{'every group' if held.all else some} from {before.topic!r} to {before.replacing.new_topic!r}"
     when = f"before the seals of partitions {format_ranges(sorted(broken))} broke"
     return f"gate opened for {names} {when}: records behind the seals may be read after newer records of the same keys"
 
@@ -600,13 +600,13 @@ def _is_broken(before: RetiredPartition, after: RetiredPartition) -> bool:
 
 def _no_room_alarm(record: TopicRecord) -> str:
     """Return the warning that the gate opens for later groups that have read nothing (invariant I9)."""
-    topics = f"from {record.topic!r} to {record.replacing.successor!r}"
+    topics = f"from {record.topic!r} to {record.replacing.new_topic!r}"
     why = "one record has no room for their names, and no required group is missing"
     return f"gate opened for every group {topics}, and for later groups: {why}"
 
 
 def _closed_again_alarm(record: TopicRecord, name: str) -> str:
     return (
-        f"group {name!r} has no members and nothing on {record.replacing.successor!r}, or was set back: gate closed; "
+        f"group {name!r} has no members and nothing on {record.replacing.new_topic!r}, or was set back: gate closed; "
         f"it reads {record.topic!r} first when it returns"
     )

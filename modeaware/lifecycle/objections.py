@@ -83,35 +83,35 @@ def objections(
 
 def objection_to_change(replacement: Replacement) -> str:
     """Return why a topic that is replaced takes no other change, and the remedy."""
-    successor = replacement.successor
+    new_topic = replacement.new_topic
     if replacement.switched_ms is not None:
-        return f"its name points to {successor!r}, which has replaced it: change that topic"
-    return f"it is being replaced by {successor!r}: wait until that is done, or undo it (modeaware replace --undo)"
+        return f"its name points to {new_topic!r}, which has replaced it: change that topic"
+    return f"it is being replaced by {new_topic!r}: wait until that is done, or undo it (modeaware replace --undo)"
 
 
 def why_not_now(command: TopicCommand, current: TopicRecord, replacement: Replacement) -> str | None:
     """Return why a command is refused for a topic that is being replaced, or was: once a name points to a new topic, it
     is not taken back (invariant I8)."""
-    successor, switched = replacement.successor, replacement.switched_ms is not None
+    new_topic, switched = replacement.new_topic, replacement.switched_ms is not None
     if not isinstance(command, ReplaceTopicCommand):
         return objection_to_change(replacement)
-    if command.successor != successor:
-        other = f"it is already being replaced, by {successor!r}: name that topic, or undo it first (--undo)"
+    if command.new_topic != new_topic:
+        other = f"it is already being replaced, by {new_topic!r}: name that topic, or undo it first (--undo)"
         return objection_to_change(replacement) if switched else other
     if command.undo:
         remedy = (
-            "--stay ends the change there" if current.is_first_half else f"to get another topic, replace {successor!r}"
+            "--stay ends the change there" if current.is_first_half else f"to get another topic, replace {new_topic!r}"
         )
-        back = f"its producers already write to {successor!r}: {remedy}"
+        back = f"its producers already write to {new_topic!r}: {remedy}"
         return back if switched else None
     if replacement.undone_ms is not None:
-        return f"its replacement by {successor!r} is being undone: wait until that is done"
+        return f"its replacement by {new_topic!r} is being undone: wait until that is done"
     again = repetition_of(command, current)
     if again is not None and again.differs:
         remedy = "repeat the command as it was" if switched else "undo that first (--undo)"
         return f"it is already being replaced, with {', '.join(again.differs)}: {remedy}"
     if command.pause_before_switch and switched:
-        return f"its producers already write to {successor!r}: too late to pause before the switch"
+        return f"its producers already write to {new_topic!r}: too late to pause before the switch"
     return None
 
 
@@ -200,15 +200,15 @@ def _to_replacement(command: ReplaceTopicCommand, current: TopicRecord, facts: T
     no = partial(Objection, command.topic)
     if command.undo:
         yield no("replaced", ErrorCode.INVALID_REQUEST, "it is not being replaced; nothing to undo")
-    if not is_topic_name(command.successor):
-        why = f"invalid topic name {command.successor!r}: 1 to 249 letters, digits, '.', '_' and '-'"
-        yield no("successor", ErrorCode.INVALID_TOPIC_EXCEPTION, why)
+    if not is_topic_name(command.new_topic):
+        why = f"invalid topic name {command.new_topic!r}: 1 to 249 letters, digits, '.', '_' and '-'"
+        yield no("new_topic", ErrorCode.INVALID_TOPIC_EXCEPTION, why)
     if not 1 <= command.num_partitions <= MAX_PARTITIONS:
         why = f"{command.num_partitions} partitions: 1 to {MAX_PARTITIONS}"
         yield no("count", ErrorCode.INVALID_PARTITIONS, why)
-    if command.successor == command.topic:
+    if command.new_topic == command.topic:
         why = "it cannot replace itself: the new topic needs a name of its own"
-        yield no("successor", ErrorCode.INVALID_REQUEST, why)
+        yield no("new_topic", ErrorCode.INVALID_REQUEST, why)
     if command.keep_name:
         yield from to_keep_name(command, current, compacted=facts.compacted)
     if command.fence not in FENCES:
@@ -228,9 +228,9 @@ def _to_replacement(command: ReplaceTopicCommand, current: TopicRecord, facts: T
             "shrink: {policy: drained})"
         )
         yield no("compacted", ErrorCode.INVALID_REQUEST, why)
-    if facts.successor is not None and facts.successor.topic_id is not None:
-        why = f"a topic {command.successor!r} exists already: choose another name for the new topic"
-        yield no("successor", ErrorCode.TOPIC_ALREADY_EXISTS, why)
+    if facts.new_topic is not None and facts.new_topic.topic_id is not None:
+        why = f"a topic {command.new_topic!r} exists already: choose another name for the new topic"
+        yield no("new_topic", ErrorCode.TOPIC_ALREADY_EXISTS, why)
 
 
 def _added(topic: str, current: TopicRecord, facts: TopicFacts) -> Objection:

@@ -43,7 +43,7 @@ def still_reading(requirement: Requirement, replacement: Replacement, facts: Top
 
 def _has_moved(name: str, replacement: Replacement, facts: TopicFacts) -> bool:
     """Return whether a group has an offset on each partition of the new topic, and skips none there (invariant I2)."""
-    group = facts.successor.groups.get(name) if facts.successor is not None else None
+    group = facts.new_topic.groups.get(name) if facts.new_topic is not None else None
     return group is not None and group.has_committed(replacement.num_partitions)
 
 
@@ -124,7 +124,7 @@ def progress_of(
     Args:
         moved: the groups whose gate of the new topic is open; None: not known.
     """
-    replacement = moving(record) if facts.successor is not None else None
+    replacement = moving(record) if facts.new_topic is not None else None
     must_move = set(not_moved(replacement, facts, requirement)) if replacement is not None else set()
     read, required = _still_read(record, facts), set(requirement.groups)
     gates = gate_texts(record, moved, facts, requirement) if moved is not None and replacement is not None else {}

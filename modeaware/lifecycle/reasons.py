@@ -36,12 +36,12 @@ END_NOT_READ = "end-not-read"
 FENCE_DENIED = "fence-denied"
 FENCE_UNKNOWN = "fence-unknown"
 GROUP_NOT_MOVED = "group-not-moved"
-SUCCESSOR_GONE = "successor-gone"
+NEW_TOPIC_GONE = "new-topic-gone"
 NAME_TAKEN = "name-taken"
 LEADS_NOWHERE = "leads-nowhere"
 GROUP_SUBSCRIBED = "group-subscribed"
-PREDECESSOR_FIRST = "predecessor-first"
-NO_SUCCESSOR = "no-successor"
+EARLIER_TOPIC_FIRST = "earlier-topic-first"
+NO_NEW_TOPIC = "no-new-topic"
 DELETING = "deleting"
 NAME_SUBSCRIBED = "name-subscribed"
 KNOWN_BY_CLIENTS = "known-by-clients"
@@ -98,7 +98,7 @@ _TEXTS = {
     GROUP_NOT_MOVED: "group {group} has no offset on the new topic: run its consumers with modeaware; or stop them, "
     "commit its start there (modeaware groups prepare), and start them on the new topic; or waive the group (modeaware "
     "groups waive)",
-    SUCCESSOR_GONE: "the new topic was deleted, with its records; creating it again. Producers have no topic until "
+    NEW_TOPIC_GONE: "the new topic was deleted, with its records; creating it again. Producers have no topic until "
     "then, and running consumers may skip its first records. If another topic has taken its name, with records or "
     "offsets of groups, copy those records elsewhere, then delete that topic",
     NAME_TAKEN: "another topic exists under the name, which points to the new topic: mode-aware clients do not use it, "
@@ -109,9 +109,9 @@ _TEXTS = {
     "(modeaware alias forget)",
     GROUP_SUBSCRIBED: "group {group} has members that are subscribed to the topic or assigned it, and might create it "
     "again: stop them, or move them to the new topic; the deletion follows",
-    PREDECESSOR_FIRST: "waiting until the topic {group}, which this one has replaced, is deleted. After --fence none "
+    EARLIER_TOPIC_FIRST: "waiting until the topic {group}, which this one has replaced, is deleted. After --fence none "
     "delete it yourself",
-    NO_SUCCESSOR: "the new topic was deleted, with its records: this topic stays, with its remaining records. Delete "
+    NO_NEW_TOPIC: "the new topic was deleted, with its records: this topic stays, with its remaining records. Delete "
     "it yourself once it is no longer needed",
     DELETING: "the topic is being deleted; waiting until no broker returns it (30 s more if the answer to the deletion "
     "was lost; longer: see the controller's log)",
@@ -126,7 +126,7 @@ _TEXTS = {
 }
 CODES = frozenset(_TEXTS)
 """Every code."""
-AS_ASKED = frozenset({DELAY, RETENTION, OPENING, PAUSED, PREDECESSOR_FIRST, KNOWN_BY_CLIENTS})
+AS_ASKED = frozenset({DELAY, RETENTION, OPENING, PAUSED, EARLIER_TOPIC_FIRST, KNOWN_BY_CLIENTS})
 """Reasons to wait as requested: no action is needed."""
 PASSING = frozenset({GROUPS_UNKNOWN, GROUP_REBALANCING, NOT_FENCED, END_NOT_READ, UNAVAILABLE, DELETING})
 """Reasons of a replacement as a whole that come and go by themselves."""
@@ -134,7 +134,7 @@ PASSING = frozenset({GROUPS_UNKNOWN, GROUP_REBALANCING, NOT_FENCED, END_NOT_READ
 ALARMS = frozenset(
     {
         *(STRAGGLER, TRUNCATED, COMPACTED, GROUPS_HIDDEN, GROUPS_TOO_MANY, GROUP_GONE, GROUP_BEYOND_END),
-        *(GROUP_TRUNCATED, GROUP_STATEFUL, FENCE_DENIED, SUCCESSOR_GONE, NAME_TAKEN, LEADS_NOWHERE, NO_SUCCESSOR),
+        *(GROUP_TRUNCATED, GROUP_STATEFUL, FENCE_DENIED, NEW_TOPIC_GONE, NAME_TAKEN, LEADS_NOWHERE, NO_NEW_TOPIC),
     }
 )
 """Reasons that need an operator. Changes of further topics should not begin meanwhile: waiting does not help."""

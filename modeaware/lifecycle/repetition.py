@@ -35,7 +35,7 @@ def repetition_of(command: TopicCommand, current: TopicRecord) -> Repetition | N
     """
     if isinstance(command, ReplaceTopicCommand):
         replacement = current.replacement
-        if replacement is None or command.undo or command.successor != replacement.successor:
+        if replacement is None or command.undo or command.new_topic != replacement.new_topic:
             return None
         return _of_replacement(command, current, replacement)
     deletion = current.deletion

@@ -2,8 +2,7 @@
 
 A topic name stands for a chain of topics. Producers write to the last topic of the chain. A group reads the next topic
 once it has read the one before to its end. So no record is copied or lost, and every key keeps its order. The record of
-the old topic alone decides whether the new topic may be written or read. (In code and on the log, the old topic is the
-*predecessor*, the new one the *successor*.)
+the old topic alone decides whether the new topic may be written or read.
 
 ========  ====================================================  ===================================================
 phase     what happens                                          ends when
@@ -54,7 +53,7 @@ from modeaware.lifecycle.alias import advance_gone
 from modeaware.lifecycle.commands import FENCE_CONFIGS as FENCE_CONFIGS
 from modeaware.lifecycle.commands import (
     CreateTopic,
-    DeletePredecessor,
+    DeleteOldTopic,
     DeleteTopic,
     Effect,
     FenceTopic,
@@ -108,12 +107,12 @@ def advance_replacement(topic: Replaced, this: Pass) -> Advance:
     (record, replacement), facts = topic, this.facts
     if facts.gone or replacement.gone_ms is not None:
         return advance_gone(topic, this)
-    new_topic = facts.successor
+    new_topic = facts.new_topic
     if facts.topic_id != record.topic_id or new_topic is None:
         return Advance()  # unconfirmed: one broker's metadata may be stale
     if replacement.undone_ms is not None:
         return _undo(topic, new_topic)
-    if replacement.successor_id is None:
+    if replacement.new_topic_id is None:
         return _create(topic, new_topic, this.now_ms)
     if replacement.switched_ms is None:
         return _switch(topic, new_topic, this)
@@ -145,13 +144,13 @@ def _create(topic: Replaced, new_topic: TopicFacts, now_ms: int) -> Advance:
         return Advance(_without(record), alarms=(alarm,))
     if not _as_intended(new_topic, replacement):
         alarm = (
-            f"{given_up}another topic {replacement.successor!r} has appeared, with records or with another "
+            f"{given_up}another topic {replacement.new_topic!r} has appeared, with records or with another "
             "count, replication factor or configs than requested"
         )
         return Advance(_without(record), alarms=(alarm,))
     if overriding := _overriding(new_topic, replacement):
         return Advance(effects=(RemoveConfigs(new_topic.topic, new_topic.topic_id, overriding, record.topic_id),))
-    announced = topic.changed(successor_id=new_topic.topic_id, announced_ms=now_ms, reason=None)
+    announced = topic.changed(new_topic_id=new_topic.topic_id, announced_ms=now_ms, reason=None)
     return Advance(announced, due_ms=now_ms)
 
 
@@ -197,20 +196,20 @@ def _comparable(configs: Mapping[str, str]) -> dict[str, str]:
 def _undo(topic: Replaced, new_topic: TopicFacts) -> Advance:
     """Delete the new topic, by its id, unless it was written to; then remove the replacement from the record."""
     record, replacement = topic
-    if new_topic.topic_id is None or new_topic.topic_id != (replacement.successor_id or new_topic.topic_id):
+    if new_topic.topic_id is None or new_topic.topic_id != (replacement.new_topic_id or new_topic.topic_id):
         return Advance(_without(record) if new_topic.gone else None)
     if new_topic.untouched is None:
         return Advance()
-    is_own = replacement.successor_id is not None and new_topic.untouched
+    is_own = replacement.new_topic_id is not None and new_topic.untouched
     if not (is_own or _as_intended(new_topic, replacement)):
-        alarm = f"topic {replacement.successor!r} stays: it has records, or another partition count"
+        alarm = f"topic {replacement.new_topic!r} stays: it has records, or another partition count"
         return Advance(_without(record), alarms=(alarm,))
-    if replacement.successor_id is None:
-        return Advance(topic.changed(successor_id=new_topic.topic_id))
-    return Advance(effects=(DeleteTopic(record.topic, record.topic_id, replacement.successor, new_topic.topic_id),))
+    if replacement.new_topic_id is None:
+        return Advance(topic.changed(new_topic_id=new_topic.topic_id))
+    return Advance(effects=(DeleteTopic(record.topic, record.topic_id, replacement.new_topic, new_topic.topic_id),))
 
 
-def give_up_successor(record: TopicRecord) -> TopicRecord | None:
+def give_up_new_topic(record: TopicRecord) -> TopicRecord | None:
     """Return the record after the brokers refused to create the new topic; None: the switch has happened. A second half
     is not given up."""
     if record.replacing.switched_ms is not None:
@@ -228,11 +227,11 @@ def _switch(topic: Replaced, new_topic: TopicFacts, this: Pass) -> Advance:
     certain listing after the switch completes the list of groups.
     """
     (record, replacement), facts, requirement = topic, this.facts, this.requirement
-    if new_topic.topic_id != replacement.successor_id:
+    if new_topic.topic_id != replacement.new_topic_id:
         if not new_topic.gone:
             return Advance()
-        alarm = f"topic {replacement.successor!r} was deleted before it replaced {record.topic!r}; creating it again"
-        return Advance(topic.changed(successor_id=None, announced_ms=None), alarms=(alarm,))
+        alarm = f"topic {replacement.new_topic!r} was deleted before it replaced {record.topic!r}; creating it again"
+        return Advance(topic.changed(new_topic_id=None, announced_ms=None), alarms=(alarm,))
     assert replacement.announced_ms is not None, "it has an id"
     reason = _objection(replacement, facts, requirement)
     if reason is not None:
@@ -292,7 +291,7 @@ def _alarm(topic: Replaced, reason: str | None, facts: TopicFacts) -> tuple[str,
     failure = facts.fence.failure if facts.fence is not None else None
     of_fence = failure is not None and reason in (reasons.FENCE_DENIED, reasons.FENCE_UNKNOWN)
     detail = f" ({failure})" if of_fence else ""
-    what = f"topic {topic.record.topic!r}, replaced by {topic.replacement.successor!r}"
+    what = f"topic {topic.record.topic!r}, replaced by {topic.replacement.new_topic!r}"
     return (f"{what}: {reasons.text(reason)}{detail}",)
 
 
@@ -307,7 +306,7 @@ class _Move:
         self._switched_ms = replacement.switched_ms
         self._facts = facts
         self._fence = facts.fence or FenceFacts()
-        self._successor = new_topic
+        self._new_topic = new_topic
         self._requirement = this.requirement
         self._config = this.config
         self._now_ms = this.now_ms
@@ -323,8 +322,8 @@ class _Move:
     def step(self) -> Advance:
         retired = {p: self._sealed(p, state) for p, state in sorted(self._record.retired.items())}
         replacement, fence = self._fenced(retired)
-        replacement, created, lost = self._with_successor(replacement)
-        if replacement.successor_id != self._replacement.successor_id and replacement.evacuation_epoch is not None:
+        replacement, created, lost = self._with_new_topic(replacement)
+        if replacement.new_topic_id != self._replacement.new_topic_id and replacement.evacuation_epoch is not None:
             replacement = replace(replacement, evacuation_epoch=self._record.epoch + 1)  # the copies are gone, too
             retired = {p: replace(state, evacuated_to=None) for p, state in retired.items()}
             evacuation = evacuation_of(replace(self._record, replacement=replacement))
@@ -365,7 +364,7 @@ class _Move:
 
     def _reclaimed(
         self, replacement: Replacement, retired: Mapping[int, RetiredPartition]
-    ) -> tuple[Replacement, tuple[DeletePredecessor, ...], str]:
+    ) -> tuple[Replacement, tuple[DeleteOldTopic, ...], str]:
         """Delete an old topic that was released in an earlier pass, or note why it stays.
 
         The record shows first that the topic is being deleted. During the deletion its leaders stop answering: no
@@ -374,7 +373,7 @@ class _Move:
         stay = why_it_stays(replacement, retired, self._facts, self._requirement, self._now_ms)
         if stay is None:
             seals = {p: state.seal_offset for p, state in retired.items() if state.seal_offset is not None}
-            deletion = DeletePredecessor(self._record.topic, self._record.topic_id, seals)
+            deletion = DeleteOldTopic(self._record.topic, self._record.topic_id, seals)
             deleting_ms = replacement.deleting_ms or self._now_ms
             return replace(replacement, deleting_ms=deleting_ms), (deletion,), reasons.DELETING
         self._due_ms += [] if stay.due_ms is None else [stay.due_ms]
@@ -382,7 +381,7 @@ class _Move:
             replacement = replace(replacement, deleting_ms=None)
         return replacement, (), stay.reason
 
-    def _with_successor(
+    def _with_new_topic(
         self, replacement: Replacement
     ) -> tuple[Replacement, tuple[CreateTopic | RemoveConfigs, ...], str | None]:
         """Create the new topic anew if it was deleted (invariant I2): producers have no topic to write to.
@@ -390,22 +389,22 @@ class _Move:
         Only before the old topic is released: later, a topic at the end of a chain may be deleted like any other. The
         first pass sees that the topic of that id is gone; further passes accept any topic of the name.
         """
-        new_topic = self._successor
-        if replacement.released_ms is not None or new_topic.topic_id == replacement.successor_id:
+        new_topic = self._new_topic
+        if replacement.released_ms is not None or new_topic.topic_id == replacement.new_topic_id:
             return replacement, (), None
-        if replacement.reason != reasons.SUCCESSOR_GONE:
-            reason = reasons.SUCCESSOR_GONE if new_topic.gone else replacement.reason or reasons.UNAVAILABLE
+        if replacement.reason != reasons.NEW_TOPIC_GONE:
+            reason = reasons.NEW_TOPIC_GONE if new_topic.gone else replacement.reason or reasons.UNAVAILABLE
             return replacement, (), reason
         if new_topic.topic_id is not None and _is_doubtful(new_topic):
-            return replacement, (), reasons.SUCCESSOR_GONE
+            return replacement, (), reasons.NEW_TOPIC_GONE
         if new_topic.topic_id is not None and _as_intended(new_topic, replacement):
             if overriding := _overriding(new_topic, replacement):
                 removal = RemoveConfigs(new_topic.topic, new_topic.topic_id, overriding, self._record.topic_id)
-                return replacement, (removal,), reasons.SUCCESSOR_GONE
-            return replace(replacement, successor_id=new_topic.topic_id, reason=None), (), None
+                return replacement, (removal,), reasons.NEW_TOPIC_GONE
+            return replace(replacement, new_topic_id=new_topic.topic_id, reason=None), (), None
         new = creation(self._record.topic, self._record.topic_id, replacement)
         created = (new,) if new_topic.topic_id is None and new_topic.gone else ()
-        return replacement, created, reasons.SUCCESSOR_GONE
+        return replacement, created, reasons.NEW_TOPIC_GONE
 
     def _sealed(self, partition: int, before: RetiredPartition) -> RetiredPartition:
         """Seal the partition if its end is final; break a seal behind which records arrived (invariant I2)."""
@@ -517,7 +516,7 @@ class _Move:
     def _is_coming(self, reason: str, replacement: Replacement) -> bool:
         """Return whether a wait may end in a moment: the reason names a group that has members on the new topic. Its
         gate is about to open; or, after the release, its members are about to unsubscribe from the old topic."""
-        groups, is_released = self._successor.groups.items(), replacement.released_ms is not None
+        groups, is_released = self._new_topic.groups.items(), replacement.released_ms is not None
         code = reasons.GROUP_SUBSCRIBED if is_released else reasons.GROUP_NOT_MOVED
         coming = {
             reasons.of_group(code, name) for name, g in groups if (g.subscribed if is_released else g.has_members)
@@ -543,14 +542,14 @@ class _Move:
 def is_followed(record: TopicRecord | None) -> Replacement | None:
     """Return the replacement of an old topic whose new topic exists and that is not known to be gone itself."""
     replacement = record.replacing if record is not None else None
-    if replacement is None or replacement.successor_id is None or replacement.gone_ms is not None:
+    if replacement is None or replacement.new_topic_id is None or replacement.gone_ms is not None:
         return None
     return replacement
 
 
 def creation(topic: str, topic_id: str, what: Replacement | ReplaceTopicCommand) -> CreateTopic:
     """Return the effect that creates the new topic for ``topic``."""
-    return CreateTopic(topic, topic_id, what.successor, what.num_partitions, what.replication_factor, what.configs)
+    return CreateTopic(topic, topic_id, what.new_topic, what.num_partitions, what.replication_factor, what.configs)
 
 
 def _without(record: TopicRecord) -> TopicRecord:

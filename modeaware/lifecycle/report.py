@@ -123,7 +123,7 @@ class ReplacementReport:
     """The replacement of the topic by another one.
 
     Attributes:
-        successor_id: null until the new topic exists.
+        new_topic_id: null until the new topic exists.
         fence: config or none.
         delay_ms: null: the topic is not deleted before its own retention has emptied it.
         announced_ms: when clients were first able to see the new topic.
@@ -141,8 +141,8 @@ class ReplacementReport:
 
     json_also: ClassVar = ("waits_for",)
 
-    successor: str
-    successor_id: str | None
+    new_topic: str
+    new_topic_id: str | None
     num_partitions: int
     fence: str
     delay_ms: int | None
@@ -268,7 +268,7 @@ def kept_names(records: Iterable[TopicRecord]) -> dict[str, KeptNameReport]:
     """
     of_name: dict[str, list[TopicRecord]] = {}
     for record in records:
-        is_first = is_interim_of(record.replacing.successor, record.topic)
+        is_first = is_interim_of(record.replacing.new_topic, record.topic)
         name = record.topic if is_first else kept_name(record.topic)
         if name is not None:
             of_name.setdefault(name, []).append(record)

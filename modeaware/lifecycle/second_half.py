@@ -33,7 +33,7 @@ def waits(record: TopicRecord, records: Mapping[str, TopicRecord]) -> bool:
     replacement = record.replacing
     if not (record.is_first_half and record.is_alias) or replacement.reason == reasons.LEADS_NOWHERE:
         return False
-    interim = records.get(replacement.successor_id or "")
+    interim = records.get(replacement.new_topic_id or "")
     return interim is None or interim.replacement is None
 
 
@@ -42,8 +42,8 @@ def second_half_of(alias: TopicRecord) -> ReplaceTopicCommand:
     are those of the interim topic, whose limits are already scaled to the final number of partitions."""
     replacement = alias.replacing
     return ReplaceTopicCommand(
-        topic=replacement.successor,
-        successor=alias.topic,
+        topic=replacement.new_topic,
+        new_topic=alias.topic,
         num_partitions=replacement.num_partitions,
         replication_factor=replacement.replication_factor,
         configs=replacement.configs,
@@ -66,10 +66,10 @@ def hindrance(
 
     Args:
         interim: the interim topic's record; None: it has none.
-        facts: of the interim topic; their ``successor`` is the topic that has the kept name now.
+        facts: of the interim topic; their ``new_topic`` is the topic that has the kept name now.
         records: of all topics that are or were replaced.
     """
-    if (taken := facts.successor) is not None and taken.topic_id is not None:
+    if (taken := facts.new_topic) is not None and taken.topic_id is not None:
         return Hindrance(reasons.NAME_TAKEN, removal_of(taken))
     for objection in objections(second_half_of(alias), interim, facts, config, now_ms, records):
         return Hindrance(objection.reason or reasons.RENAME_REFUSED)

@@ -141,7 +141,7 @@ def replacement_phase(record: TopicRecord, replacement: Replacement) -> str:
     """Return the phase of an old topic: ``create``, ``announce``, ``seal``, ``drain``, ``reclaim`` while a deletion is
     to come, or ``done``."""
     if replacement.switched_ms is None:
-        return "create" if replacement.successor_id is None else "announce"
+        return "create" if replacement.new_topic_id is None else "announce"
     if replacement.released_ms is not None:
         return "reclaim" if replacement.has_fence and replacement.gone_ms is None else "done"
     return "seal" if any(retired.seal_offset is None for retired in record.retired.values()) else "drain"

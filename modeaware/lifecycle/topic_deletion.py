@@ -85,12 +85,12 @@ def _not_due(
 
 def _not_first(replacement: Replacement, facts: TopicFacts) -> Stay | None:
     """Return why another topic of the chain prevents the deletion, such as an earlier one with groups."""
-    if facts.predecessor is not None:
-        return Stay(reasons.of_group(reasons.PREDECESSOR_FIRST, facts.predecessor))
-    successor = facts.successor
-    if successor is None or successor.topic_id != replacement.successor_id:
-        is_gone = successor is not None and (successor.gone or replacement.reason == reasons.NO_SUCCESSOR)
-        return Stay(reasons.NO_SUCCESSOR if is_gone else reasons.UNAVAILABLE)
+    if facts.old_topic is not None:
+        return Stay(reasons.of_group(reasons.EARLIER_TOPIC_FIRST, facts.old_topic))
+    new_topic = facts.new_topic
+    if new_topic is None or new_topic.topic_id != replacement.new_topic_id:
+        is_gone = new_topic is not None and (new_topic.gone or replacement.reason == reasons.NO_NEW_TOPIC)
+        return Stay(reasons.NO_NEW_TOPIC if is_gone else reasons.UNAVAILABLE)
     return Stay(reasons.COMPACTED) if facts.compacted and replacement.evacuation_epoch is None else None
 
 

@@ -38,7 +38,7 @@ from modeaware.modelog.json_form import (
     texts,
 )
 from modeaware.modes import PartitionMode, ReplicaState, to_ranges
-from modeaware.topic_view import Moved, Successor, TopicView
+from modeaware.topic_view import Moved, ReplacedBy, TopicView
 
 CLAIM_KEY = "controller"
 OBSERVED_BROKERS_KEY = "observed-brokers"
@@ -225,13 +225,13 @@ class OpeningPartition(JsonFields):
 
 @dataclass(frozen=True)
 class Replacement(JsonFields):
-    """The replacement of an old topic by a new topic, its *successor*. The old topic's record holds the replacement.
+    """The replacement of an old topic by a new topic. The old topic's record holds the replacement.
 
     See :mod:`modeaware.lifecycle.replacement` for the phases. Times are wall-clock, in ms since the epoch; None: not
     yet.
 
     Attributes:
-        successor, num_partitions, replication_factor, configs: the new topic to create, as requested. A factor of -1
+        new_topic, num_partitions, replication_factor, configs: the new topic to create, as requested. A factor of -1
             is the brokers' default.
         delay_ms: as in :class:`DeleteTopicPartitions`, of the old topic's records and of the old topic itself.
         fence: ``config``: brokers refuse data for the old topic before it is sealed; ``none``: brokers take data, and
@@ -241,7 +241,7 @@ class Replacement(JsonFields):
             (:mod:`modeaware.lifecycle.keep_name`).
         accept_state_loss: as in :class:`DeleteTopicPartitions`.
         requested_ms: when the replacement was admitted.
-        successor_id: the new topic's id. None: the new topic may not exist yet. A topic of another id is not the new
+        new_topic_id: the new topic's id. None: the new topic may not exist yet. A topic of another id is not the new
             topic.
         announced_ms: when clients were first able to see the new topic.
         switched_ms: the switch: when producers began to write to the new topic and no longer to the old one.
@@ -259,7 +259,7 @@ class Replacement(JsonFields):
         reason: what holds the replacement up as a whole, as of :class:`RetiredPartition`.
     """
 
-    successor: str = field(metadata=form(text))
+    new_topic: str = field(metadata=form(text))
     num_partitions: int = field(metadata=form(integer))
     requested_ms: int = field(metadata=form(integer))
     replication_factor: int = field(default=-1, metadata=form(integer))
@@ -269,7 +269,7 @@ class Replacement(JsonFields):
     pause_before_switch: bool = field(default=False, metadata=form(bool))
     keep_name: bool = field(default=False, metadata=form(bool))
     accept_state_loss: tuple[str, ...] = field(default=(), metadata=form(texts, list))
-    successor_id: str | None = field(default=None, metadata=form(optional_text))
+    new_topic_id: str | None = field(default=None, metadata=form(optional_text))
     announced_ms: int | None = field(default=None, metadata=form(optional_int))
     switched_ms: int | None = field(default=None, metadata=form(optional_int))
     own_configs: Mapping[str, str | None] | None = field(
@@ -375,7 +375,7 @@ class TopicRecord(VersionedRecord):
     def is_second_half(self) -> bool:
         """Return whether the topic is the interim topic of a change that keeps the name, and gets that name back."""
         replacement = self.replacing
-        return replacement.keep_name and is_interim_of(self.topic, replacement.successor)
+        return replacement.keep_name and is_interim_of(self.topic, replacement.new_topic)
 
     @property
     def is_first_half(self) -> bool:
@@ -406,17 +406,17 @@ class TopicRecord(VersionedRecord):
             resume_offsets={p: offset for p, offset in resume.items() if offset is not None},
             reclaimed=frozenset(p for p, r in known.items() if r.replica_state is done),
             previous_count=None if self.deletion is None else self.deletion.previous_count,
-            successor=self._successor(moved),
+            new_topic=self._new_topic(moved),
         )
 
-    def _successor(self, moved: Moved) -> Successor | None:
+    def _new_topic(self, moved: Moved) -> ReplacedBy | None:
         replacement = self.replacing
-        if replacement.successor_id is None or replacement.undone_ms is not None:
+        if replacement.new_topic_id is None or replacement.undone_ms is not None:
             return None
         switched = replacement.switched_ms is not None
-        return Successor(
-            topic=replacement.successor,
-            topic_id=replacement.successor_id,
+        return ReplacedBy(
+            topic=replacement.new_topic,
+            topic_id=replacement.new_topic_id,
             partition_count=replacement.num_partitions,
             switched=switched,
             released=replacement.released_ms is not None,

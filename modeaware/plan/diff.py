@@ -13,7 +13,7 @@ from decimal import Decimal
 from typing import ClassVar
 
 from modeaware.admin.new_topics import TopicReplacement
-from modeaware.admin.successors import Predecessor, replace_command
+from modeaware.admin.replacements import OldTopic, replace_command
 from modeaware.interim import interim_name
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.commands import (
@@ -217,13 +217,13 @@ def diff_topic(desired: DesiredTopic, current: CurrentTopic | None) -> TopicDiff
 
 
 def diff_replaced(
-    desired: DesiredTopic, record: TopicRecord, replacement: Replacement, successor: CurrentTopic | None
+    desired: DesiredTopic, record: TopicRecord, replacement: Replacement, new_topic: CurrentTopic | None
 ) -> TopicDiff:
     """Return the diff of an old topic with a replacement that is in progress or complete: no steps, only a wait.
 
     Args:
         record: the old topic's record, which has ``replacement``.
-        successor: the new topic; None: the new topic does not exist.
+        new_topic: the new topic; None: the new topic does not exist.
     """
     try:
         if replacement.released_ms is None:
@@ -232,17 +232,17 @@ def diff_replaced(
             )
             if (why := why_not_now(wanted, record, replacement)) is not None:
                 raise _RefusedError(why)
-        elif desired.replace != replacement.successor:
+        elif desired.replace != replacement.new_topic:
             raise _RefusedError(objection_to_change(replacement))
         else:
-            _check_successor(desired, replacement, successor)
+            _check_new_topic(desired, replacement, new_topic)
             if topic_phase(record) == "done" or replacement.policy == RETENTION:  # no command waits for retention
                 return TopicDiff(desired.name, desired.where)
     except _RefusedError as refused:
         return TopicDiff(desired.name, desired.where, refusal=str(refused))
     paused = replacement.reason == reasons.PAUSED
     paused_note = f"paused before the switch; continue it with modeaware replace {desired.name}"
-    progress = f"{topic_phase(record)} of its replacement by {replacement.successor}"
+    progress = f"{topic_phase(record)} of its replacement by {replacement.new_topic}"
     return TopicDiff(desired.name, desired.where, notes=(paused_note,) if paused else (), progress=progress)
 
 
@@ -267,22 +267,22 @@ def diff_kept(desired: DesiredTopic, change: KeptName) -> TopicDiff:
     return TopicDiff(name, where, progress=progress, begun=(Replace(len(first.modes), command),))
 
 
-def _check_successor(desired: DesiredTopic, replacement: Replacement, successor: CurrentTopic | None) -> None:
+def _check_new_topic(desired: DesiredTopic, replacement: Replacement, new_topic: CurrentTopic | None) -> None:
     """Raise where the new topic is not as declared."""
-    what = f"it was replaced by {replacement.successor!r}"
-    instead = f"declare {replacement.successor} instead"
-    if successor is None or successor.topic_id != replacement.successor_id:
-        other = "" if successor is None else " (another topic has its name)"
+    what = f"it was replaced by {replacement.new_topic!r}"
+    instead = f"declare {replacement.new_topic} instead"
+    if new_topic is None or new_topic.topic_id != replacement.new_topic_id:
+        other = "" if new_topic is None else " (another topic has its name)"
         where = "declare the topic that the alias points to (modeaware alias list) instead"
         raise _RefusedError(f"{what}, which does not exist any more{other}: {where}")
-    if (next_one := successor.known.replacement) is not None and next_one.switched_ms is not None:
+    if (next_one := new_topic.known.replacement) is not None and next_one.switched_ms is not None:
         raise _RefusedError(
-            f"{what}, which was replaced by {next_one.successor!r}: declare {next_one.successor} instead"
+            f"{what}, which was replaced by {next_one.new_topic!r}: declare {next_one.new_topic} instead"
         )
-    if successor.goal != desired.partitions:
-        raise _RefusedError(f"{what}, which has {successor.goal} partitions: {instead}")
-    _check(desired, successor)
-    if (alter := _configs(desired, successor)) is not None:
+    if new_topic.goal != desired.partitions:
+        raise _RefusedError(f"{what}, which has {new_topic.goal} partitions: {instead}")
+    _check(desired, new_topic)
+    if (alter := _configs(desired, new_topic)) is not None:
         names = ", ".join((*alter.set, *alter.remove))
         raise _RefusedError(f"{what}, whose configs are not as declared ({names}): {instead}")
 
@@ -344,13 +344,13 @@ def _growth(desired: DesiredTopic, current: CurrentTopic) -> TopicDiff:
     return replace(diff, steps=(*diff.steps, *again.steps), warnings=(*diff.warnings, *again.warnings))
 
 
-def _replacement(desired: DesiredTopic, successor: str, current: CurrentTopic) -> TopicDiff:
+def _replacement(desired: DesiredTopic, new_topic: str, current: CurrentTopic) -> TopicDiff:
     rules = desired.shrink_rules
     if current.overrides is None:
         raise _RefusedError(_HIDDEN)
     copied = {key: value for key, value in current.overrides.items() if desired.configs.get(key, value) is not None}
     wanted = TopicReplacement(
-        successor,
+        new_topic,
         desired.partitions,
         desired.replication_factor,
         {key: value for key, value in desired.configs.items() if value is not None},
@@ -359,8 +359,8 @@ def _replacement(desired: DesiredTopic, successor: str, current: CurrentTopic) -
         evacuate=desired.evacuate,
         keep_name=desired.keep_name,
     )
-    predecessor = Predecessor(current.count, min(current.replication_factors, default=-1), copied)
-    step = Replace(current.known.writable_count, replace_command(desired.name, wanted, predecessor))
+    old_topic = OldTopic(current.count, min(current.replication_factors, default=-1), copied)
+    step = Replace(current.known.writable_count, replace_command(desired.name, wanted, old_topic))
     warnings = ((_EVACUATED,) if desired.evacuate else ()) + _state_lost(rules.accept_state_loss)
     return TopicDiff(desired.name, "", (step,), warnings, (_OTHER_PRODUCERS, _OTHER_GROUPS))
 

@@ -139,13 +139,13 @@ def read_files(paths: Iterable[Path]) -> list[DesiredTopic]:
             if topic.name in declared:
                 mistakes.append(f"{topic.where}: topic {topic.name!r} is already in {declared[topic.name].where}")
             declared.setdefault(topic.name, topic)
-    mistakes += _shared_successors(declared)
+    mistakes += _shared_new_topics(declared)
     if mistakes:
         raise ConfigError(printable_lines(mistakes))
     return list(declared.values())
 
 
-def _shared_successors(topics: Mapping[str, DesiredTopic]) -> Iterator[str]:
+def _shared_new_topics(topics: Mapping[str, DesiredTopic]) -> Iterator[str]:
     """Yield the mistakes in the names of new topics."""
     users: dict[str, DesiredTopic] = {}
     for topic in topics.values():
@@ -212,7 +212,7 @@ class _Reader:
         replicas = None if factor is None else self._integer(factor, "replication_factor", 1, _MOST_REPLICAS)
         configs = self._configs(parts["configs"]) if "configs" in parts else {}
         shrink = self._shrink(parts["shrink"]) if "shrink" in parts else None
-        replace = self._successor(name, parts["replace"]) if "replace" in parts else None
+        replace = self._new_topic(name, parts["replace"]) if "replace" in parts else None
         evacuate = self._boolean(parts["evacuate"], "evacuate") if "evacuate" in parts else False
         keep_name = self._boolean(parts["keep_name"], "keep_name") if "keep_name" in parts else False
         if keep_name and (replace is not None or evacuate):
@@ -228,7 +228,7 @@ class _Reader:
         made: _T = self._read[use, id(node)]
         return made
 
-    def _successor(self, topic: str, node: yaml.Node) -> str:
+    def _new_topic(self, topic: str, node: yaml.Node) -> str:
         name = self._text(node)
         if not is_topic_name(name) or name == topic:
             self._wrong(node, f"replace: the name of a new topic is needed, not {name!r}")

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from modeaware.admin.acls import ADMIN_CONFIG, TopicAcls
-from modeaware.admin.successors import OF_PARTITIONS, PER_PARTITION, Predecessor, mirrors
+from modeaware.admin.replacements import OF_PARTITIONS, PER_PARTITION, OldTopic, mirrors
 from modeaware.lifecycle.commands import ReplaceTopicCommand
 from modeaware.lifecycle.drain import Requirement, required_of
 from modeaware.lifecycle.facts import GroupFacts, MembersSeen, TopicFacts
@@ -63,7 +63,7 @@ class ReplacementPlan:
     """
 
     topic: str
-    successor: str
+    new_topic: str
     partition_count: int
     num_partitions: int
     replication_factor: int
@@ -108,7 +108,7 @@ def hints_of(topic: str, names: Collection[str], groups: Collection[str]) -> tup
 def plan_replacement(
     command: ReplaceTopicCommand,
     facts: TopicFacts,
-    predecessor: Predecessor,
+    old_topic: OldTopic,
     given: Mapping[str, str],
     seal_quiet_ms: int,
     acls: TopicAcls | None = None,
@@ -137,17 +137,17 @@ def plan_replacement(
     def origin(name: str) -> str:
         if name in given:
             return "given"
-        scaled = name in PER_PARTITION and command.configs[name] != predecessor.configs[name]
+        scaled = name in PER_PARTITION and command.configs[name] != old_topic.configs[name]
         return "scaled" if scaled else "copied"
 
     return ReplacementPlan(
         topic=command.topic,
-        successor=command.successor,
+        new_topic=command.new_topic,
         partition_count=facts.partition_count,
         num_partitions=command.num_partitions,
         replication_factor=command.replication_factor,
         configs=tuple(PlannedConfig(name, value, origin(name)) for name, value in sorted(command.configs.items())),
-        not_copied=tuple(name for name in OF_PARTITIONS if name in predecessor.configs),
+        not_copied=tuple(name for name in OF_PARTITIONS if name in old_topic.configs),
         groups=tuple(groups[name] for name in sorted(groups)),
         groups_doubt=requirement.doubt.detail if requirement.doubt is not None else None,
         pause_ms=seal_quiet_ms + (FENCE_MS if command.fence != "none" else 0),
@@ -161,7 +161,7 @@ def plan_replacement(
 
 
 def _to_do(group: GroupFacts, command: ReplaceTopicCommand) -> str:
-    move = f"read {command.topic} to its end, stop, modeaware groups prepare, start on {command.successor}"
+    move = f"read {command.topic} to its end, stop, modeaware groups prepare, start on {command.new_topic}"
     if command.keep_name:
         move += f"; after the second switch read that to its end, stop, prepare, start on {command.topic}"
     if not group.has_members:
@@ -176,7 +176,7 @@ def replacement_text(plan: ReplacementPlan) -> list[str]:
     replicas = (
         "as many replicas as brokers choose" if plan.replication_factor == -1 else f"{plan.replication_factor} replicas"
     )
-    old, new = plan.topic, plan.successor
+    old, new = plan.topic, plan.new_topic
     copied = "No record is copied."
     if plan.evacuate:
         copied = (
@@ -211,7 +211,7 @@ def replacement_text(plan: ReplacementPlan) -> list[str]:
 
 def _kept_name_text(plan: ReplacementPlan) -> list[str]:
     """Return the additional lines for a change that keeps the name, above all for clients without modeaware."""
-    name, interim, before, after = plan.topic, plan.successor, plan.partition_count, plan.num_partitions
+    name, interim, before, after = plan.topic, plan.new_topic, plan.partition_count, plan.num_partitions
     lines = [
         f"Keeps its name: {name} ({before}) -> {interim} ({after}) -> {name} ({after}), led by the controller.",
         f"Readers pause twice. {interim} is deleted at the end.",
@@ -237,7 +237,7 @@ def _kept_name_text(plan: ReplacementPlan) -> list[str]:
 
 def acls_text(what: ReplacementPlan | ReplaceTopicCommand, acls: TopicAcls | None) -> list[str]:
     """Return the ACLs that the old topic and the new topic do not share, in lines."""
-    old, new = what.topic, what.successor
+    old, new = what.topic, what.new_topic
     if acls is None:
         return []
     if acls.unknown is not None:

@@ -17,7 +17,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
-from modeaware.admin.successors import automatic_creation, creating_broker
+from modeaware.admin.replacements import automatic_creation, creating_broker
 from modeaware.cluster.cluster import TopicShape, describe_all
 from modeaware.cluster.fence import has_fence
 from modeaware.cluster.group_listing import ask_in_batches

@@ -183,7 +183,7 @@ class Replace:
         "from": "before",
         "step": "step",
         "to": "to",
-        "successor": "command.successor",
+        "new_topic": "command.new_topic",
         "policy": "command.policy",
         "delay_ms": "command.delay_ms",
         "configs": "command.configs",
@@ -202,12 +202,12 @@ class Replace:
 
     def done(self) -> str:
         if self.command.undo:
-            return f"its replacement by {self.command.successor} is being undone"
-        return f"being replaced by {self.command.successor} ({self.to} partitions)"
+            return f"its replacement by {self.command.new_topic} is being undone"
+        return f"being replaced by {self.command.new_topic} ({self.to} partitions)"
 
     def lines(self) -> list[str]:
         command = self.command
-        head = f"~ partitions: {self.before} -> {self.to}, by the new topic {command.successor}"
+        head = f"~ partitions: {self.before} -> {self.to}, by the new topic {command.new_topic}"
         end = f"    policy {command.policy}: {end_text(command.topic, command.fence, command.delay_ms)}"
         return [head, end, *(f"    + {name}: {value}" for name, value in sorted(command.configs.items()))]
 

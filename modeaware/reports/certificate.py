@@ -236,7 +236,7 @@ def deleted_before(log: ModeLog, topic: str, topic_id: str) -> TopicRecord | Non
     """
     if (earlier := log.deleted(topic)) is not None:
         return earlier
-    before = (each for each in replaced(log.replaced) if each.replacement.successor_id == topic_id)
+    before = (each for each in replaced(log.replaced) if each.replacement.new_topic_id == topic_id)
     return next((record for record, now in before if record.is_alias and now.deleting_ms is not None), None)
 
 
@@ -283,7 +283,7 @@ def _topic_commands(evidence: Evidence) -> tuple[KafkaCommand, ...]:
     if (replacement := moving(record)) is not None:
         for name in evidence.requirement.waited_for(evidence.facts.groups):
             offsets = [_group_tool(name, evidence), *server, "--describe", "--offsets", "--group", name]
-            expect = f"for each of the {replacement.num_partitions} partitions of {replacement.successor} an offset"
+            expect = f"for each of the {replacement.num_partitions} partitions of {replacement.new_topic} an offset"
             commands.append(_command(f"group {name} has moved", offsets, expect))
     return tuple(commands)
 

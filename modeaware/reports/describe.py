@@ -65,7 +65,7 @@ def describe_topics(
         logs[topic][p] = PartitionFacts(**vars(offsets), quiet_since_ms=now_ms)
     also = {topic: [group] for topic, _, record in records if (group := evacuation_of(record)) is not None}
     after = {topic: replacement for topic, _, record in records if (replacement := moving(record)) is not None}
-    used = {change.successor: range(change.num_partitions) for change in after.values()}
+    used = {change.new_topic: range(change.num_partitions) for change in after.values()}
     groups = find_groups(session.cluster, used | counts, also, mode_log=session.config.mode_log_topic) if counts else {}
     try:
         rules = log.rules
@@ -75,8 +75,8 @@ def describe_topics(
     for topic, shape, record in records:
         replacement, seen, new_topic = after.get(topic), groups[topic], None
         if replacement is not None:
-            name = replacement.successor
-            new_topic = TopicFacts(name, replacement.successor_id, groups=groups[name].groups)
+            name = replacement.new_topic
+            new_topic = TopicFacts(name, replacement.new_topic_id, groups=groups[name].groups)
         facts = TopicFacts(
             topic,
             shape.topic_id,
@@ -85,7 +85,7 @@ def describe_topics(
             groups=seen.groups,
             groups_doubt=seen.doubt,
             unclear_groups=seen.unclear,
-            successor=new_topic,
+            new_topic=new_topic,
         )
         record = current_record(record, topic, shape.topic_id, shape.partition_count)
         requirement = requirement_of(record, facts, rules, session.controller.ignored_groups, now_ms)
@@ -219,8 +219,8 @@ def _kept_name_lines(kept: KeptNameReport, replacement: ReplacementReport | None
 
 def _replacement_lines(replacement: ReplacementReport) -> list[str]:
     since = ", ".join(f"{word} {utc(ms)}" for word, ms in replacement.events)
-    known = f"id {replacement.successor_id}, " if replacement.successor_id is not None else ""
-    lines = [f"Replaced by {replacement.successor} ({known}{replacement.num_partitions} partitions): {since}"]
+    known = f"id {replacement.new_topic_id}, " if replacement.new_topic_id is not None else ""
+    lines = [f"Replaced by {replacement.new_topic} ({known}{replacement.num_partitions} partitions): {since}"]
     if replacement.fence != "config":
         lines.append(f"Fence {replacement.fence}: not in force yet")
     if replacement.waits_for is not None:

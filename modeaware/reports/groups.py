@@ -177,19 +177,19 @@ def look_at_groups(
     """
     facts_by_look = observer.observe_all(looks, rules, before_due=True)
     idle = [topic for topic, record, *_ in looks if record is not None and not in_progress(record)]
-    after = {topic: replacement.successor for topic, record, *_ in looks if (replacement := moving(record)) is not None}
+    after = {topic: replacement.new_topic for topic, record, *_ in looks if (replacement := moving(record)) is not None}
     names = list(dict.fromkeys((*idle, *after.values())))
     whole = dict(zip(names, observer.observe_all([Look(name, None) for name in names], rules), strict=True))
     seen: list[TopicFacts | ClusterError] = []
     for (topic, *_), facts in zip(looks, facts_by_look, strict=True):
-        every, successor = whole[topic] if topic in idle else facts, whole[after[topic]] if topic in after else None
-        if isinstance(successor, ClusterError):
-            seen.append(successor)
+        every, new_topic = whole[topic] if topic in idle else facts, whole[after[topic]] if topic in after else None
+        if isinstance(new_topic, ClusterError):
+            seen.append(new_topic)
         elif isinstance(facts, ClusterError) or isinstance(every, ClusterError):
             seen.append(facts)
         else:
             groups, doubt, unclear = every.groups, every.groups_doubt, every.unclear_groups
-            seen.append(replace(facts, groups=groups, groups_doubt=doubt, unclear_groups=unclear, successor=successor))
+            seen.append(replace(facts, groups=groups, groups_doubt=doubt, unclear_groups=unclear, new_topic=new_topic))
     return seen
 
 

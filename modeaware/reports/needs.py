@@ -32,7 +32,7 @@ class Scope:
         topics: the topics to shrink, or the topics of a client; empty: unknown.
         groups: the groups that use the topics; for a client its own group, which makes the client a consumer.
         transactional_ids: the client's own.
-        successors: the names of the new topics that are to replace ``topics``.
+        new_topics: the names of the new topics that are to replace ``topics``.
         closed: the lists of groups are closed (``modeaware groups closed``), so not all groups need be visible.
         mode_source: a client's ``modeaware.mode.source``; controllers and operators read the log.
         session_timeout_ms: ``modeaware.controller.session.timeout.ms``.
@@ -43,7 +43,7 @@ class Scope:
     topics: Sequence[str] = ()
     groups: Sequence[str] = ()
     transactional_ids: Sequence[str] = ()
-    successors: Sequence[str] = ()
+    new_topics: Sequence[str] = ()
     closed: bool = False
     mode_source: str = "auto"
     session_timeout_ms: int = 8_000
@@ -97,10 +97,10 @@ def _controller(scope: Scope) -> Iterator[Need]:
             named,
         )
         yield Need(TOPIC, topic, AclOperation.ALTER, "creating partitions", named)
-        if scope.successors:
+        if scope.new_topics:
             yield Need(TOPIC, topic, AclOperation.WRITE, "probing the fence, by a batch that no broker appends", named)
             yield Need(TOPIC, topic, AclOperation.ALTER_CONFIGS, "setting the fence of an old topic", named)
-    for name in scope.successors:
+    for name in scope.new_topics:
         yield Need(TOPIC, name, AclOperation.CREATE, "creating it as a new topic")
         yield Need(TOPIC, name, AclOperation.DESCRIBE_CONFIGS, "checking that it was created as requested")
         yield Need(TOPIC, name, AclOperation.DELETE, "undoing the replacement")
@@ -116,9 +116,9 @@ def _operator(scope: Scope) -> Iterator[Need]:
         yield Need(TOPIC, topic, AclOperation.DESCRIBE_CONFIGS, "seeing cleanup.policy", named)
         yield Need(TOPIC, topic, AclOperation.ALTER, "growing, shrinking under 'retention', requiring groups", named)
         yield Need(TOPIC, topic, AclOperation.DELETE, "shrinking with a delay or at once, waiving groups", named)
-        if scope.successors:
+        if scope.new_topics:
             yield Need(TOPIC, topic, AclOperation.ALTER_CONFIGS, "replacing it", named)
-    for name in scope.successors:
+    for name in scope.new_topics:
         yield Need(TOPIC, name, AclOperation.CREATE, "replacing a topic by it")
 
 

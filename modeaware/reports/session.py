@@ -57,7 +57,7 @@ class ModeLog:
     @cached_property
     def replaces(self) -> dict[str | None, str]:
         """Return the new topic's id -> the name of its old topic."""
-        return {record.replacing.successor_id: record.topic for record in self.replaced}
+        return {record.replacing.new_topic_id: record.topic for record in self.replaced}
 
     @cached_property
     def kept_names(self) -> dict[str, KeptNameReport]:
@@ -100,7 +100,7 @@ class ModeLog:
         others = ((record.topic_id, replacement) for record, replacement in replaced(self.replay.records_of(topic)))
         return next(
             (
-                replacement.successor
+                replacement.new_topic
                 for record_id, replacement in others
                 if record_id != topic_id and replacement.switched_ms is not None
             ),
@@ -179,10 +179,10 @@ class Session:
 def no_such_topic(topic: str, known: Iterable[str], log: ModeLog | None = None) -> RequestRefused:
     """Return the error for a topic that does not exist. The message names the new topic, by ``log``, or the nearest
     name of ``known``."""
-    successor = log.leads_to(topic) if log is not None else None
+    new_topic = log.leads_to(topic) if log is not None else None
     why = f"topic {topic!r} does not exist"
-    if successor is not None:
-        why += f" any more: its name points to {successor!r}, which has replaced it"
+    if new_topic is not None:
+        why += f" any more: its name points to {new_topic!r}, which has replaced it"
     else:
         why = with_nearest(why, topic, known)
     return RequestRefused(why, code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic=topic)

@@ -95,11 +95,11 @@ def change_text(topic: TopicReport) -> str:
     """Return the change of a topic in words: a shrink, growth or replacement, and to what."""
     replacement, kept = topic.replacement, topic.kept_name
     if replacement is not None and replacement.undone_ms is not None:
-        return f"undo of the replacement by {replacement.successor}"
+        return f"undo of the replacement by {replacement.new_topic}"
     if kept is not None and kept.keeps and change_phase(topic) != "done":
         return f"replacement over {kept.interim} ({kept.num_partitions}) that keeps the name, half {kept.half} of 2"
     if replacement is not None:
-        return f"replacement by {replacement.successor} ({replacement.num_partitions})"
+        return f"replacement by {replacement.new_topic} ({replacement.num_partitions})"
     if (shrink := topic.deletion) is not None and shrink.delete_partitions < shrink.previous_count:
         return f"shrink from {shrink.previous_count} to {shrink.delete_partitions}"
     return f"growth to {topic.writable + sum(p.phase == 'opening' for p in topic.partitions)}"
@@ -138,7 +138,7 @@ def next_command(topic: TopicReport, reason: str | None) -> tuple[str, ...] | No
     template = (NEXT if replacement is None else NEXT | _OF_REPLACEMENT).get(code, _DESCRIBE)
     if ("{group}" in template and not group) or ("{count}" in template and shrink is None):  # not in the record
         template = _GROUPS
-    filled = {"topic": topic.topic, "group": group, "new": replacement.successor if replacement is not None else ""}
+    filled = {"topic": topic.topic, "group": group, "new": replacement.new_topic if replacement is not None else ""}
     if shrink is not None:
         delay = "" if shrink.delay_ms is None else f"--delay={duration_text(shrink.delay_ms)}"
         policy = "--immediate-delete" if shrink.immediate_delete else delay
@@ -169,13 +169,13 @@ NEXT = {
     reasons.GROUP_STATEFUL: "modeaware shrink {topic} --partitions {count} {policy} --accept-state-loss {group}",
     reasons.NOT_EVACUATED: "python -m modeaware.spark.evacuate {topic}",
     reasons.PAUSED: "modeaware replace {topic}",
-    reasons.FENCE_DENIED: f"{_CHECK} --successor {{new}}",
+    reasons.FENCE_DENIED: f"{_CHECK} --new-topic {{new}}",
     reasons.FENCE_UNKNOWN: _UNAVAILABLE,
     reasons.GROUP_NOT_MOVED: "modeaware groups prepare {group} --topic {new}",
-    reasons.SUCCESSOR_GONE: _DESCRIBE,
+    reasons.NEW_TOPIC_GONE: _DESCRIBE,
     reasons.GROUP_SUBSCRIBED: _GROUPS,
-    reasons.PREDECESSOR_FIRST: "modeaware topics --describe --topic {group}",
-    reasons.NO_SUCCESSOR: "modeaware topics --delete --topic {topic}",
+    reasons.EARLIER_TOPIC_FIRST: "modeaware topics --describe --topic {group}",
+    reasons.NO_NEW_TOPIC: "modeaware topics --delete --topic {topic}",
     reasons.RENAME_REFUSED: _DESCRIBE,
 }
 """Code of a reason -> the command that examines or resolves the reason."""

@@ -161,7 +161,7 @@ def _replaced(planned: TopicView, earlier: Iterable[TopicView], current: TopicVi
         "the job was planned for, and may have rejected some of the job's. Run it again under the same name: all "
         f"records go to {current.topic}, and delivered ones are written once more",
         topic=planned.topic,
-        successor=current.topic,
+        new_topic=current.topic,
     )
 
 

@@ -309,11 +309,11 @@ class ModeSource:
                 raise SourceStopped(str(error), code=error.code) from error
             raise
         finally:
-            self._note_successors()
+            self._note_new_topics()
 
-    def _note_successors(self) -> None:
-        successors = [view.successor for view in self.store.views().values()]
-        self._following = any(successor is not None and not successor.released for successor in successors)
+    def _note_new_topics(self) -> None:
+        new_topics = [view.new_topic for view in self.store.views().values()]
+        self._following = any(new_topic is not None and not new_topic.released for new_topic in new_topics)
 
     # The thread
 
@@ -405,7 +405,7 @@ class ModeSource:
             if not self._stopping.is_set():
                 self._cannot_use(server, error)
             return False
-        self._note_successors()
+        self._note_new_topics()
         logger.info("partition modes come from %s over the wire", server.server)
         self._asked_s = self._clock.monotonic_s()
         self._on_wire, self._wire_error = True, None

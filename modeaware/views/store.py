@@ -76,7 +76,7 @@ def _keeps_name(view: TopicView) -> bool:
     After the release the controller may delete the old topic, and brokers may create another topic of that name before
     the deletion is on the log.
     """
-    return view.successor is not None and (view.successor.released or view.successor.gone)
+    return view.new_topic is not None and (view.new_topic.released or view.new_topic.gone)
 
 
 class ViewStore:

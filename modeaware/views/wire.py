@@ -24,7 +24,7 @@ from modeaware.clock import SYSTEM_CLOCK, Clock
 from modeaware.errors import ClusterError, ErrorCode, ModeAwareError, ModeSourceError, NotAuthorized
 from modeaware.modelog.records import ClaimRecord
 from modeaware.modes import PartitionMode
-from modeaware.topic_view import SUCCESSION, Moved, Successor, TopicView
+from modeaware.topic_view import REPLACEMENT_STATES, Moved, ReplacedBy, TopicView
 from modeaware.views.store import REMEMBERED_IDS, ViewStore
 from modeaware.wire.security import security_protocol
 
@@ -271,7 +271,7 @@ class WireSource:
             {p.partition_index: p.resume_offset for p in topic.partitions if p.resume_offset >= 0},
             frozenset(p.partition_index for p in topic.partitions if p.reclaimed),
             topic.previous_count if topic.previous_count >= 0 else None,
-            _successor(topic),
+            _new_topic(topic),
         )
 
     def _counted(self, name: str, modes: tuple[PartitionMode, ...]) -> TopicView | None:
@@ -331,20 +331,20 @@ def _modes(topic: Any) -> tuple[PartitionMode, ...]:
         raise ModeSourceError(f"modes over the wire: topic {topic.name!r}: {error}", topic=topic.name) from error
 
 
-def _successor(topic: Any) -> Successor | None:
+def _new_topic(topic: Any) -> ReplacedBy | None:
     """Return the new topic of a topic in a response, or None. An unknown state counts as the last known one."""
-    if not topic.successor:
+    if not topic.new_topic:
         return None
-    (successor,) = topic.successor[:1]
+    (new_topic,) = topic.new_topic[:1]
     decided = int(topic.moved_controller_epoch), int(topic.moved_epoch)
-    return Successor(
-        successor.successor_name,
-        successor.successor_id,
-        int(successor.partition_count),
-        **{name: successor.state >= n for n, name in enumerate(SUCCESSION) if n},
+    return ReplacedBy(
+        new_topic.new_topic_name,
+        new_topic.new_topic_id,
+        int(new_topic.partition_count),
+        **{name: new_topic.state >= n for n, name in enumerate(REPLACEMENT_STATES) if n},
         read_up_to={p.partition_index: p.read_up_to for p in topic.partitions if p.read_up_to >= 0},
-        groups=frozenset(successor.groups),
-        groups_complete=bool(successor.groups_complete),
+        groups=frozenset(new_topic.groups),
+        groups_complete=bool(new_topic.groups_complete),
         moved=Moved(groups=frozenset(topic.moved or ()), version=decided),
     )
 

@@ -98,7 +98,7 @@ def replace_topics_request(commands: Iterable[ReplaceTopicCommand], *, validate_
     topics = [
         topic(
             name=command.topic,
-            successor=command.successor,
+            new_topic=command.new_topic,
             num_partitions=command.num_partitions,
             replication_factor=command.replication_factor,
             configs=[topic.ReplaceTopicsConfig(name=name, value=value) for name, value in command.configs.items()],
@@ -145,7 +145,7 @@ def commands_of(message: Any) -> list[Command]:
     commands: list[Command]
     if isinstance(message, codec.ReplaceTopicsRequest):
         replacements = [_replace_command(message, topic) for topic in message.topics]
-        if repeated := _repeated(command.successor for command in replacements if not command.forget):
+        if repeated := _repeated(command.new_topic for command in replacements if not command.forget):
             raise RequestRefused(f"new topics named twice in one request: {', '.join(repeated)}", topic=repeated[0])
         commands = [*replacements]
     elif isinstance(message, codec.DeletePartitionsRequest):
@@ -183,7 +183,7 @@ def _replace_command(message: Any, topic: Any) -> ReplaceTopicCommand:
         raise RequestRefused(f"topic {topic.name!r}: a config named twice", topic=topic.name)
     return ReplaceTopicCommand(
         topic=topic.name,
-        successor=topic.successor,
+        new_topic=topic.new_topic,
         num_partitions=topic.num_partitions,
         replication_factor=topic.replication_factor,
         configs=configs,

@@ -1,4 +1,4 @@
-"""A topic of a run that is replaced again and again, each predecessor deleted, while the nemesis is at work.
+"""A topic of a run that is replaced again and again, each old topic deleted, while the nemesis is at work.
 
 Its writers and its group work under the topic's first name in this process: exactly what each was told and given is
 known, so nothing has to be read back from topics that are gone. The nemesis harms the brokers and the controllers; the
@@ -21,7 +21,7 @@ from confluent_kafka.admin import AdminClient
 
 import modeaware
 from modeaware.errors import ModeAwareError
-from modeaware.topic_view import Successor
+from modeaware.topic_view import ReplacedBy
 from tests.chaos.chronicle import Chronicle
 from tests.chaos.plain import create_topic
 from tests.chaos.setting import IDEMPOTENT, PARTITIONS, Setting
@@ -230,18 +230,18 @@ class Replacer(Task):
         old, wanted = self._topic, self._wanted()
         began_ms = self._setting.now_ms()
         self._request(wanted, lambda found: found is not None and found.switched)
-        self._topic = wanted.successor
+        self._topic = wanted.new_topic
         gone = until(lambda: old not in self._listed(), DELETED_S)
         self._deleted += [old] * gone
         event, took_s = "replaced" if gone else "not-deleted", (self._setting.now_ms() - began_ms) / 1000
-        self.chronicle.note(event, topic=old, to=wanted.successor, count=wanted.num_partitions, took_s=took_s)
+        self.chronicle.note(event, topic=old, to=wanted.new_topic, count=wanted.num_partitions, took_s=took_s)
 
     def _undo(self) -> None:
         wanted = self._wanted()
         self._request(wanted, lambda found: found is not None, pause_before_switch=True)
         self.done.wait(self._chance.uniform(*PAUSED_S))
         self._request(wanted, lambda found: found is None, undo=True)
-        self.chronicle.note("replacement-undone", topic=self._topic, to=wanted.successor)
+        self.chronicle.note("replacement-undone", topic=self._topic, to=wanted.new_topic)
 
     def _wanted(self) -> modeaware.TopicReplacement:
         self._attempts += 1
@@ -250,7 +250,7 @@ class Replacer(Task):
         return modeaware.TopicReplacement(name, num_partitions=count, delete_partitions_delay_ms=0)
 
     def _request(
-        self, wanted: modeaware.TopicReplacement, done: Callable[[Successor | None], bool], **options: bool
+        self, wanted: modeaware.TopicReplacement, done: Callable[[ReplacedBy | None], bool], **options: bool
     ) -> None:
         """Request until the view shows that it is done, however long the nemesis keeps it up.
 
@@ -263,15 +263,15 @@ class Replacer(Task):
             # Whether it was done all the same the view will tell; a refusal for what is under way goes away.
             asked = self._admin.replace_topics({topic: wanted}, **options, request_timeout=REQUEST_S)[topic]
             self.chronicle.note("command", what=f"replace {topic}", **options, answer=outcome(asked))
-            return until(lambda: done(self._successor(topic)), 5.0, POLL_S)
+            return until(lambda: done(self._new_topic(topic)), 5.0, POLL_S)
 
         while not until(attempt, INSIST_S):
             if calm:
-                raise ModeAwareError(f"could not replace {topic} by {wanted.successor} in {INSIST_S:g} s: {options}")
+                raise ModeAwareError(f"could not replace {topic} by {wanted.new_topic} in {INSIST_S:g} s: {options}")
             calm = self.done.is_set()
 
-    def _successor(self, topic: str) -> Successor | None:
-        return self._view(topic).successor
+    def _new_topic(self, topic: str) -> ReplacedBy | None:
+        return self._view(topic).new_topic
 
     def _listed(self) -> set[str]:
         """Return the topics that the brokers have now."""

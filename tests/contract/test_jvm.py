@@ -113,7 +113,7 @@ class PythonReader:
 
     def text(self, view: TopicView) -> str:
         writable = "all" if view.all_writable else str(list(view.writable)).replace(" ", "")
-        now = view.successor if view.is_replaced else None
+        now = view.new_topic if view.is_replaced else None
         names = ("-", "-") if now is None else (now.topic, now.topic_id)
         written = written_topic(view.topic, self.store.view).topic
         version = ".".join(map(str, view.version))
@@ -172,7 +172,7 @@ FULL = replace(
         4,
         1_000,
         configs={"retention.ms": "1"},
-        successor_id="id-of-v2",
+        new_topic_id="id-of-v2",
         announced_ms=1,
         switched_ms=2,
         own_configs={"max.message.bytes": None},

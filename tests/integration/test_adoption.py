@@ -145,7 +145,7 @@ def test_program_goes_on_through_a_replacement(
     served: Controlled, make_topic: MakeTopic, make_group: Callable[[], str], tmp_path: Path, text: str
 ) -> None:
     topic = make_topic(12)
-    successor = f"{topic}-v2"
+    new_topic = f"{topic}-v2"
     program, stop = tmp_path / "program.py", tmp_path / "stop"
     program.write_text(text + REPLACED)
     ours = [sys.executable, "-m", "modeaware", "run", "--set", f"modeaware.mode.log.topic={served.log}"]
@@ -154,9 +154,9 @@ def test_program_goes_on_through_a_replacement(
     )
     try:
         process.wait_until_it_says(f"read {topic} ")
-        assert served.ask(ReplaceTopicCommand(topic, successor, 4)).code is ErrorCode.NONE
+        assert served.ask(ReplaceTopicCommand(topic, new_topic, 4)).code is ErrorCode.NONE
         served.wait_done(topic)
-        process.wait_until_it_says(f"read {successor} ")
+        process.wait_until_it_says(f"read {new_topic} ")
         stop.touch()
         process.wait_until_it_says("written ")
         eventually(lambda: not process.running)
@@ -169,4 +169,4 @@ def test_program_goes_on_through_a_replacement(
     for key in {key for key, _, _ in read}:
         numbers = [number for each, number, _ in read if each == key]
         assert numbers == sorted(numbers), "in order"
-    assert {where for _, _, where in read} == {topic, successor}
+    assert {where for _, _, where in read} == {topic, new_topic}

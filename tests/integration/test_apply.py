@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
-from modeaware.admin import successors
+from modeaware.admin import replacements
 from tests.conftest import MakeTopic
 from tests.support.command_line import Site
 from tests.support.plain import watermarks
@@ -142,7 +142,7 @@ def test_a_topic_is_replaced_where_the_file_says_so(
     name = f"{topic}-v2"
     declared = {"partitions": 2, "replace": name, "configs": {"segment.ms": 3600000}}
     with monkeypatch.context() as mirrored:
-        mirrored.setattr(successors, "mirrors", lambda names: ["mm2-configs"] if topic in names else [])
+        mirrored.setattr(replacements, "mirrors", lambda names: ["mm2-configs"] if topic in names else [])
         refused = told_json(site, write(**{topic: declared}), "--check", status=1)[topic]
         assert "MirrorMaker 2 is in use (topic 'mm2-configs')" in refused["error"]
         assert site.run("apply", write(**{topic: declared}), "--check", "--accept-mirroring").status == 3
@@ -151,7 +151,7 @@ def test_a_topic_is_replaced_where_the_file_says_so(
     assert f"  ~ partitions: 6 -> 2, by the new topic {name}" in shown.out
     assert not exists(site, name)
     done = told_json(site, write(**{topic: declared}), "--yes", "--wait")[topic]
-    assert (done["status"], done["steps"][0]["successor"]) == ("applied", name)
+    assert (done["status"], done["steps"][0]["new_topic"]) == ("applied", name)
     assert site.describe(topic)["phase"] in ("reclaim", "done"), "it is released"
     assert len(watermarks(site.servers, name)) == 2
     assert own_configs(site, name) == {"retention.ms": "7200000", "segment.ms": "3600000"}

@@ -17,14 +17,14 @@ from tests.support.rights import KINDS, Acls, Right, documented
 from tests.support.secured import SecuredKafka, login
 
 RUN = uuid.uuid4().hex[:8]
-TOPIC, GROUP, TRANSACTION, LOG, SUCCESSOR = (
+TOPIC, GROUP, TRANSACTION, LOG, NEW_TOPIC = (
     f"{name}-{RUN}" for name in ("orders", "billing", "payments", "absent", "orders-v2")
 )
 DEFAULT_LOG = "__partition_modes"
 NAMES = {
     "TOPIC": [TOPIC],
     "GROUP": [GROUP],
-    "SUCCESSOR": [SUCCESSOR],
+    "NEW_TOPIC": [NEW_TOPIC],
     DEFAULT_LOG: [LOG],
     f"modeaware-controller.{DEFAULT_LOG}": [f"modeaware-controller.{LOG}"],
 }
@@ -48,8 +48,8 @@ BASE = {"replacer": CONTROLLER, "requester": OPERATOR}
 ASKED = {
     "controller": ("--role", "controller", TOPIC, "--group", GROUP),
     "operator": ("--role", "operator", TOPIC),
-    "replacer": ("--role", "controller", TOPIC, "--group", GROUP, "--successor", SUCCESSOR),
-    "requester": ("--role", "operator", TOPIC, "--successor", SUCCESSOR),
+    "replacer": ("--role", "controller", TOPIC, "--group", GROUP, "--new-topic", NEW_TOPIC),
+    "requester": ("--role", "operator", TOPIC, "--new-topic", NEW_TOPIC),
     "client": ("--role", "client"),
     "alice": ("--role", "client", TOPIC, "--transactional-id", TRANSACTION),
     "bob": ("--role", "client", TOPIC, "--group", GROUP),

@@ -19,7 +19,7 @@ from tests.workload.record import number_of
 
 
 @pytest.mark.parametrize("strategy", [None, "consumer"])
-def test_group_of_three_reads_the_successor_after_the_topic(following: Following, strategy: str | None) -> None:
+def test_group_of_three_reads_the_new_topic_after_the_topic(following: Following, strategy: str | None) -> None:
     load = Load()
     conf = following.conf(strategy)
     following.writer(load)
@@ -29,12 +29,12 @@ def test_group_of_three_reads_the_successor_after_the_topic(following: Following
         load.await_held(following.topic, 12)
         load.await_given(following.topic, 300)
         following.replace()
-        load.await_given(following.successor, 300)
+        load.await_given(following.new_topic, 300)
         following.served.wait_done(following.topic)
-        load.await_held(following.successor, 4)
+        load.await_held(following.new_topic, 4)
         load.await_held(following.topic, 0)
     load.check()
-    print(f"{strategy}: an ordered group paused for {load.pause_ms(following.topic, following.successor)} ms")
+    print(f"{strategy}: an ordered group paused for {load.pause_ms(following.topic, following.new_topic)} ms")
 
 
 def test_slow_member_is_waited_for_until_it_has_handled_its_last_record(following: Following) -> None:
@@ -45,12 +45,12 @@ def test_slow_member_is_waited_for_until_it_has_handled_its_last_record(followin
         load.await_held(following.topic, 12)
         load.await_given(following.topic, 300)
         following.replace()
-        load.await_given(following.successor, 1)
+        load.await_given(following.new_topic, 1)
         slow.work_s = 0.0
-        load.await_given(following.successor, 300)
+        load.await_given(following.new_topic, 300)
         following.served.wait_done(following.topic)
     load.check()
-    assert load.pause_ms(following.topic, following.successor) >= 10, "the last record was handled"
+    assert load.pause_ms(following.topic, following.new_topic) >= 10, "the last record was handled"
 
 
 def test_application_that_commits_by_itself_opens_the_gate_by_its_commits(following: Following) -> None:
@@ -64,14 +64,14 @@ def test_application_that_commits_by_itself_opens_the_gate_by_its_commits(follow
         with following.writer(load):
             load.await_given(following.topic, 300)
             following.replace()
-            load.await_given(following.successor, 1)
+            load.await_given(following.new_topic, 1)
             following.served.wait_done(following.topic)
         load.await_read()
     load.check()
 
 
 class Member:
-    """One that is told of a replacement before the switch: it holds the successor behind its gate.
+    """One that is told of a replacement before the switch: it holds the new topic behind its gate.
 
     Attributes:
         shown: the topics that its callbacks are called with.
@@ -105,7 +105,7 @@ class Member:
 
 
 @pytest.mark.parametrize("strategy", [None, "cooperative-sticky", "consumer"])
-def test_successor_of_an_undone_replacement_is_never_shown(following: Following, strategy: str | None) -> None:
+def test_new_topic_of_an_undone_replacement_is_never_shown(following: Following, strategy: str | None) -> None:
     member = Member(following, strategy)
     following.replace(undo=True)
     # Between an assignment that is given back and the next one nothing is hidden, and nothing is read.
@@ -117,12 +117,12 @@ def test_successor_of_an_undone_replacement_is_never_shown(following: Following,
 
 
 @pytest.mark.parametrize("batch", [0, 10])
-def test_deleted_successor_is_no_error_of_an_application_that_has_not_named_it(
+def test_deleted_new_topic_is_no_error_of_an_application_that_has_not_named_it(
     following: Following, batch: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "modeaware")
     member = Member(following, "cooperative-sticky", batch)
-    following.served.admin.delete_topics([following.successor])[following.successor].result()
+    following.served.admin.delete_topics([following.new_topic])[following.new_topic].result()
     member.poll_until(lambda: "Subscribed topic not available" in caplog.text)
     assert not member.errors
     assert member.shown == {following.topic}
@@ -157,7 +157,7 @@ def test_latest_group_that_begins_at_a_shut_gate_skips_nothing_by_a_rebalance(
     with ExitStack() as stack, writer:
         with open_transaction(following), stock:
             following.replace(fence="none")
-            eventually(lambda: drain_topic(following.served.servers, following.successor), 60)
+            eventually(lambda: drain_topic(following.served.servers, following.new_topic), 60)
             stack.enter_context(first)
             load.await_held(following.topic, 12)
             load.await_given(following.topic)
@@ -166,14 +166,14 @@ def test_latest_group_that_begins_at_a_shut_gate_skips_nothing_by_a_rebalance(
             load.await_held(following.topic, 12)
             assert is_shut(first)
             assert is_shut(second)
-        load.await_given(following.successor, 300)
+        load.await_given(following.new_topic, 300)
         writer.stop()
-        stored = drain_topic(following.served.servers, following.successor)
+        stored = drain_topic(following.served.servers, following.new_topic)
         numbers = {number_of(each.value(), each.key()) for each in stored}
 
         def is_given() -> bool:
-            given = load.ledger.read_by(load.ledger.groups[0], following.successor)
+            given = load.ledger.read_by(load.ledger.groups[0], following.new_topic)
             return numbers == {record.number for record in given}
 
-        eventually(is_given, 60, message="every record of the successor is given")
+        eventually(is_given, 60, message="every record of the new topic is given")
     assert not first.errors + second.errors

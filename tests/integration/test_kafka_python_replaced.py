@@ -32,11 +32,11 @@ class Committing(KafkaConsumer):
 
 @pytest.mark.parametrize("auto_commit", [True, False])
 @pytest.mark.filterwarnings("ignore::modeaware.errors.ResizeWarning")
-def test_group_of_two_reads_the_successor_after_the_topic(
+def test_group_of_two_reads_the_new_topic_after_the_topic(
     served: Controlled, make_topic: MakeTopic, make_group: Callable[[], str], auto_commit: bool
 ) -> None:
     topic, group, load = make_topic(12), make_group(), Load()
-    successor = f"{topic}-v2"
+    new_topic = f"{topic}-v2"
     conf: dict[str, Any] = {"bootstrap_servers": served.servers, "modeaware_mode_log_topic": served.log}
 
     def consumer() -> Any:
@@ -49,12 +49,12 @@ def test_group_of_two_reads_the_successor_after_the_topic(
         load.reader(consumer, [topic], kind=KafkaPythonReader, work_s=work_s)
     with load.running():
         load.more()
-        assert served.ask(ReplaceTopicCommand(topic, successor, 4)).code is ErrorCode.NONE
+        assert served.ask(ReplaceTopicCommand(topic, new_topic, 4)).code is ErrorCode.NONE
         served.wait_done(topic, 90)
         load.more()
-        eventually(lambda: {name for reader in load.readers for name, _ in reader.held} == {successor}, 60)
+        eventually(lambda: {name for reader in load.readers for name, _ in reader.held} == {new_topic}, 60)
         stats = [reader.stats["gates"] for reader in load.readers]
-    chain = {topic: 12, successor: 4}
+    chain = {topic: 12, new_topic: 4}
     load.check(servers=served.servers, chain=chain, place=murmur2, seals=served.seals(topic))
     assert all(gate["state"] == "open" for gates in stats for gate in gates)
     for each in (*load.writers, *load.readers):

@@ -103,7 +103,7 @@ def test_every_client_returns_the_partitions_that_take_writes_after_a_shrink(
 
 
 def test_name_of_a_topic_that_was_replaced_and_deleted_stands_for_the_new_one(following: Following) -> None:
-    served, old, new = following.served, following.topic, following.successor
+    served, old, new = following.served, following.topic, following.new_topic
     conf = {**served.conf, "modeaware.mode.log.topic": served.log}
     theirs = {"bootstrap_servers": served.servers, "modeaware_mode_log_topic": served.log}
     with (

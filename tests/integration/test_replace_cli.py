@@ -12,7 +12,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions, ShareConsumer, TopicPa
 from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource, ResourceType
 
 from modeaware import AdminClient as OurAdminClient
-from modeaware import Successor, TopicReplacement
+from modeaware import ReplacedBy, TopicReplacement
 from modeaware.controller.daemon import Controller
 from modeaware.topic_view import Moved
 from tests.conftest import MakeTopic
@@ -62,12 +62,12 @@ def test_running_controller_replaces_a_topic_whose_group_has_read_it_and_is_move
         True,
     )
     shown = site.describe(filled)["replacement"]
-    assert (shown["successor"], shown["num_partitions"], shown["fence"]) == (name, 4, "config")
-    assert shown["successor_id"] == site.describe(name)["topic_id"]
+    assert (shown["new_topic"], shown["num_partitions"], shown["fence"]) == (name, 4, "config")
+    assert shown["new_topic_id"] == site.describe(name)["topic_id"]
     assert site.describe(name)["replaces"] == filled
     assert f"Replaces {filled}" in site.run("topics", "--describe", "--topic", name).out
     text = site.run("topics", "--describe", "--topic", filled).out
-    assert f"Replaced by {name} (id {shown['successor_id']}, 4 partitions)" in text
+    assert f"Replaced by {name} (id {shown['new_topic_id']}, 4 partitions)" in text
     assert f"Not on the new topic yet: {group}" in text
     (listed,) = json.loads(site.run("groups", "list", filled, "--json").out)["topics"]
     (shown_group,) = [each for each in listed["groups"] if each["group"] == group]
@@ -99,7 +99,7 @@ def test_running_controller_replaces_a_topic_whose_group_has_read_it_and_is_move
     assert (shown["deletion"], shown["required_groups"]) == (None, [group])
     assert (shown["fence_proved_now"], shown["replacement"]["not_moved"]) == (list(range(6)), [])
     shown = shown["replacement"]
-    assert (shown["successor"], shown["released_ms"] > shown["fenced_ms"] > 0) == (name, True)
+    assert (shown["new_topic"], shown["released_ms"] > shown["fenced_ms"] > 0) == (name, True)
     admin = AdminClient({"bootstrap.servers": site.servers})
     admin.delete_topics([filled])[filled].result(30)
     eventually(lambda: not exists(site, filled))
@@ -134,7 +134,7 @@ def test_several_topics_in_one_call(site: Site, filled: str, make_topic: MakeTop
         assert f"{topic}: replaced by {topic}-v2; every group that is waited for has moved." in told.out
         assert "kept up waited" in told.out
     taken = site.run("replace", f"{filled}-v2=x-{filled}", f"{other}-v2=x-{filled}", "--partitions", "1", "--dry-run")
-    assert (taken.status, "wait until that is done" in taken.err) == (1, True), "one successor of two topics"
+    assert (taken.status, "wait until that is done" in taken.err) == (1, True), "one new topic of two topics"
 
 
 def test_several_paused_replacements_are_undone_in_one_call(
@@ -240,7 +240,7 @@ def test_name_that_is_taken_is_refused(site: Site, filled: str, make_topic: Make
 
 
 @pytest.mark.parametrize("source", ["log", "wire"])
-def test_clients_of_both_sources_see_the_same_successor(
+def test_clients_of_both_sources_see_the_same_new_topic(
     site: Site, served: Controlled, make_topic: MakeTopic, make_group: Callable[[], str], source: str
 ) -> None:
     topic, group = make_topic(2), make_group()
@@ -251,19 +251,19 @@ def test_clients_of_both_sources_see_the_same_successor(
     wanted = {topic: TopicReplacement(name, 3)}
     with OurAdminClient(conf) as admin:
 
-        def successor() -> Successor | None:
-            return admin.describe_modes([topic])[topic].result().successor
+        def new_topic() -> ReplacedBy | None:
+            return admin.describe_modes([topic])[topic].result().new_topic
 
         admin.replace_topics(wanted, pause_before_switch=True)[topic].result()
-        announced = eventually(successor)
-        assert announced == Successor(name, announced.topic_id, 3)
+        announced = eventually(new_topic)
+        assert announced == ReplacedBy(name, announced.topic_id, 3)
         admin.replace_topics(wanted)[topic].result()
         switched = replace(announced, switched=True, groups=frozenset({group}))
         # Nothing is to be read. The log has all decisions; over the wire a client is told of its own groups.
         moved = Moved(groups=frozenset({group})) if source == "log" else Moved()
-        eventually(lambda: successor() == replace(switched, read_up_to={0: 0, 1: 0}, moved=moved))
+        eventually(lambda: new_topic() == replace(switched, read_up_to={0: 0, 1: 0}, moved=moved))
         site.commit(name, group, dict.fromkeys(range(3), 0))
-        eventually(lambda: (found := successor()) is not None and found.released)
+        eventually(lambda: (found := new_topic()) is not None and found.released)
 
 
 def test_with_a_delay_the_command_waits_until_the_topic_is_deleted_and_its_name_may_come_back(

@@ -74,7 +74,7 @@ def test_each_right_on_the_topic_is_needed(
     assert guarded.record(topic) is None
 
 
-def test_successor_has_to_be_one_that_the_user_may_create(guarded: Guarded, topic: str, conf: dict[str, Any]) -> None:
+def test_new_topic_has_to_be_one_that_the_user_may_create(guarded: Guarded, topic: str, conf: dict[str, Any]) -> None:
     guarded.grant(OTHER, topic, *ON_TOPIC)
     assert f"CREATE on the topic {topic}-v2 or on the cluster" in refusal(conf, topic)
     assert guarded.record(topic) is None
@@ -85,7 +85,7 @@ def test_successor_has_to_be_one_that_the_user_may_create(guarded: Guarded, topi
     record = guarded.record(topic)
     assert record is not None
     assert record.replacement is not None
-    assert record.replacement.successor == f"{topic}-v2"
+    assert record.replacement.new_topic == f"{topic}-v2"
     guarded.take(OTHER, topic, AclOperation.DELETE)
     assert "nothing was changed" in refusal(conf, topic, undo=True)
 
@@ -108,7 +108,7 @@ def test_acls_of_the_old_name_are_shown_to_those_who_may_see_them(guarded: Guard
 
 
 @pytest.mark.parametrize("source", ["log", "wire"])
-def test_switch_is_refused_until_the_successor_has_the_acls_of_the_topic(
+def test_switch_is_refused_until_the_new_topic_has_the_acls_of_the_topic(
     guarded: Guarded, topic: str, active: Controller, source: str
 ) -> None:
     guarded.grant(OTHER, topic, AclOperation.READ)
@@ -129,7 +129,7 @@ def test_switch_is_refused_until_the_successor_has_the_acls_of_the_topic(
         replaced(validate_only=True)
 
 
-def test_acl_that_denies_access_to_the_successor_alone_refuses_and_wider_ones_cover(
+def test_acl_that_denies_access_to_the_new_topic_alone_refuses_and_wider_ones_cover(
     guarded: Guarded, topic: str, active: Controller
 ) -> None:
     """The broker's own ACLs: by a prefix, and a right that another one implies."""

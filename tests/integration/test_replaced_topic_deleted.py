@@ -31,7 +31,7 @@ def replacement(record: TopicRecord) -> Replacement:
 
 
 def test_the_old_topic_goes_while_producers_and_consumers_go_on_under_its_name(following: Following) -> None:
-    served, old, new = following.served, following.topic, following.successor
+    served, old, new = following.served, following.topic, following.new_topic
     load = Load()
     following.readers(load, following.conf(topic_metadata_refresh_interval_ms=500), 0, 0)
     following.writer(load, **{"topic.metadata.refresh.interval.ms": 500})
@@ -49,7 +49,7 @@ def test_the_old_topic_goes_while_producers_and_consumers_go_on_under_its_name(f
 
 
 def _replaced_and_moved(setting: Controlled, old: str, group: str) -> str:
-    """Have a topic replaced that a stock group reads to its end, and move the group; return the successor."""
+    """Have a topic replaced that a stock group reads to its end, and move the group; return the new topic."""
     new = f"{old}-v2"
     written = produce(setting, old, 30)
     with RunningGroup(setting.servers, old, group) as running:

@@ -125,7 +125,7 @@ def test_arrow_batches_are_counted(site: WritingSite, make_topic: MakeTopic) -> 
     assert [m.headers() for m in site.records(topic)] == [[("h", b"1")]] * 6
 
 
-def test_copies_are_written_unless_the_successor_has_a_newer_value(site: WritingSite, make_topic: MakeTopic) -> None:
+def test_copies_are_written_unless_the_new_topic_has_a_newer_value(site: WritingSite, make_topic: MakeTopic) -> None:
     topic, servers = make_topic(2), site.plain["bootstrap.servers"]
     produce_keyed(servers, topic, [(b"a", b"before")], partition=0)
     produce_keyed(servers, topic, [(b"b", b"newer"), (None, b"unkeyed")], partition=0)

@@ -15,7 +15,7 @@ from tests.support.waiting import eventually
 
 
 def test_application_that_knows_one_name_reads_and_commits_through_a_replacement(following: Following) -> None:
-    old, new = following.topic, following.successor
+    old, new = following.topic, following.new_topic
     seen: set[Any] = set()
 
     def deserialize(value: bytes, context: Any) -> bytes:

@@ -33,7 +33,7 @@ STRAGGLED = replace(SHRUNK.retired[4], stragglers=1, straggler=Straggler(7))
 TOPIC = replace(
     SHRUNK,
     retired={**SHRUNK.retired, 4: STRAGGLED},
-    replacement=Replacement("orders-v2", 4, 1_000, successor_id="id-of-v2"),
+    replacement=Replacement("orders-v2", 4, 1_000, new_topic_id="id-of-v2"),
 )
 CLAIM = ClaimRecord(1, "host:1", "c")
 RULES = GroupRulesRecord((GroupRule("waive", "audit", "orders", "OPS-1", 1_000),), 1, 0)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from modeaware.lifecycle.replacement import is_fence
 
-NAME, SUCCESSOR, THIRD = "orders", "orders-v2", "orders-v3"
+NAME, NEW_TOPIC, THIRD = "orders", "orders-v2", "orders-v3"
 MARKER = -1
 """What lies at the offset of a control record; other entries are the numbers of records."""
 

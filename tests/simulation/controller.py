@@ -25,7 +25,7 @@ from modeaware.lifecycle.commands import (
     CommitOffsets,
     CreatePartitions,
     CreateTopic,
-    DeletePredecessor,
+    DeleteOldTopic,
     DeleteRecords,
     DeleteTopic,
     Effect,
@@ -82,7 +82,7 @@ class SimCluster(Cluster):
 
     def _one(self, effect: Effect, check: Check) -> None:
         self._may_be_recreated()
-        if isinstance(effect, DeletePredecessor):
+        if isinstance(effect, DeleteOldTopic):
             self._check_at_rest(effect)
         self._world.io(self._controller, "asks for the topic's id")
         self._check_id(effect)
@@ -199,22 +199,22 @@ class SimCluster(Cluster):
         world = self._world
 
         def create() -> None:
-            if effect.successor not in world.topics:
-                world.make(effect.successor, effect.num_partitions).configs |= effect.configs
+            if effect.new_topic not in world.topics:
+                world.make(effect.new_topic, effect.num_partitions).configs |= effect.configs
 
         self._may_be_refused()
-        if effect.successor in world.topics:
+        if effect.new_topic in world.topics:
             raise ClusterError("exists", code=ErrorCode.TOPIC_ALREADY_EXISTS)
         self._may_come_late(Fault.LATE_CREATE, create)
         create()
 
     def _delete_topic(self, effect: DeleteTopic) -> None:
-        self._world.judge.deleted(self._controller, self._found(effect.successor, effect.successor_id))
-        self._world.delete(effect.successor)
+        self._world.judge.deleted(self._controller, self._found(effect.new_topic, effect.new_topic_id))
+        self._world.delete(effect.new_topic)
 
-    def _delete_predecessor(self, effect: DeletePredecessor) -> None:
+    def _delete_old_topic(self, effect: DeleteOldTopic) -> None:
         self._may_be_refused()
-        self._world.judge.predecessor_deleted(self._controller, self._found(effect.topic, effect.topic_id))
+        self._world.judge.old_topic_deleted(self._controller, self._found(effect.topic, effect.topic_id))
         self._world.delete(effect.topic)
 
     def _found(self, name: str, topic_id: str) -> Topic:
@@ -242,23 +242,23 @@ class SimCluster(Cluster):
     REPLACING: ClassVar[dict[type[Effect], Callable[..., None]]] = {
         CreateTopic: _create_topic,
         DeleteTopic: _delete_topic,
-        DeletePredecessor: _delete_predecessor,
+        DeleteOldTopic: _delete_old_topic,
         FenceTopic: _fence,
         RemoveConfigs: _remove_configs,
     }
 
     def _check_untouched(self, effect: DeleteTopic) -> None:
         world = self._world
-        found = world.topics.get(effect.successor)
+        found = world.topics.get(effect.new_topic)
         if found is not None and not world.calm and world.side_random() < 0.1:
             world.foreign_record(found)
-        world.io(self._controller, "asks for the successor's ends")
+        world.io(self._controller, "asks for the new topic's ends")
         self._controller.looked_again = world.steps
-        found = world.topics.get(effect.successor)
+        found = world.topics.get(effect.new_topic)
         if found is not None and found.touched:
             raise ClusterError("it has records")
 
-    def _check_at_rest(self, effect: DeletePredecessor) -> None:
+    def _check_at_rest(self, effect: DeleteOldTopic) -> None:
         world, controller = self._world, self._controller
         world.io(controller, "proves the fence once more")
         controller.proved_again, controller.proved_again_ms = world.steps, world.time_ms

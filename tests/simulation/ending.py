@@ -226,22 +226,22 @@ def _paused(_world: World, actions: Actions, *_: object) -> None:
 
 def _not_moved(world: World, _actions: Actions, record: TopicRecord, name: str) -> None:
     if not world.groups[name].aware:
-        world.groups[name].move(_successor(record))
+        world.groups[name].move(_new_topic(record))
 
 
-def _successor(record: TopicRecord) -> str:
+def _new_topic(record: TopicRecord) -> str:
     assert record.replacement is not None
-    return record.replacement.successor
+    return record.replacement.new_topic
 
 
-def _successor_gone(world: World, _actions: Actions, record: TopicRecord, _name: str) -> None:
-    world.hit("successor lost")
-    if _successor(record) in world.topics:
-        world.delete(_successor(record))
+def _new_topic_gone(world: World, _actions: Actions, record: TopicRecord, _name: str) -> None:
+    world.hit("new topic lost")
+    if _new_topic(record) in world.topics:
+        world.delete(_new_topic(record))
 
 
 def _subscribed(world: World, _actions: Actions, record: TopicRecord, name: str) -> None:
-    world.groups[name].leave(record.topic, _successor(record))
+    world.groups[name].leave(record.topic, _new_topic(record))
 
 
 def _retention(world: World, actions: Actions, record: TopicRecord, _name: str) -> None:
@@ -249,11 +249,11 @@ def _retention(world: World, actions: Actions, record: TopicRecord, _name: str) 
         actions.expire(log, 1 << 30)
 
 
-def _no_successor(world: World, _actions: Actions, record: TopicRecord, _name: str) -> None:
+def _no_new_topic(world: World, _actions: Actions, record: TopicRecord, _name: str) -> None:
     world.delete(record.topic)
 
 
-def _predecessor_first(world: World, _actions: Actions, _record: object, topic: str) -> None:
+def _old_topic_first(world: World, _actions: Actions, _record: object, topic: str) -> None:
     """A topic that was replaced without a fence is never deleted: its owner does."""
     record = world.log.truth.record(topic)
     if topic in world.topics and record is not None and record.replacement and not record.replacement.has_fence:
@@ -288,12 +288,12 @@ RESIZING: dict[str, Help] = ANYWHERE | {
 REPLACING: dict[str, Help] = ANYWHERE | {
     reasons.PAUSED: _paused,
     reasons.GROUP_NOT_MOVED: _not_moved,
-    reasons.SUCCESSOR_GONE: _successor_gone,
+    reasons.NEW_TOPIC_GONE: _new_topic_gone,
     reasons.GROUP_SUBSCRIBED: _subscribed,
     reasons.GROUP_LAG: _comes_back,
     reasons.RETENTION: _retention,
-    reasons.NO_SUCCESSOR: _no_successor,
-    reasons.PREDECESSOR_FIRST: _predecessor_first,
+    reasons.NO_NEW_TOPIC: _no_new_topic,
+    reasons.EARLIER_TOPIC_FIRST: _old_topic_first,
     reasons.FENCE_DENIED: _denied,
     reasons.NOT_FENCED: _a_turn_more,
     reasons.DELAY: _a_turn_more,

@@ -183,7 +183,7 @@ rules for newer readers are left alone  I4 940
     controller.engine: if GROUP_RULES_KEY in self._newer:
 a compacted topic is not shrunk  I1 43
     lifecycle.objections: if facts.compacted:\n
-only an empty topic is taken for the successor  I8 3000000027
+only an empty topic is taken for the new topic  I8 3000000027
     lifecycle.replacement: if not _as_intended(new_topic, replacement):\n        alarm => if False:\n        alarm
 the switch waits for a sure listing  I2 3000000073
     lifecycle.replacement: if requirement.doubt is not None:
@@ -211,17 +211,17 @@ a seal waits for the followers  seal 3000000140
     lifecycle.replacement: and log.log_end <= log.end_offset =>
 a record behind a seal is drained  I2 3500000001
     lifecycle.replacement: if retired.seal_offset is not None and seal_broken_by(retired.seal_offset, log) is not None:
-what overrides a fence of its name is removed before a successor is announced  fence 4000000000
+what overrides a fence of its name is removed before a new topic is announced  fence 4000000000
     lifecycle.replacement: if overriding := _overriding(new_topic, replacement):\n        return
         => if False:\n        return
 a fence that was lifted is restored  I2 3000000140
     lifecycle.replacement: if self._in_force:\n => if self._in_force or replacement.fenced_ms is not None:\n
-the predecessor is drained before it is released  I2 3000004280
+the old topic is drained before it is released  I2 3000004280
     lifecycle.replacement: if drain.reason is not None:
 a topic is not released while its end is not final  I2 3520137710
     lifecycle.replacement: and all(self._is_final(p, log) for p, log in logs.items())
         => and all(self._fence.proved.get(p) == log.leader_epoch for p, log in logs.items())
-every group comes to the successor  I2 3000000000
+every group comes to the new topic  I2 3000000000
     lifecycle.progress: return group is not None and group.has_committed(replacement.num_partitions)
         => return True
 a deletion waits for the delay  delay 3500000000
@@ -259,7 +259,7 @@ a group in a rebalance may be subscribed  subscribed 3500000043
 a record says first that its topic is being deleted  record 3500000000
     lifecycle.replacement: return replace(replacement, deleting_ms=deleting_ms), (deletion,)
         => return replacement, (deletion,)
-a successor that was deleted is created anew  I2 3000000008
+a new topic that was deleted is created anew  I2 3000000008
     lifecycle.replacement: if new_topic.topic_id is not None and _as_intended(new_topic, replacement):
 what arrives too late is read  I2 3000004310
     lifecycle.replacement: elif held_up and replacement.released_ms is not None: => elif False:
@@ -271,31 +271,31 @@ there is no undo after the switch  I8 3000000141
     lifecycle.objections: return back if switched else None => return None
 an undo looks once more before it deletes  I1 3000000408
     tests.simulation.controller: if found is not None and found.touched:
-only an untouched successor is deleted  I1 3000000408
+only an untouched new topic is deleted  I1 3000000408
     lifecycle.replacement: if not (is_own or _as_intended(new_topic, replacement)): => if False:
     tests.simulation.controller: if found is not None and found.touched:
-a group reads the predecessor first  order 3000000134
+a group reads the old topic first  order 3000000134
     tests.simulation.succession.gate: or (has_read and is_next) or has_moved => or True or has_moved
-all partitions of the predecessor are read first  order 3000000827
-    tests.simulation.succession.gate: return successor is not None and all( => return successor is not None and any(
+all partitions of the old topic are read first  order 3000000827
+    tests.simulation.succession.gate: return new_topic is not None and all( => return new_topic is not None and any(
 a group that was there begins at the start  order 3000000193
-    clients.starts: is_noted = group in successor.groups or not successor.groups_complete => is_noted = False
-a gate opens where the predecessor is gone  I2 3000000103
-    tests.simulation.succession.gate: return successor is None or successor.gone or (has_read
-        => return successor is None or (has_read
-a late group reads the predecessor  I2 3000000105
-    tests.simulation.succession.gate: (successor.released and (has_read or has_moved)) => successor.released
+    clients.starts: is_noted = group in new_topic.groups or not new_topic.groups_complete => is_noted = False
+a gate opens where the old topic is gone  I2 3000000103
+    tests.simulation.succession.gate: return new_topic is None or new_topic.gone or (has_read
+        => return new_topic is None or (has_read
+a late group reads the old topic  I2 3000000105
+    tests.simulation.succession.gate: (new_topic.released and (has_read or has_moved)) => new_topic.released
 a group comes to an empty topic before it leaves  I2 4010002009
     tests.simulation.succession.gate: (owes_commit or not => (not
 a chain is deleted from its beginning  I2 4000000001
-    lifecycle.topic_deletion: if facts.predecessor is not None:
+    lifecycle.topic_deletion: if facts.old_topic is not None:
 a topic under an alias is not replaced  I8 4000000074
     lifecycle.alias: if not waits and record.topic in wanted and replacement.switched_ms is not None:
 an alias ends only when its name has a topic again  I2 4000000033
-    lifecycle.alias: for alias in ended if alias.topic_id != replacement.successor_id]
+    lifecycle.alias: for alias in ended if alias.topic_id != replacement.new_topic_id]
         => for alias in ended]
 an alias ends when its name has a topic again  I2 4000000000
-    lifecycle.alias: for alias in ended if alias.topic_id != replacement.successor_id]
+    lifecycle.alias: for alias in ended if alias.topic_id != replacement.new_topic_id]
         => for alias in ended if False]
 an alias leads on when the one that it leads to is removed  I2 4000000016
     lifecycle.alias: if before is None or alias.record.topic_id in gone: => if True:

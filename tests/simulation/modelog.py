@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from modeaware.chain import predecessors
+from modeaware.chain import old_topics
 from modeaware.errors import ClusterError, ControllerFenced, ErrorCode, ModeSourceError
 from modeaware.modelog.group_rules import GROUP_RULES_KEY
 from modeaware.modelog.records import CLAIM_KEY, TopicRecord
@@ -213,7 +213,7 @@ class Reader:
     def before(self) -> dict[str, TopicView]:
         """The views of the topics that others have replaced, by the names of these."""
         if self._before is None:
-            self._before = predecessors(self.views())
+            self._before = old_topics(self.views())
         return self._before
 
     def verify(self) -> None:

@@ -247,7 +247,7 @@ class SimObserver:
         named = {rule.group for rule in rules if rule.kind == REQUIRE and rule.applies(NAME, world.time_ms)}
         using = {look: self._using(look.record, topic, logs[look], named) for look, topic in there.items()}
         world.group_begins()
-        if any(look.topic_id is None for look in there):  # a look at successors comes after that at predecessors
+        if any(look.topic_id is None for look in there):  # a look at new topics comes after that at old topics
             of_topic = {t.topic_id: tuple(using[look]) for look, t in there.items() if look.topic_id is None}
             committed = {name: frozenset(world.groups[name].committed) for names in of_topic.values() for name in names}
             controller.looked = Looked(at, world.steps, world.time_ms, of_topic, doubt is None, committed)

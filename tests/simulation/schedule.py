@@ -16,7 +16,7 @@ from tests.simulation.world import World
 REPLACE_FROM = 3_000_000_000
 """From this seed on, topics are replaced, not resized."""
 DELETE_FROM = 3_500_000_000
-"""From this seed on, schedules are about the deletion of the predecessor: it begins when nothing else is left to do."""
+"""From this seed on, schedules are about the deletion of the old topic: it begins when nothing else is left to do."""
 CHAIN_FROM = 4_000_000_000
 """From this seed on, schedules are about chains and aliases."""
 NAMES_FROM = 4_500_000_000

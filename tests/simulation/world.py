@@ -46,7 +46,7 @@ class World:
         ids_are_watched: controllers compare the ids of all records with the cluster's.
         doubtful, denied, gitops: group listings leave groups out; the right to probe fences is gone; fences are lifted
             again and again.
-        switched_at: successor -> the step at which its name was led to.
+        switched_at: new topic -> the step at which its name was led to.
     """
 
     def __init__(self, seed: int, kind: Kind, coverage: Coverage, story: list[str] | None = None) -> None:

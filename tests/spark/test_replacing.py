@@ -101,7 +101,7 @@ def test_a_query_reads_and_writes_on_while_both_its_topics_are_replaced(
             fed = feed(conf, source, fed, 400)
             read = replace(served, source, 2)
             served.wait_for(source, lambda record: topic_phase(record) == "drain")
-            fed = feed(conf, source, fed, 400)  # of the successor, before the query has read the topic itself
+            fed = feed(conf, source, fed, 400)  # of the new topic, before the query has read the topic itself
             query = started(start)
             arrived(fed)
             served.wait_done(source)  # by what the listener commits on both
@@ -112,7 +112,7 @@ def test_a_query_reads_and_writes_on_while_both_its_topics_are_replaced(
     assert len(drain_topic(served.servers, source)) == 1200
     expected = {b"key-%d" % key: list(range(key, fed, KEYS)) for key in range(KEYS)}
     assert numbers(served, target, written) == expected
-    assert sum(ends(served.servers, target).values()) == 400, "from the switch on all goes to the successor"
+    assert sum(ends(served.servers, target).values()) == 400, "from the switch on all goes to the new topic"
 
     def count(frame: DataFrame) -> dict[str, int]:
         return {row["topic"]: row["count"] for row in frame.groupBy("topic").count().collect()}
@@ -127,7 +127,7 @@ def test_a_query_reads_and_writes_on_while_both_its_topics_are_replaced(
     assert topics_of(conf, source) == (source, read)
 
 
-def test_records_that_brokers_refuse_while_the_sink_reports_none_are_written_to_the_successor(
+def test_records_that_brokers_refuse_while_the_sink_reports_none_are_written_to_the_new_topic(
     spark: SparkSession, served: Controlled, make_topic: MakeTopic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """kafka-clients 3.9 splits a batch that is too large, and its flush does not wait for the parts (KAFKA-19479)."""
@@ -136,7 +136,7 @@ def test_records_that_brokers_refuse_while_the_sink_reports_none_are_written_to_
     conf = {**served.conf, "modeaware.mode.log.topic": served.log}
     planned = topic_segments(conf, topic)
     feed(conf, topic, 0, 1)  # an empty topic would be deleted at once
-    successor = replace(served, topic, 3)
+    new_topic = replace(served, topic, 3)
     served.wait_done(topic)
 
     def as_planned_before(*arguments: Any, **options: Any) -> tuple[TopicView, ...]:
@@ -144,7 +144,7 @@ def test_records_that_brokers_refuse_while_the_sink_reports_none_are_written_to_
         return planned
 
     def written() -> list[int]:
-        return [sum(ends(served.servers, name).values()) for name in (topic, successor)]
+        return [sum(ends(served.servers, name).values()) for name in (topic, new_topic)]
 
     # Where the flush finds a part that waits to be sent, the sink fails instead, after this time.
     times = {"kafka.delivery.timeout.ms": 10_000, "kafka.request.timeout.ms": 5_000}

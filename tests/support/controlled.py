@@ -120,7 +120,7 @@ def is_released(record: TopicRecord) -> bool:
 
 
 def commit_zero(served: Controlled, group: str, topic: str, count: int) -> None:
-    """What the owner of a stopped group does on the successor."""
+    """What the owner of a stopped group does on the new topic."""
     consumer = Consumer({**served.conf, "group.id": group})
     consumer.commit(offsets=[TopicPartition(topic, p, 0) for p in range(count)], asynchronous=False)
     consumer.close()

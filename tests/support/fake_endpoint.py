@@ -171,9 +171,9 @@ class FakeEndpoint:
             topic.topic_id = view.topic_id
             topic.controller_epoch, topic.mode_epoch = view.version
             topic.previous_count = -1 if view.previous_count is None else view.previous_count
-            if (to := view.successor) is not None:
+            if (to := view.new_topic) is not None:
                 noted = sorted(to.groups), to.groups_complete
-                topic.successor = [(to.topic, to.topic_id, to.partition_count, to.state, *noted)]
+                topic.new_topic = [(to.topic, to.topic_id, to.partition_count, to.state, *noted)]
                 topic.moved = list(filter(to.moved.has_open_gate, groups))
                 topic.moved_controller_epoch, topic.moved_epoch = to.moved.version
         return topic
@@ -194,6 +194,6 @@ class FakeEndpoint:
         if view is not None and self.ours:
             partition.resume_offset = view.resume_offsets.get(number, -1)
             partition.reclaimed = number in view.reclaimed
-            if view.successor is not None:
-                partition.read_up_to = view.successor.read_up_to.get(number, -1)
+            if view.new_topic is not None:
+                partition.read_up_to = view.new_topic.read_up_to.get(number, -1)
         return partition

@@ -7,29 +7,29 @@ from typing import Any
 
 from modeaware.modes import PartitionMode
 from modeaware.testing.modes import FakeViews, modes_of
-from modeaware.topic_view import Successor, TopicView
+from modeaware.topic_view import ReplacedBy, TopicView
 
 __all__ = ["FakeViews", "announce", "modes_of", "switch"]
 
 
-def announce(views: FakeViews, topic: str, successor: str, count: int = 4) -> TopicView:
-    """As the record of ``topic`` shows it once its successor exists."""
+def announce(views: FakeViews, topic: str, new_topic: str, count: int = 4) -> TopicView:
+    """As the record of ``topic`` shows it once its new topic exists."""
     view = views.view(topic)
     if view.topic_id is None:
         view = TopicView(topic, f"id-of-{topic}", (1, 1), modes_of(12, 12))
-    view = replace(view, version=(1, view.epoch + 1), successor=Successor(successor, f"id-of-{successor}", count))
+    view = replace(view, version=(1, view.epoch + 1), new_topic=ReplacedBy(new_topic, f"id-of-{new_topic}", count))
     views.put(view)
     return view
 
 
-def switch(views: FakeViews, topic: str, successor: str, count: int = 4, **state: Any) -> TopicView:
-    view = announce(views, topic, successor, count)
-    assert view.successor is not None
+def switch(views: FakeViews, topic: str, new_topic: str, count: int = 4, **state: Any) -> TopicView:
+    view = announce(views, topic, new_topic, count)
+    assert view.new_topic is not None
     view = replace(
         view,
         version=(1, view.epoch + 1),
         modes=(PartitionMode.READ_ONLY,) * len(view.modes),
-        successor=replace(view.successor, switched=True, **state),
+        new_topic=replace(view.new_topic, switched=True, **state),
     )
     views.put(view)
     return view

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import NAMESPACE_OID, uuid5
 
-from modeaware.admin.successors import AUTO_CREATE, BROKER_RESOURCE
+from modeaware.admin.replacements import AUTO_CREATE, BROKER_RESOURCE
 from modeaware.clock import Clock
 from modeaware.cluster.metadata import EARLIEST, LATEST, MAX_TIMESTAMP
 from modeaware.config import ClientConfig, ControllerConfig

@@ -42,7 +42,7 @@ RECORD = TopicRecord(
     (RO, RO),
     retired={p: RetiredPartition(seal_offset=1, read_up_to=1) for p in PARTITIONS},
     required_groups=(GROUP,),
-    replacement=Replacement("orders-v2", 2, 0, successor_id="id-2", announced_ms=1, switched_ms=2),
+    replacement=Replacement("orders-v2", 2, 0, new_topic_id="id-2", announced_ms=1, switched_ms=2),
 )
 REQUIREMENT = Requirement(groups=(GROUP,))
 NOT_GIVEN, AT_WORK, HANDLED = 0, 1, 2

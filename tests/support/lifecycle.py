@@ -158,7 +158,7 @@ PASSED: Mapping[str, Callable[[Advance, TopicRecord | None], Any]] = {
     "newer": lambda step, before: (
         step.record is not None and before is not None and step.record.version > before.version
     ),
-    "successor_stays": lambda step, before: before and step.record.view().successor == before.view().successor,
+    "new_topic_stays": lambda step, before: before and step.record.view().new_topic == before.view().new_topic,
     "fields": lambda step, before: {
         each.name
         for each in fields(Replacement)
@@ -180,8 +180,8 @@ replacement it has changed."""
 
 def _groups_seen(record: TopicRecord) -> tuple[set[str], bool] | None:
     """Which groups clients see that the record names, and whether those are all."""
-    successor = record.view().successor
-    return None if successor is None else (set(successor.groups), successor.groups_complete)
+    new_topic = record.view().new_topic
+    return None if new_topic is None else (set(new_topic.groups), new_topic.groups_complete)
 
 
 SHOWN: dict[str, Callable[[TopicRecord], Any]] = {
@@ -197,7 +197,7 @@ SHOWN: dict[str, Callable[[TopicRecord], Any]] = {
     "stragglers": lambda record: sum(retired.stragglers for retired in record.retired.values()),
     "resume_offsets": lambda record: record.view().resume_offsets,
     "groups_seen": lambda record: _groups_seen(record),
-    "read_up_to": lambda record: dict(record.view().successor.read_up_to) if record.view().successor else None,
+    "read_up_to": lambda record: dict(record.view().new_topic.read_up_to) if record.view().new_topic else None,
 }
 """What a story sees of a record, beside its fields and those of its replacement."""
 

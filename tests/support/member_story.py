@@ -30,7 +30,7 @@ from modeaware.clients.partition import Committing
 from modeaware.clients.starts import Key
 from modeaware.clients.subscription import Reader
 from modeaware.modes import PartitionMode
-from modeaware.topic_view import Moved, Successor, TopicView
+from modeaware.topic_view import Moved, ReplacedBy, TopicView
 from tests.support.stories import Step, Steps
 
 READ_WRITE, READ_ONLY, NONE = PartitionMode.READ_WRITE, PartitionMode.READ_ONLY, PartitionMode.NONE
@@ -44,8 +44,8 @@ def matches(pattern: str, topic: str) -> bool | None:
 def replaced(old: str = "a", new: str = "b", topic_id: str | None = None, **state: Any) -> TopicView:
     """The view of a topic with two partitions of five records, which another topic replaces."""
     given: dict[str, Any] = {"switched": True, "read_up_to": {0: END, 1: END}, "groups": frozenset({"g"}), **state}
-    successor = Successor(new, f"id-{new}", 2, **given)
-    return TopicView(old, topic_id or f"id-{old}", (1, 5), (READ_ONLY, READ_ONLY), successor=successor)
+    new_topic = ReplacedBy(new, f"id-{new}", 2, **given)
+    return TopicView(old, topic_id or f"id-{old}", (1, 5), (READ_ONLY, READ_ONLY), new_topic=new_topic)
 
 
 def plain(*modes: PartitionMode) -> TopicView:

@@ -38,7 +38,7 @@ from modeaware.clients.starts import Key
 from modeaware.clients.subscription import Reader
 from modeaware.modes import PartitionMode
 from modeaware.notes import READ, Note, kind_of
-from modeaware.topic_view import Moved, Successor, TopicView
+from modeaware.topic_view import Moved, ReplacedBy, TopicView
 
 GROUP = "g"
 CHAIN = ("a", "b", "c")
@@ -137,11 +137,11 @@ class World:
                 if (topic, each) in self.hidden and stage < 2:
                     modes[each] = PartitionMode.NONE
             sealed = {p: self.end((topic, p)) for p in range(self.count(topic))} if stage >= 3 else {}
-            successor = Successor(
+            new_topic = ReplacedBy(
                 new, f"id-{new}", self.count(new), stage >= 2, stage >= 5, stage >= 6, sealed, frozenset({GROUP}),
                 moved=Moved(groups=frozenset({GROUP} if stage >= 4 else ())),
             )  # fmt: skip
-            view = TopicView(topic, f"id-{topic}", (1, stage), tuple(modes), successor=successor if stage else None)
+            view = TopicView(topic, f"id-{topic}", (1, stage), tuple(modes), new_topic=new_topic if stage else None)
             if stage or self.hidden:
                 found[topic] = view
         return found

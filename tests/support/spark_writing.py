@@ -35,10 +35,10 @@ class WritingSite:
         self._epochs[topic] += 1
         self.log.append(topic_record(topic, self._epochs[topic], writable=writable, count=count))
 
-    def replace(self, topic: str, successor: str, count: int = 12) -> None:
-        """The next epoch: ``successor`` has replaced the topic of ``count`` partitions."""
+    def replace(self, topic: str, new_topic: str, count: int = 12) -> None:
+        """The next epoch: ``new_topic`` has replaced the topic of ``count`` partitions."""
         self._epochs[topic] += 1
-        replacement = Replacement(successor, 4, 0, successor_id=self.log.live_id(successor), switched_ms=1)
+        replacement = Replacement(new_topic, 4, 0, new_topic_id=self.log.live_id(new_topic), switched_ms=1)
         epoch = self._epochs[topic]
         self.log.append(topic_record(topic, epoch, writable=0, count=count, replacement=replacement))
 

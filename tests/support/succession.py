@@ -27,7 +27,7 @@ class Following:
         self.served = served
         self.name = self.topic = make_topic(12)
         self.producer = {**served.conf, "modeaware.mode.log.topic": served.log}
-        self.successor = f"{self.topic}-v2"
+        self.new_topic = f"{self.topic}-v2"
         self.group = group
 
     def conf(self, strategy: str | None = None, **settings: Any) -> dict[str, Any]:
@@ -41,11 +41,11 @@ class Following:
         }
 
     def replace(self, to: int = 4, **options: Any) -> None:
-        result = self.served.ask(ReplaceTopicCommand(self.topic, self.successor, to, **options))
+        result = self.served.ask(ReplaceTopicCommand(self.topic, self.new_topic, to, **options))
         assert result.code is ErrorCode.NONE, result.message
 
     def announce(self, load: Load, to: int = 4) -> None:
-        """Have the successor held by the readers, behind its gate; :meth:`replace` then switches at once."""
+        """Have the new topic held by the readers, behind its gate; :meth:`replace` then switches at once."""
         self.replace(to, pause_before_switch=True)
         eventually(lambda: load.fine() and sum(each["hidden"] for each in load.stats) == to, 90)
 
@@ -57,7 +57,7 @@ class Following:
             self.announce(load)
             slow.work_s = work_s
             self.replace()
-            load.await_given(self.successor, 1_000)
+            load.await_given(self.new_topic, 1_000)
             slow.work_s = 0.0
             self.served.wait_done(self.topic)
         load.check()

@@ -100,7 +100,7 @@ def replacing_snapshot(now_ms: int | None = None) -> Snapshot:
 
     def replaced(topic: str, retired: dict[int, RetiredPartition], **more: Any) -> TopicRecord:
         times = {"announced_ms": started_ms + 3_000, "switched_ms": started_ms + 9_000, "fenced_ms": started_ms + 8_000}
-        own = {"successor_id": "id-2", "delay_ms": 0, **times, **more}
+        own = {"new_topic_id": "id-2", "delay_ms": 0, **times, **more}
         replacement = Replacement(f"{topic}-v2", 4, started_ms, **own)
         changed = {"deletion": None, "changed_ms": now_ms - MINUTE_MS, "replacement": replacement}
         return record(topic, 0, retired, now_ms, required_groups=("audit", "billing"), **changed)
@@ -110,7 +110,7 @@ def replacing_snapshot(now_ms: int | None = None) -> Snapshot:
         groups["audit"] = GroupFacts(dict.fromkeys(range(12), 1000), has_members=True)
         logs = {p: log(1000, 0) for p in range(12)}
         new = TopicFacts("orders-v2", "id-2", 4)
-        return TopicFacts("orders", "id-orders", 12, partitions=logs, groups=groups, successor=new)
+        return TopicFacts("orders", "id-orders", 12, partitions=logs, groups=groups, new_topic=new)
 
     lag = reasons.of_group(reasons.GROUP_LAG, "billing")
     orders = replaced("orders", {p: blocked(lag, 1000, read_up_to=1000) for p in range(12)})
@@ -137,7 +137,7 @@ def replacing_snapshot(now_ms: int | None = None) -> Snapshot:
         6,
         partitions={p: log(1000, 0) for p in range(6)},
         groups=dict.fromkeys(("audit", "billing"), GroupFacts(dict.fromkeys(range(6), 1000))),
-        successor=after,
+        new_topic=after,
     )
     waiting = TopicSeen(
         payments,

@@ -15,9 +15,9 @@ from confluent_kafka.admin import AdminClient as StockAdminClient
 from confluent_kafka.admin import NewPartitions
 
 from modeaware import AdminClient, DeletePartitions, GroupRule, TopicReplacement
-from modeaware.admin import successors
+from modeaware.admin import replacements
 from modeaware.admin.acls import Acl, ClusterAcls
-from modeaware.admin.successors import Predecessor
+from modeaware.admin.replacements import OldTopic
 from modeaware.errors import (
     ClusterError,
     ControllerUnavailable,
@@ -126,7 +126,7 @@ def test_a_mode_log_that_cannot_be_read_fails_every_call(
     assert (controller.commands, stock_calls) == ([], []), "an unreadable log is never taken for an absent one"
 
 
-def test_successor_without_a_record_is_grown_by_the_controller_until_its_predecessor_is_released(
+def test_new_topic_without_a_record_is_grown_by_the_controller_until_its_old_topic_is_released(
     admin: AdminClient, views: FakeViews, controller: StubController, stock_calls: list[Any]
 ) -> None:
     """It refuses that; the brokers would not."""
@@ -231,21 +231,21 @@ def test_bad_argument_of_a_shrink_is_rejected(
 
 
 @pytest.fixture
-def predecessor(monkeypatch: pytest.MonkeyPatch) -> None:
+def old_topic(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the brokers say of each topic that is to be replaced; ``missing`` is none."""
 
-    def look(_: object, topics: Sequence[str]) -> dict[str, Predecessor | ModeAwareError]:
+    def look(_: object, topics: Sequence[str]) -> dict[str, OldTopic | ModeAwareError]:
         configs = {"retention.bytes": "1000", "leader.replication.throttled.replicas": "0:1", "retention.ms": "7"}
         missing = RequestRefused("no such topic", code=ErrorCode.INVALID_TOPIC_EXCEPTION)
-        return {topic: missing if topic == "missing" else Predecessor(3, 2, configs) for topic in topics}
+        return {topic: missing if topic == "missing" else OldTopic(3, 2, configs) for topic in topics}
 
-    monkeypatch.setattr(successors, "look_at_predecessors", look)
-    monkeypatch.setattr(successors, "read_acls", lambda _: None)
-    monkeypatch.setattr(successors, "topic_names", lambda _: ["a"])
+    monkeypatch.setattr(replacements, "describe_old_topics", look)
+    monkeypatch.setattr(replacements, "read_acls", lambda _: None)
+    monkeypatch.setattr(replacements, "topic_names", lambda _: ["a"])
 
 
 def test_replaced_topic_keeps_its_configs_and_replicas(
-    admin: AdminClient, controller: StubController, predecessor: None
+    admin: AdminClient, controller: StubController, old_topic: None
 ) -> None:
     futures = admin.replace_topics(
         {
@@ -268,17 +268,17 @@ def test_replaced_topic_keeps_its_configs_and_replicas(
 
 
 def test_commands_name_the_servers_by_whichever_setting_has_them(
-    views: FakeViews, controller: StubController, predecessor: None, monkeypatch: pytest.MonkeyPatch
+    views: FakeViews, controller: StubController, old_topic: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lacking = ClusterAcls([Acl(3, "User:a", "*", 3, "a", False)])
     seen: list[str] = []
 
-    def compare(acls: object, topic: str, successor: str, servers: str) -> None:
+    def compare(acls: object, topic: str, new_topic: str, servers: str) -> None:
         assert acls is lacking
         seen.append(servers)
 
-    monkeypatch.setattr(successors, "read_acls", lambda _: lacking)
-    monkeypatch.setattr(successors, "compare_acls", compare)
+    monkeypatch.setattr(replacements, "read_acls", lambda _: lacking)
+    monkeypatch.setattr(replacements, "compare_acls", compare)
     named = {"metadata.broker.list" if name == "bootstrap.servers" else name: value for name, value in CONF.items()}
     with AdminClient(named) as admin:
         admin.replace_topics({"a": TopicReplacement("a2", 4)})["a"].result(10)
@@ -294,9 +294,7 @@ def test_undone_replacement_looks_at_nothing_and_is_not_sent_twice_after_a_doubt
     assert controller.commands == [ReplaceTopicCommand("a", "a2", 4, undo=True)]
 
 
-def test_replacement_is_repeated_after_a_doubt(
-    admin: AdminClient, controller: StubController, predecessor: None
-) -> None:
+def test_replacement_is_repeated_after_a_doubt(admin: AdminClient, controller: StubController, old_topic: None) -> None:
     codes = [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NONE]
     controller.answer = lambda command: CommandResult(command.topic, codes.pop(0), "said")
     found = admin.replace_topics({"a": TopicReplacement("a2", 4)}, validate_only=True)["a"].result(10)
@@ -310,7 +308,7 @@ def test_replacement_is_repeated_after_a_doubt(
         (4, TypeError, "orders"),
         (TopicReplacement("v2", True), TypeError, "num_partitions"),
         (TopicReplacement("v2", 4, "3"), TypeError, "replication_factor"),  # type: ignore[arg-type]  # on purpose
-        (TopicReplacement(b"v2", 4), TypeError, "successor"),  # type: ignore[arg-type]  # on purpose
+        (TopicReplacement(b"v2", 4), TypeError, "new_topic"),  # type: ignore[arg-type]  # on purpose
         (TopicReplacement("v2", 4, config=[]), TypeError, "config"),  # type: ignore[arg-type]  # on purpose
         (TopicReplacement("v2", 4, accept_state_loss="app"), TypeError, "accept_state_loss"),
         (TopicReplacement("v2", 4, delete_partitions_delay_ms=-1), RequestRefused, "delay"),

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from modeaware.chain import predecessors, read_topics, written_topic
+from modeaware.chain import old_topics, read_topics, written_topic
 from modeaware.clients.following import ClientErrors
 from modeaware.clients.routes import Routes
 from modeaware.config import ClientConfig
@@ -27,8 +27,8 @@ from modeaware.topic_view import TopicView
 from tests.support.fake_views import FakeViews
 from tests.support.lifecycle import CONFIG, EPOCH, NOW_MS, RO, TOPIC, group, refuse_alias
 
-NAME, ID = "orders-v2", "id-of-the-successor"
-LED = Replacement(NAME, 2, 0, delay_ms=5, successor_id=ID, announced_ms=1, switched_ms=2, released_ms=3, gone_ms=4)
+NAME, ID = "orders-v2", "id-of-the-new_topic"
+LED = Replacement(NAME, 2, 0, delay_ms=5, new_topic_id=ID, announced_ms=1, switched_ms=2, released_ms=3, gone_ms=4)
 ALIAS = TopicRecord(TOPIC, "id-of-the-first", 9, EPOCH, (RO,) * 2, replacement=LED, required_groups=("billing",))
 FORGET = ReplaceTopicCommand(TOPIC, NAME, 2, forget=True)
 ABSENT = TopicFacts(TOPIC, None)
@@ -56,7 +56,7 @@ def test_topic_whose_deletion_is_not_noted_yet_is_no_alias_until_a_controller_ha
     [
         (FORGET, ABSENT, [], ErrorCode.INVALID_REQUEST),
         (FORGET, ABSENT, [replace(ALIAS, replacement=replace(LED, gone_ms=None))], ErrorCode.INVALID_REQUEST),
-        (replace(FORGET, successor="other"), ABSENT, [ALIAS], ErrorCode.INVALID_REQUEST),
+        (replace(FORGET, new_topic="other"), ABSENT, [ALIAS], ErrorCode.INVALID_REQUEST),
     ],
 )
 def test_what_is_no_alias_is_not_forgotten(
@@ -91,7 +91,7 @@ def test_topic_may_be_replaced_under_the_name_of_an_alias_that_leads_to_it_and_u
     assert refused.value.code is ErrorCode.REASSIGNMENT_IN_PROGRESS
     used = TopicFacts(TOPIC, None, groups={"stock": replace(group({}), subscribed=True)})
     with pytest.raises(RequestRefused, match="groups with stock clients are subscribed to it: stock") as refused:
-        refuse_alias(back(), TopicFacts(NAME, ID, successor=used), [ALIAS], now_ms)
+        refuse_alias(back(), TopicFacts(NAME, ID, new_topic=used), [ALIAS], now_ms)
     assert refused.value.code is ErrorCode.POLICY_VIOLATION
     living = replace(ALIAS, replacement=replace(LED, gone_ms=None))
     for records, topic_id in (([ALIAS], "another"), ([living], ID)):
@@ -101,14 +101,14 @@ def test_topic_may_be_replaced_under_the_name_of_an_alias_that_leads_to_it_and_u
 
 def test_chain_of_aliases_leads_back_to_its_first_name() -> None:
     second = Replacement(
-        "orders-v3", 2, 0, successor_id="id-3", announced_ms=1, switched_ms=2, released_ms=3, gone_ms=4
+        "orders-v3", 2, 0, new_topic_id="id-3", announced_ms=1, switched_ms=2, released_ms=3, gone_ms=4
     )
     records = [ALIAS, TopicRecord(NAME, ID, 3, EPOCH, (RO,) * 2, replacement=second)]
     refuse_alias(ReplaceTopicCommand("orders-v3", TOPIC, 2), TopicFacts("", "id-3"), records, NOW_MS)
     refuse_alias(ReplaceTopicCommand("orders-v3", NAME, 2), TopicFacts("", "id-3"), records, NOW_MS)
 
 
-RETURNED = Replacement(TOPIC, 2, 0, successor_id="id-3", announced_ms=1, switched_ms=2)
+RETURNED = Replacement(TOPIC, 2, 0, new_topic_id="id-3", announced_ms=1, switched_ms=2)
 GROW, ONWARD, AGAIN = (
     CreatePartitionsCommand(TOPIC, 9),
     ReplaceTopicCommand(TOPIC, "orders-v3", 2),
@@ -123,7 +123,7 @@ def refusal(command: TopicCommand, topic_id: str, *records: TopicRecord) -> str:
 
 
 @pytest.mark.parametrize("command", [GROW, ONWARD, AGAIN], ids=["grow", "onward", "again"])
-def test_topic_that_has_come_back_is_changed_once_its_predecessor_is_gone(command: TopicCommand) -> None:
+def test_topic_that_has_come_back_is_changed_once_its_old_topic_is_gone(command: TopicCommand) -> None:
     """Until then its name is an alias as well, and a record of it would take the alias's place."""
     replaces = "topic 'orders': it replaces 'orders-v2': wait until "
     moving = TopicRecord(NAME, ID, 3, EPOCH, (RO,) * 2, replacement=RETURNED)
@@ -146,21 +146,21 @@ def test_alias_does_not_end_on_the_way_back_to_its_name_before_the_topic_between
         assert refused.value.code is ErrorCode.REASSIGNMENT_IN_PROGRESS
 
 
-def test_second_predecessor_of_a_successor_waits_until_the_first_is_gone() -> None:
+def test_second_old_topic_of_a_new_topic_waits_until_the_first_is_gone() -> None:
     first = replace(ALIAS, replacement=replace(LED, gone_ms=None))
     assert "replaces 'orders': wait until 'orders' is deleted" in refusal(ReplaceTopicCommand("x", NAME, 2), "x", first)
 
 
 def test_another_topic_under_an_alias_within_a_chain_is_not_changed() -> None:
     onward = Replacement(
-        "orders-v3", 2, 0, successor_id="id-3", announced_ms=1, switched_ms=2, released_ms=3, gone_ms=4
+        "orders-v3", 2, 0, new_topic_id="id-3", announced_ms=1, switched_ms=2, released_ms=3, gone_ms=4
     )
     second = TopicRecord(NAME, ID, 3, EPOCH, (RO,) * 2, replacement=onward)
     assert "points to 'orders-v3'" in refusal(CreatePartitionsCommand(NAME, 9), "other", ALIAS, second)
 
 
 def test_alias_ends_when_the_topic_it_leads_to_is_gone_and_its_name_has_a_topic_again() -> None:
-    returned = Replacement(TOPIC, 2, 0, successor_id="id-3", announced_ms=1, switched_ms=2, released_ms=3)
+    returned = Replacement(TOPIC, 2, 0, new_topic_id="id-3", announced_ms=1, switched_ms=2, released_ms=3)
     second = TopicRecord(NAME, ID, 3, EPOCH, (RO,) * 2, replacement=returned)
     assert ended_by(second, [ALIAS, second]) == []
     gone = replace(second, replacement=replace(returned, gone_ms=4))
@@ -169,9 +169,9 @@ def test_alias_ends_when_the_topic_it_leads_to_is_gone_and_its_name_has_a_topic_
 
 def test_alias_whose_topic_was_deleted_raises_one_alarm() -> None:
     """Whichever of the two is confirmed to be gone at that look."""
-    missing = replace(ABSENT, successor=TopicFacts(NAME, None))
+    missing = replace(ABSENT, new_topic=TopicFacts(NAME, None))
     assert gone(ALIAS, missing) == Advance(due_ms=NOW_MS + LOOK_AGAIN_MS), "not confirmed yet"
-    deleted = replace(ABSENT, successor=TopicFacts(NAME, None, gone=True))
+    deleted = replace(ABSENT, new_topic=TopicFacts(NAME, None, gone=True))
     found = gone(ALIAS, deleted)
     assert found.record is not None
     assert reason_of(found) == reasons.LEADS_NOWHERE
@@ -183,15 +183,15 @@ def test_alias_whose_topic_was_deleted_raises_one_alarm() -> None:
         missing,
         replace(missing, gone=True),
         taken,
-        replace(taken, successor=missing.successor),
+        replace(taken, new_topic=missing.new_topic),
     ):
         assert gone(found.record, unchanged) == Advance()
-    back = gone(found.record, replace(missing, successor=TopicFacts(NAME, ID)))
+    back = gone(found.record, replace(missing, new_topic=TopicFacts(NAME, ID)))
     assert (reason_of(back), back.alarms) == (None, ())
 
 
 def test_another_topic_under_an_alias_is_noted_until_it_is_known_to_be_gone() -> None:
-    present = replace(ABSENT, successor=TopicFacts(NAME, ID))
+    present = replace(ABSENT, new_topic=TopicFacts(NAME, ID))
     taken = gone(ALIAS, replace(present, topic_id="another"))
     assert taken.record is not None
     assert (reason_of(taken), len(taken.alarms)) == (reasons.NAME_TAKEN, 1)
@@ -201,24 +201,24 @@ def test_another_topic_under_an_alias_is_noted_until_it_is_known_to_be_gone() ->
 
 
 def test_alias_leads_further_on_where_its_topic_was_replaced() -> None:
-    deleted = replace(ABSENT, gone=True, successor=TopicFacts(NAME, None, gone=True))
-    second = TopicRecord(NAME, ID, 3, EPOCH, (RO,) * 2, replacement=replace(LED, successor_id="id-3"))
-    announced = replace(second, replacement=replace(LED, successor_id="id-3", switched_ms=None, gone_ms=None))
+    deleted = replace(ABSENT, gone=True, new_topic=TopicFacts(NAME, None, gone=True))
+    second = TopicRecord(NAME, ID, 3, EPOCH, (RO,) * 2, replacement=replace(LED, new_topic_id="id-3"))
+    announced = replace(second, replacement=replace(LED, new_topic_id="id-3", switched_ms=None, gone_ms=None))
     for following in (second, announced):  # the latter's own look tells what becomes of it
-        assert facts_for_alias(ALIAS, deleted, {ID: following}).successor is None
+        assert facts_for_alias(ALIAS, deleted, {ID: following}).new_topic is None
     for records in ({}, {ID: replace(second, replacement=None)}):
         assert facts_for_alias(ALIAS, deleted, records) == deleted
 
 
 def test_topic_that_gets_back_the_name_of_an_alias_is_no_other_topic_under_it() -> None:
     """Also before its id is on the record: a controller may have stopped right after the creation."""
-    back = replace(LED, successor=TOPIC, successor_id="id-3", gone_ms=None)
+    back = replace(LED, new_topic=TOPIC, new_topic_id="id-3", gone_ms=None)
     second = TopicRecord(NAME, ID, 3, EPOCH, (RO,) * 2, replacement=back)
-    begun = replace(second, replacement=replace(back, successor_id=None, announced_ms=None, switched_ms=None))
+    begun = replace(second, replacement=replace(back, new_topic_id=None, announced_ms=None, switched_ms=None))
     returned = replace(ABSENT, topic_id="id-3")
     for record in (second, begun):
         assert facts_for_alias(ALIAS, returned, {ID: record}).topic_id is None
-    for record in (ALIAS, replace(begun, replacement=replace(back, successor="other", successor_id=None))):
+    for record in (ALIAS, replace(begun, replacement=replace(back, new_topic="other", new_topic_id=None))):
         assert facts_for_alias(ALIAS, returned, {ID: record}).topic_id == "id-3"
 
 
@@ -235,18 +235,18 @@ def reason_of(step: Advance) -> str | None:
 
 def test_clients_follow_a_chain_that_leads_back_to_its_name() -> None:
     """A producer of the first name writes to the new topic of that name, and a group reads the one before it first."""
-    returned = Replacement(TOPIC, 2, 0, successor_id="id-3", announced_ms=1)
+    returned = Replacement(TOPIC, 2, 0, new_topic_id="id-3", announced_ms=1)
     second = TopicRecord(NAME, ID, 3, EPOCH, (RO,) * 2, replacement=returned)
     for switched_ms, written in ((None, (NAME, ID)), (2, (TOPIC, "id-3"))):
         record = replace(second, replacement=replace(returned, switched_ms=switched_ms))
         views = {TOPIC: ALIAS.view(), NAME: record.view()}
         found = written_topic(TOPIC, views.__getitem__)
         assert (found.topic, found.topic_id) == written
-        assert read_topics(TOPIC, views.__getitem__, lambda view: not (view.successor and view.successor.gone)) == [
+        assert read_topics(TOPIC, views.__getitem__, lambda view: not (view.new_topic and view.new_topic.gone)) == [
             NAME,
             TOPIC,
         ]
-        assert {name: view.topic_id for name, view in predecessors(views).items()} == {
+        assert {name: view.topic_id for name, view in old_topics(views).items()} == {
             NAME: ALIAS.topic_id,
             TOPIC: ID,
         }
@@ -254,7 +254,7 @@ def test_clients_follow_a_chain_that_leads_back_to_its_name() -> None:
 
 def test_routes_of_a_name_that_a_chain_leads_back_to_are_those_of_the_new_topic() -> None:
     """Not of the topic of that name that is gone, and which no record may go to."""
-    returned = Replacement(TOPIC, 2, 0, successor_id="id-3", announced_ms=1, switched_ms=2)
+    returned = Replacement(TOPIC, 2, 0, new_topic_id="id-3", announced_ms=1, switched_ms=2)
     second = TopicRecord(NAME, ID, 3, EPOCH, (RO,) * 2, replacement=returned)
     views = FakeViews()
     routes = Routes(views, ClientConfig(), ClientErrors())
@@ -270,13 +270,13 @@ def test_routes_of_a_name_that_a_chain_leads_back_to_are_those_of_the_new_topic(
 
 # Chains of aliases
 
-GONE = Replacement("orders-v3", 7, 0, successor_id="id-3", announced_ms=1, switched_ms=2, released_ms=3, gone_ms=4)
+GONE = Replacement("orders-v3", 7, 0, new_topic_id="id-3", announced_ms=1, switched_ms=2, released_ms=3, gone_ms=4)
 SECOND = TopicRecord(NAME, ID, 3, EPOCH, (RO,) * 2, replacement=GONE)
 
 
 def led(records: list[TopicRecord]) -> list[tuple[str, str, str | None, int]]:
     found = [(record.topic, record.replacement) for record in records]
-    return [(name, now.successor, now.successor_id, now.num_partitions) for name, now in found if now is not None]
+    return [(name, now.new_topic, now.new_topic_id, now.num_partitions) for name, now in found if now is not None]
 
 
 def test_alias_does_not_end_the_alias_that_it_leads_to() -> None:
@@ -300,13 +300,13 @@ def test_alias_stays_as_it_is_when_the_topic_that_it_leads_to_is_deleted() -> No
 
 
 def test_alias_leads_to_the_new_topic_when_the_name_that_it_leads_to_is_used_again() -> None:
-    returned = Replacement(NAME, 5, 0, successor_id="id-4", announced_ms=1, switched_ms=2, released_ms=3, gone_ms=4)
+    returned = Replacement(NAME, 5, 0, new_topic_id="id-4", announced_ms=1, switched_ms=2, released_ms=3, gone_ms=4)
     third = TopicRecord("orders-v3", "id-3", 3, EPOCH, (RO,) * 7, replacement=returned)
     records = [ALIAS, SECOND, third]
     assert ended_by(third, records) == [ID]
     after = relink([ID], [third], records)
     assert led(after) == [(TOPIC, NAME, "id-4", 5)]
-    fourth = replace(returned, successor="orders-v5", successor_id="id-5", gone_ms=None)
+    fourth = replace(returned, new_topic="orders-v5", new_topic_id="id-5", gone_ms=None)
     views = {
         view.topic: view for view in (after[0].view(), replace(SECOND, topic_id="id-4", replacement=fourth).view())
     }

@@ -104,7 +104,7 @@ def test_the_same_as_json() -> None:
     assert (topics["c"]["error"], topics["e"]["error"], topics["b"]["error"]) == ("broken", "no", None)
     assert topics["d"]["steps"][0]["created"] == [12, 13]
     (replaced,) = topics["i"]["steps"]
-    assert (replaced["step"], replaced["from"], replaced["to"], replaced["successor"]) == ("replace", 12, 4, "i-v2")
+    assert (replaced["step"], replaced["from"], replaced["to"], replaced["new_topic"]) == ("replace", 12, 4, "i-v2")
     assert (replaced["policy"], replaced["delay_ms"], replaced["configs"]) == ("drained", 60_000, {"x": "1", "y": "2"})
     assert replaced["evacuate"] is False
 
@@ -202,7 +202,7 @@ def test_run_that_changes_nothing_or_is_left_says_so(
 
 
 BEGUN = ReplacementReport.of(
-    TopicRecord("a", "id", 1, 1, (READ_WRITE,), replacement=Replacement("a-v2", 4, 0, successor_id="v2")), ()
+    TopicRecord("a", "id", 1, 1, (READ_WRITE,), replacement=Replacement("a-v2", 4, 0, new_topic_id="v2")), ()
 )
 
 
@@ -257,8 +257,8 @@ def test_an_error_while_waiting_does_not_say_that_nothing_was_changed(
 def test_topic_that_has_come_back_to_its_name_is_not_taken_for_the_one_that_was_replaced(
     monkeypatch: pytest.MonkeyPatch, topic_id: str, leads_on: bool
 ) -> None:
-    gone = Replacement("b", 2, 0, successor_id="id-2", announced_ms=1, switched_ms=2, released_ms=3, gone_ms=4)
-    back = Replacement("a", 2, 0, successor_id="id-3", announced_ms=5, switched_ms=6)
+    gone = Replacement("b", 2, 0, new_topic_id="id-2", announced_ms=1, switched_ms=2, released_ms=3, gone_ms=4)
+    back = Replacement("a", 2, 0, new_topic_id="id-3", announced_ms=5, switched_ms=6)
     records = [
         TopicRecord(topic, of, epoch, 1, (READ_ONLY,), replacement=to)
         for topic, of, epoch, to in (("a", "id-1", 1, gone), ("b", "id-2", 2, back))
@@ -276,8 +276,8 @@ def test_topic_that_has_come_back_to_its_name_is_not_taken_for_the_one_that_was_
     assert "its name points to 'a'" in refusals["b"]
 
 
-def test_growth_of_a_successor_whose_predecessor_is_not_released_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    replacement = Replacement("b", 2, 0, successor_id="id", announced_ms=1, switched_ms=2)
+def test_growth_of_a_new_topic_whose_old_topic_is_not_released_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    replacement = Replacement("b", 2, 0, new_topic_id="id", announced_ms=1, switched_ms=2)
     old = TopicRecord("old", "old-id", 1, 1, (READ_ONLY,), replacement=replacement)
     log = ModeLog("log", fold([("old-id", old.to_json())]))
     session: Any = SimpleNamespace(clock=SYSTEM_CLOCK, controller=ControllerConfig(), conf={})

@@ -180,7 +180,7 @@ def test_a_topic_in_two_files_is_told_with_both_places(tmp_path: Path) -> None:
     assert [topic.name for topic in read_files([one, two])] == ["a", "b"]
 
 
-def test_a_successor_replaces_one_topic_and_is_none_of_its_own(tmp_path: Path) -> None:
+def test_a_new_topic_replaces_one_topic_and_is_none_of_its_own(tmp_path: Path) -> None:
     file = tmp_path / "f.yaml"
     a, b = ("  a: {partitions: 1, replace: c}\n", "  b: {partitions: 1, replace: c}\n")
     file.write_text(f"version: 1\ntopics:\n{a}{b}  c: {{partitions: 1}}\n")
@@ -379,7 +379,7 @@ def test_another_number_is_a_replacement_where_the_file_says_so() -> None:
     (step,) = plan.steps
     assert isinstance(step, Replace)
     command = step.command
-    assert (command.topic, command.successor, command.num_partitions) == (TOPIC, "orders-v2", 4)
+    assert (command.topic, command.new_topic, command.num_partitions) == (TOPIC, "orders-v2", 4)
     assert command.configs == {"retention.bytes": "300", "retention.ms": "7"}, "copied, scaled and named"
     assert (command.replication_factor, command.delay_ms, command.accept_state_loss) == (1, 9, ("g",))
     assert (step.before, step.to, plan.needs_controller) == (12, 4, True)
@@ -411,16 +411,16 @@ def test_a_replacement_that_cannot_be_is_refused() -> None:
     assert "DESCRIBE_CONFIGS" in (hidden.refusal or "")
 
 
-NOW = Replacement("orders-v2", 4, 1, successor_id="v2-id", announced_ms=2)
+NOW = Replacement("orders-v2", 4, 1, new_topic_id="v2-id", announced_ms=2)
 DONE = replace(NOW, switched_ms=3, released_ms=4)
 ONWARD = TopicRecord(
-    "orders-v2", "v2-id", 1, 1, (PartitionMode.READ_ONLY,) * 4, replacement=replace(DONE, successor="orders-v3")
+    "orders-v2", "v2-id", 1, 1, (PartitionMode.READ_ONLY,) * 4, replacement=replace(DONE, new_topic="orders-v3")
 )
 
 
-def plan_of(now: Replacement, successor: CurrentTopic | None = None, desired: DesiredTopic | None = None) -> TopicDiff:
+def plan_of(now: Replacement, new_topic: CurrentTopic | None = None, desired: DesiredTopic | None = None) -> TopicDiff:
     record = TopicRecord(TOPIC, "id", 1, 1, (PartitionMode.READ_ONLY,) * 12, replacement=now)
-    return diff_replaced(desired or replaced(4), record, now, successor)
+    return diff_replaced(desired or replaced(4), record, now, new_topic)
 
 
 def test_a_replacement_in_progress_is_waited_for() -> None:
@@ -436,7 +436,7 @@ def test_a_replacement_in_progress_is_waited_for() -> None:
 
 
 @pytest.mark.parametrize(
-    ("now", "partitions", "successor", "told"),
+    ("now", "partitions", "new_topic", "told"),
     [
         (NOW, 3, "orders-v2", "with another number of partitions (4): undo that"),
         (
@@ -451,15 +451,15 @@ def test_a_replacement_in_progress_is_waited_for() -> None:
     ],
 )
 def test_another_replacement_than_the_declared_one_is_refused(
-    now: Replacement, partitions: int, successor: str, told: str
+    now: Replacement, partitions: int, new_topic: str, told: str
 ) -> None:
-    plan = plan_of(now, CurrentTopic(4), wanted(partitions, replace=successor))
+    plan = plan_of(now, CurrentTopic(4), wanted(partitions, replace=new_topic))
     assert plan.status == "refused"
     assert told in (plan.refusal or "")
 
 
 @pytest.mark.parametrize(
-    ("successor", "told"),
+    ("new_topic", "told"),
     [
         (None, "does not exist any more: declare the topic that the alias points to"),
         (
@@ -475,10 +475,10 @@ def test_another_replacement_than_the_declared_one_is_refused(
         (CurrentTopic(4, topic_id="v2-id", record=ONWARD), "by 'orders-v3': declare orders-v3 instead"),
     ],
 )
-def test_what_has_replaced_a_topic_is_as_declared_or_its_own(successor: CurrentTopic | None, told: str) -> None:
+def test_what_has_replaced_a_topic_is_as_declared_or_its_own(new_topic: CurrentTopic | None, told: str) -> None:
     desired = replaced(4, replication_factor=1, configs={"a": "1"})
     as_declared = CurrentTopic(4, frozenset({1}), {"a": "1"}, topic_id="v2-id")
     assert plan_of(DONE, as_declared, desired).status == "unchanged"
-    plan = plan_of(DONE, successor, desired)
+    plan = plan_of(DONE, new_topic, desired)
     assert plan.status == "refused"
     assert told in (plan.refusal or "")

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from modeaware.errors import ModeSourceError
-from modeaware.topic_view import Moved, Successor, TopicView
+from modeaware.topic_view import Moved, ReplacedBy, TopicView
 from modeaware.views.store import ViewStore
 from tests.support.simulated import SimClock
 from tests.support.waiting import eventually
@@ -125,13 +125,13 @@ def test_a_view_never_goes_back(store: ViewStore) -> None:
 def test_decision_about_groups_never_goes_back_whatever_becomes_of_the_rest(store: ViewStore) -> None:
     def publish(epoch: int, version: tuple[int, int], *groups: str, topic_id: str = "id") -> None:
         moved = Moved(groups=frozenset(groups), version=version)
-        now = Successor("orders-v2", "id-2", 4, moved=moved)
-        store.publish([replace(view(epoch=epoch), topic_id=topic_id, successor=now)])
+        now = ReplacedBy("orders-v2", "id-2", 4, moved=moved)
+        store.publish([replace(view(epoch=epoch), topic_id=topic_id, new_topic=now)])
 
     def held() -> tuple[int, list[str]]:
         found = store.view("orders")
-        assert found.successor is not None
-        return found.epoch, sorted(found.successor.moved.groups)
+        assert found.new_topic is not None
+        return found.epoch, sorted(found.new_topic.moved.groups)
 
     store.confirm()
     publish(3, (1, 2), "a", "b")

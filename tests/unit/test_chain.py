@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from modeaware.chain import logical_topic, predecessors, read_topics, segments, topics_before
-from modeaware.lifecycle.alias import chain_of, is_rename_back, predecessor_of
+from modeaware.chain import logical_topic, old_topics, read_topics, segments, topics_before
+from modeaware.lifecycle.alias import chain_of, is_rename_back, old_topic_of
 from modeaware.lifecycle.commands import ReplaceTopicCommand
 from modeaware.modelog.records import Replacement, TopicRecord
 from modeaware.modes import PartitionMode
 
 
-def replaced(topic: str, topic_id: str, successor: str, successor_id: str, *, gone: bool = False) -> TopicRecord:
-    now = Replacement(successor, 1, 0, successor_id=successor_id, switched_ms=1, gone_ms=2 if gone else None)
+def replaced(topic: str, topic_id: str, new_topic: str, new_topic_id: str, *, gone: bool = False) -> TopicRecord:
+    now = Replacement(new_topic, 1, 0, new_topic_id=new_topic_id, switched_ms=1, gone_ms=2 if gone else None)
     return TopicRecord(topic, topic_id, 1, 1, (PartitionMode.READ_ONLY,), replacement=now)
 
 
@@ -22,7 +22,7 @@ VIEWS = {"orders": FIRST.view(), "interim": SECOND.view()}
 def test_a_chain_that_leads_back_to_its_name_is_walked_by_ids_to_both_ends() -> None:
     assert [view.topic_id for view in segments("orders", VIEWS.__getitem__)] == ["id-1", "id-2", "id-3"]
     assert read_topics("orders", VIEWS.__getitem__, lambda view: True) == ["orders", "interim", "orders"]
-    before = predecessors(VIEWS)
+    before = old_topics(VIEWS)
     assert [view.topic_id for view in topics_before("orders", before)] == ["id-2", "id-1"]
     assert [view.topic_id for view in topics_before("interim", before)] == ["id-1"], "not itself"
     assert logical_topic("interim", lambda name: name == "orders", before) == "orders"
@@ -33,18 +33,18 @@ def test_a_chain_that_leads_in_a_circle_ends() -> None:
     circle = {"a": replaced("a", "id-a", "b", "id-b").view(), "b": replaced("b", "id-b", "a", "id-a").view()}
     assert [view.topic for view in segments("a", circle.__getitem__)] == ["a", "b"]
     assert read_topics("b", circle.__getitem__, lambda view: True) == ["b", "a"]
-    assert [view.topic for view in topics_before("a", predecessors(circle))] == ["b", "a"]
+    assert [view.topic for view in topics_before("a", old_topics(circle))] == ["b", "a"]
 
 
 def test_records_are_walked_past_topics_that_are_gone() -> None:
     third = replaced("orders", "id-3", "last", "id-4")
     gone = replaced("interim", "id-2", "orders", "id-3", gone=True)
     chain = chain_of([FIRST, gone, third])
-    assert predecessor_of("id-4", chain) == "orders"
-    assert predecessor_of("id-3", chain) is None
+    assert old_topic_of("id-4", chain) == "orders"
+    assert old_topic_of("id-3", chain) is None
     first = replaced("orders", "id-1", "interim", "id-2")
-    assert predecessor_of("id-3", chain_of([first, gone])) == "orders", "one between them was deleted by hand"
-    assert predecessor_of(None, chain) is None
+    assert old_topic_of("id-3", chain_of([first, gone])) == "orders", "one between them was deleted by hand"
+    assert old_topic_of(None, chain) is None
 
 
 def test_the_way_back_is_found_through_the_chain() -> None:

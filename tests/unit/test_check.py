@@ -122,12 +122,12 @@ def test_a_log_that_is_missing_is_tried(code: int | None, state: State, why: str
 
 
 @pytest.mark.parametrize("role", [Role.CONTROLLER, Role.OPERATOR])
-def test_replacements_need_more_rights_and_the_creation_of_a_successor_is_not_the_mode_logs(role: Role) -> None:
-    scope = Scope(role, topics=["a"], successors=["a-v2"])
+def test_replacements_need_more_rights_and_the_creation_of_a_new_topic_is_not_the_mode_logs(role: Role) -> None:
+    scope = Scope(role, topics=["a"], new_topics=["a-v2"])
     more = {"topic a ALTER_CONFIGS", "topic a-v2 CREATE"}
     if role is Role.CONTROLLER:
         more |= {"topic a WRITE", "topic a-v2 DESCRIBE_CONFIGS", "topic a-v2 DELETE"}
-    assert names(scope) - names(replace(scope, successors=())) == more
+    assert names(scope) - names(replace(scope, new_topics=())) == more
     refused = SimpleNamespace(topics=[SimpleNamespace(error_code=KafkaError.POLICY_VIOLATION, error_message="no")])
     brokers = Answering(CreateTopics=refused)
     brokers.partitions = []

@@ -56,7 +56,7 @@ OLD_TOPIC = TopicRecord(
     1,
     (PartitionMode.READ_ONLY,) * 2,
     retired={p: RetiredPartition(seal_offset=10, read_up_to=10) for p in (0, 1)},
-    replacement=Replacement("orders-v2", 2, 0, successor_id="id-2", announced_ms=1, switched_ms=2),
+    replacement=Replacement("orders-v2", 2, 0, new_topic_id="id-2", announced_ms=1, switched_ms=2),
 )
 RW, RO, NONE = PartitionMode.READ_WRITE, PartitionMode.READ_ONLY, PartitionMode.NONE
 DRAINED = ShrinkReport.of(DeleteTopicPartitions(4, 60_000, False, 1_700_000_000_000, 6))
@@ -229,7 +229,7 @@ def test_what_is_left_to_read_is_shown_every_ten_seconds_and_a_change_at_once() 
 def test_groups_with_a_closed_gate_are_named_with_what_they_wait_for() -> None:
     record = replace(OLD_TOPIC, required_groups=tuple("abcde"))
     behind = {name: group({0: 7, 1: 10}, members=True) for name in "abcde"}
-    found = facts(2, {0: log(10), 1: log(10)}, behind, successor=facts(2))
+    found = facts(2, {0: log(10), 1: log(10)}, behind, new_topic=facts(2))
     report = report_topic(record, found, required_of(tuple("abcde"), found, (), (), 0), (0, 1), Moved())
     assert report.looks_within_ms == 10_000
     topic = TopicDescription(**vars(report))
@@ -475,7 +475,7 @@ def test_certificate_says_which_names_the_record_no_longer_has() -> None:
 
 
 REPLACED = Replacement(
-    "orders-v2", 4, 100, successor_id="id-2", switched_ms=200, own_configs={}, fenced_ms=300, released_ms=400
+    "orders-v2", 4, 100, new_topic_id="id-2", switched_ms=200, own_configs={}, fenced_ms=300, released_ms=400
 )
 
 
@@ -486,7 +486,7 @@ def of_replaced(now: Replacement = REPLACED, **changes: Any) -> Evidence:
     )
     moved = changes.pop("moved", {"billing": GroupFacts(dict.fromkeys(range(4), 0))})
     facts = TopicFacts("orders", "id", 1, partitions={0: READ}, groups={"billing": GroupFacts({0: 10})})
-    facts = replace(facts, successor=TopicFacts(now.successor, now.successor_id, 4, groups=moved))
+    facts = replace(facts, new_topic=TopicFacts(now.new_topic, now.new_topic_id, 4, groups=moved))
     requirement = required_of(record.required_groups, facts, changes.pop("rules", ()), (), 3_000)
     shown = Evidence(record, facts, requirement, "cluster-1", "host:9092", 3_000)
     fence = FenceFacts(dict(FENCE_CONFIGS), {0: 0}, frozenset({0}))
@@ -550,7 +550,7 @@ def test_an_unread_partition_of_a_replaced_topic_is_not_certified() -> None:
 
 
 BACK = Replacement(
-    "orders", 4, 500, successor_id="back", switched_ms=600, released_ms=700, deleting_ms=800, gone_ms=900
+    "orders", 4, 500, new_topic_id="back", switched_ms=600, released_ms=700, deleting_ms=800, gone_ms=900
 )
 DELETED = of_replaced(replace(REPLACED, deleting_ms=450, gone_ms=480)).record
 BETWEEN = replace(DELETED, topic="orders-v2", topic_id="id-2", replacement=BACK)

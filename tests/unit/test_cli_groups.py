@@ -232,7 +232,7 @@ def test_group_that_a_change_has_noted_stays_required_when_its_rule_is_forgotten
 
 def test_a_share_group_that_uses_neither_topic_now_is_prepared_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """It was required when the change began, and its offsets have expired: its kind, only the list of groups has."""
-    replacement = Replacement("orders-v2", 1, 5, successor_id="id-2")
+    replacement = Replacement("orders-v2", 1, 5, new_topic_id="id-2")
     old = replace(RECORD, required_groups=("g",), replacement=replacement)
     kinds: list[str] = []
 

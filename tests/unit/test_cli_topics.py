@@ -187,10 +187,10 @@ def test_each_warning_is_given_where_it_applies(
 @pytest.mark.parametrize(
     "options", ["shrink t --partitions 4", "grow t --partitions 14", "grow t --partitions 14 --yes"]
 )
-def test_successor_without_a_record_is_not_changed_before_its_predecessor_is_released(
+def test_new_topic_without_a_record_is_not_changed_before_its_old_topic_is_released(
     options: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    replacement = Replacement("t", 12, 0, successor_id="id", announced_ms=1, switched_ms=2)
+    replacement = Replacement("t", 12, 0, new_topic_id="id", announced_ms=1, switched_ms=2)
     old = TopicRecord("old", "old-id", 1, 1, (RO,), replacement=replacement)
     log = ModeLog("log", fold([("old-id", old.to_json())]))
     session = Session({}, ClientConfig(), ControllerConfig(), cast(Any, None))

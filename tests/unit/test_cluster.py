@@ -20,7 +20,7 @@ from modeaware.lifecycle.commands import (
     CommitOffsets,
     CreatePartitions,
     CreateTopic,
-    DeletePredecessor,
+    DeleteOldTopic,
     DeleteRecords,
     DeleteTopic,
     Effect,
@@ -304,7 +304,7 @@ class TestCreatePartitions:
 
 
 class TestDeleteTopic:
-    def test_a_successor_that_has_records_by_now_stays(self, cluster: OverFakes) -> None:
+    def test_a_new_topic_that_has_records_by_now_stays(self, cluster: OverFakes) -> None:
         effect = DeleteTopic(TOPIC, TOPIC_ID, TOPIC, TOPIC_ID)
         assert "it has records" in str(refused(cluster, effect))
         cluster.fakes.logs = {0: (0, 0, 0), 1: (0, 0, 0)}
@@ -319,7 +319,7 @@ class TestDeleteTopic:
 
 @pytest.mark.parametrize("code", [KafkaError.INVALID_REQUEST, KafkaError.CLUSTER_AUTHORIZATION_FAILED])
 def test_brokers_that_delete_topics_are_found_by_a_deletion_without_a_name(code: int, cluster: OverFakes) -> None:
-    effects = [DeletePredecessor(TOPIC, TOPIC_ID, {}), DeleteTopic("t1", "id", "t1-v2", "")]
+    effects = [DeleteOldTopic(TOPIC, TOPIC_ID, {}), DeleteTopic("t1", "id", "t1-v2", "")]
     for answer, expected in ((code, None), (73, ErrorCode.TOPIC_DELETION_DISABLED)):
         cluster.fakes.codes = {(1, "DeleteTopics"): [answer] * 2}
         found = cluster.validate(effects)
@@ -337,12 +337,12 @@ def test_a_broker_may_answer_a_deletion_without_a_name_by_any_number_of_results(
 ) -> None:
     monkeypatch.setattr(effects_module, "_ask_controller", lambda *_: [SimpleNamespace(error_code=c) for c in codes])
     anything: Any = None
-    (error,) = effects_module.check_deletions(anything, [DeletePredecessor(TOPIC, TOPIC_ID, {})])
+    (error,) = effects_module.check_deletions(anything, [DeleteOldTopic(TOPIC, TOPIC_ID, {})])
     assert (error and error.code) == (ErrorCode.TOPIC_DELETION_DISABLED if codes else None)
 
 
-class TestDeletePredecessor:
-    EFFECT = DeletePredecessor(TOPIC, TOPIC_ID, {0: 10, 1: 7})
+class TestDeleteOldTopic:
+    EFFECT = DeleteOldTopic(TOPIC, TOPIC_ID, {0: 10, 1: 7})
     FENCE = FenceFacts(FENCE_CONFIGS, {0: 4, 1: 6}, frozenset({0, 1}))
 
     @pytest.fixture(autouse=True)
@@ -495,7 +495,7 @@ def test_growths_are_requested_together_up_to_what_a_controller_takes(
     ]
 
 
-def test_successors_and_fences_of_many_topics_take_one_request_each(cluster: OverFakes) -> None:
+def test_new_topics_and_fences_of_many_topics_take_one_request_each(cluster: OverFakes) -> None:
     """One that is refused fails alone; so does one whose topic is another one by now."""
     exists, denied = KafkaError.TOPIC_ALREADY_EXISTS, KafkaError.TOPIC_AUTHORIZATION_FAILED
     cluster.fakes.codes = {(1, "CreateTopics"): [exists], (1, "IncrementalAlterConfigs"): [denied]}

@@ -20,7 +20,7 @@ def view(epoch: int, writable: int) -> TopicView:
 
 
 def history() -> ModeHistory:
-    """The shrink from 12 to 4 partitions as epoch 0, at 50 s, and the switch to the successor as epoch 5."""
+    """The shrink from 12 to 4 partitions as epoch 0, at 50 s, and the switch to the new topic as epoch 5."""
     return ModeHistory("t", [(50.0, view(0, 4)), (150.0, view(5, 0))])
 
 

@@ -11,7 +11,7 @@ from modeaware.endpoint.facade import REFUSE, ActiveController
 from modeaware.endpoint.metadata import Additions, with_modes
 from modeaware.errors import ErrorCode, ModeSourceError
 from modeaware.modelog.connection import connection_conf
-from modeaware.topic_view import Moved, Successor, TopicView
+from modeaware.topic_view import Moved, ReplacedBy, TopicView
 from modeaware.wire import codec
 from modeaware.wire.frames import MalformedFrame
 from tests.support.conversation import (
@@ -67,25 +67,25 @@ def test_modes_are_the_views_and_the_rest_is_the_brokers() -> None:
 
 
 MOVED = TopicView("orders", ORDERS_ID, (3, 8), (RO,) * 3, {0: 9, 1: 3, 2: 0})
-SUCCESSOR = Successor(
+NEW_TOPIC = ReplacedBy(
     "orders-v2", "c3VjY2Vzc29yLWlkLWluLQ", 4, True, False, False, {0: 9, 1: 2, 2: 0}, frozenset("ba"), False
 )
 
 
 @pytest.mark.parametrize(
-    ("successor", "state"),
+    ("new_topic", "state"),
     [
-        (replace(SUCCESSOR, switched=False), 0),
-        (SUCCESSOR, 1),
-        (replace(SUCCESSOR, released=True), 2),
-        (replace(SUCCESSOR, released=True, gone=True), 3),
+        (replace(NEW_TOPIC, switched=False), 0),
+        (NEW_TOPIC, 1),
+        (replace(NEW_TOPIC, released=True), 2),
+        (replace(NEW_TOPIC, released=True, gone=True), 3),
     ],
 )
-def test_successor_is_returned(successor: Successor, state: int) -> None:
-    talk = Talk(FakeDesk({"orders": replace(MOVED, successor=successor)}))
+def test_new_topic_is_returned(new_topic: ReplacedBy, state: int) -> None:
+    talk = Talk(FakeDesk({"orders": replace(MOVED, new_topic=new_topic)}))
     (topic,) = asked(talk, modes_request(2, ["orders"])).topics
-    (told,) = topic.successor
-    assert (told.successor_name, told.successor_id) == (SUCCESSOR.topic, SUCCESSOR.topic_id)
+    (told,) = topic.new_topic
+    assert (told.new_topic_name, told.new_topic_id) == (NEW_TOPIC.topic, NEW_TOPIC.topic_id)
     assert (told.partition_count, told.state, told.groups) == (4, state, ["a", "b"])
     assert not told.groups_complete
     assert [p.read_up_to for p in topic.partitions] == [9, 2, 0]
@@ -103,7 +103,7 @@ def test_successor_is_returned(successor: Successor, state: int) -> None:
 def test_client_is_told_which_of_the_groups_it_has_named_have_an_open_gate(
     moved: Moved, named: list[str], told: tuple[list[str], int, int]
 ) -> None:
-    talk = Talk(FakeDesk({"orders": replace(MOVED, successor=replace(SUCCESSOR, moved=moved))}))
+    talk = Talk(FakeDesk({"orders": replace(MOVED, new_topic=replace(NEW_TOPIC, moved=moved))}))
     for groups, expected in ((named, told), ([], ([], *told[1:]))):  # the answers are kept apart
         (topic,) = asked(talk, modes_request(2, ["orders"], groups=groups)).topics
         assert (topic.moved, topic.moved_controller_epoch, topic.moved_epoch) == expected
@@ -111,17 +111,17 @@ def test_client_is_told_which_of_the_groups_it_has_named_have_an_open_gate(
 
 @pytest.mark.parametrize("by_name", [True, False])
 @pytest.mark.parametrize(("code", "told"), [(3, 0), (29, 29)])
-def test_name_of_a_topic_that_is_gone_leads_to_its_successor_for_users_who_may_know_of_it(
+def test_name_of_a_topic_that_is_gone_leads_to_its_new_topic_for_users_who_may_know_of_it(
     by_name: bool, code: int, told: int
 ) -> None:
-    gone = replace(MOVED, successor=replace(SUCCESSOR, released=True, gone=True))
+    gone = replace(MOVED, new_topic=replace(NEW_TOPIC, released=True, gone=True))
     talk = Talk(FakeDesk({"orders": gone}), broker=FakeBroker(rights={}, missing=code, ids={"orders": bytes(16)}))
     question = {"topics": ["orders"]} if by_name else {"modes_only": True}
     found = asked(talk, modes_request(2, **question)).topics
     assert [topic.error_code for topic in found] == ([told] if by_name or not told else [])
     if not told:
         assert ([p.mode for p in found[0].partitions], found[0].topic_id) == ([RO] * 3, ORDERS_ID)
-        assert len(found[0].successor) == 1
+        assert len(found[0].new_topic) == 1
 
 
 def test_of_the_topics_a_client_holds_those_whose_record_was_taken_back_are_named() -> None:

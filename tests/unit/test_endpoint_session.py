@@ -446,7 +446,7 @@ def test_replacement_without_one_of_the_rights_on_the_topic_is_refused(missing: 
         (77, ErrorCode.INVALID_REQUEST, "error 77"),
     ],
 )
-def test_successor_that_the_broker_would_not_create_is_refused(code: int, told: ErrorCode, words: str) -> None:
+def test_new_topic_that_the_broker_would_not_create_is_refused(code: int, told: ErrorCode, words: str) -> None:
     broker = FakeBroker(rights={"orders": TO_REPLACE, "plain": TO_REPLACE}, creations={"orders-v2": code})
     talk = decided(replacing(COMMAND, ReplaceTopicCommand("plain", "plain-v2", 4)), broker)
     assert [command.topic for command in talk.submitted[0].commands] == ["plain"]
@@ -457,7 +457,7 @@ def test_successor_that_the_broker_would_not_create_is_refused(code: int, told: 
     assert "nothing was changed" in refused.error_message
 
 
-def test_repeated_replacement_is_submitted_though_the_successor_exists_and_an_undo_creates_none() -> None:
+def test_repeated_replacement_is_submitted_though_the_new_topic_exists_and_an_undo_creates_none() -> None:
     broker = FakeBroker(rights={"orders": TO_REPLACE}, creations={"orders-v2": 36})
     assert decided(replacing(COMMAND), broker).submitted
     undo = decided(replacing(replace(COMMAND, undo=True)), broker)
@@ -488,7 +488,7 @@ def test_alias_whose_topic_was_deleted_is_forgotten_by_alter_on_the_cluster(clus
     assert bool(hidden.submitted) is may, "whether it is there is not for every user to know"
 
 
-def test_successors_are_validated_in_as_many_requests_as_brokers_take() -> None:
+def test_new_topics_are_validated_in_as_many_requests_as_brokers_take() -> None:
     """KRaft refuses all topics of a larger one."""
     names = [f"t{n}" for n in range(200)]
     broker = FakeBroker(rights=dict.fromkeys(names, TO_REPLACE), creations={"t7-v2": 38, "t199-v2": 38})
@@ -497,7 +497,7 @@ def test_successors_are_validated_in_as_many_requests_as_brokers_take() -> None:
     assert [command.topic for command in talk.submitted[0].commands] == [n for n in names if n not in ("t7", "t199")]
 
 
-def test_successor_that_the_response_leaves_out_is_refused() -> None:
+def test_new_topic_that_the_response_leaves_out_is_refused() -> None:
     talk = Talk(broker=FakeBroker(rights={"orders": TO_REPLACE}))
     talk.ask(replacing(COMMAND))
     talk.broker_answers()

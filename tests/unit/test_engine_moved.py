@@ -50,7 +50,7 @@ def old_topic(topic: str = OLD, *, groups: tuple[str, ...] = ("g",), end: int = 
             f"{topic}-v2",
             2,
             0,
-            successor_id=f"id-{topic}-v2",
+            new_topic_id=f"id-{topic}-v2",
             announced_ms=1,
             switched_ms=2,
             own_configs={},
@@ -148,7 +148,7 @@ def test_looks_follow_the_pace_of_the_groups_and_their_own_cost() -> None:
     world.serve(60_000)
     world.looks.clear()
     world.serve(100_000)
-    assert 18 <= len(world.looks) <= 24, "the topic and its successor, every ten seconds"
+    assert 18 <= len(world.looks) <= 24, "the topic and its new topic, every ten seconds"
     world.look_ms = 1_000
     world.looks.clear()
     world.serve(200_000)

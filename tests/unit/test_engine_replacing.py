@@ -17,7 +17,7 @@ from modeaware.errors import ClusterError, ErrorCode
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.commands import (
     CreateTopic,
-    DeletePredecessor,
+    DeleteOldTopic,
     DeleteTopic,
     Effect,
     FenceTopic,
@@ -91,13 +91,13 @@ def world() -> World:
     return World()
 
 
-def test_two_topics_of_one_batch_do_not_get_one_successor(world: World) -> None:
+def test_two_topics_of_one_batch_do_not_get_one_new_topic(world: World) -> None:
     codes = world.ask(ReplaceTopicCommand(A, NEW, 1), ReplaceTopicCommand(B, NEW, 1))
     assert codes == [ErrorCode.NONE, ErrorCode.REASSIGNMENT_IN_PROGRESS]
     assert world.record.topic == A
 
 
-def test_a_topic_of_the_batch_is_no_successor_in_it(world: World) -> None:
+def test_a_topic_of_the_batch_is_no_new_topic_in_it(world: World) -> None:
     codes = world.ask(ReplaceTopicCommand(A, NEW, 1), ReplaceTopicCommand(B, A, 1))
     assert codes == [ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS]
 
@@ -107,7 +107,7 @@ def test_a_topic_of_the_batch_is_no_successor_in_it(world: World) -> None:
     [
         (FenceTopic, ErrorCode.TOPIC_AUTHORIZATION_FAILED),
         (FenceTopic, ErrorCode.UNSUPPORTED_VERSION),
-        (DeletePredecessor, ErrorCode.TOPIC_DELETION_DISABLED),
+        (DeleteOldTopic, ErrorCode.TOPIC_DELETION_DISABLED),
         (CreateTopic, ErrorCode.TOPIC_AUTHORIZATION_FAILED),
         (CreateTopic, ErrorCode.INVALID_CONFIG),
     ],
@@ -159,7 +159,7 @@ def test_a_creation_is_given_up_on_definite_answers_alone(world: World, code: Er
 
 
 def test_the_observer_is_told_of_an_acknowledged_deletion_alone(world: World) -> None:
-    """An unanswered one may not be done; then the successor has to be missing for a while."""
+    """An unanswered one may not be done; then the new topic has to be missing for a while."""
     world.ask(ReplaceTopicCommand(A, NEW, 1))
     world.found[NEW] = TopicFacts(NEW, "new-id", partition_count=1, partitions={0: PartitionFacts(0, 0, 0, 0, 0)})
     world.check()
@@ -176,7 +176,7 @@ def test_the_observer_is_told_of_an_acknowledged_deletion_alone(world: World) ->
 def released(topic: str, topic_id: str, new: str, **fields: Any) -> TopicRecord:
     """The record of a topic of one empty partition that may be deleted."""
     since = {"requested_ms": 0, "delay_ms": 0, "announced_ms": 1, "switched_ms": 2, "own_configs": {}}
-    now = Replacement(**{"successor": new, "num_partitions": 1, "successor_id": f"id-of-{new}", **since, **fields})
+    now = Replacement(**{"new_topic": new, "num_partitions": 1, "new_topic_id": f"id-of-{new}", **since, **fields})
     retired = {0: RetiredPartition(seal_offset=0, seal_leader_epoch=0, read_up_to=0)}
     modes = (PartitionMode.READ_ONLY,)
     return TopicRecord(topic, topic_id, 3, 1, modes, retired=retired, replacement=now, required_groups=())
@@ -210,7 +210,7 @@ class Deleting(World):
 def test_the_record_says_that_a_topic_is_being_deleted_before_it_is() -> None:
     world = Deleting()
     world.check()
-    assert world.performed == [DeletePredecessor("old", "id-of-old", {0: 0})]
+    assert world.performed == [DeleteOldTopic("old", "id-of-old", {0: 0})]
     (before,) = world.after_append
     assert before.replacement.deleting_ms == world.old().deleting_ms
     assert world.gone == ["id-of-old"], "the observer need not wait until it believes it"
@@ -224,12 +224,12 @@ def test_nothing_is_done_on_brokers_while_the_log_cannot_keep_its_record() -> No
     assert world.old().deleting_ms is not None
     world.log.unfit = None
     world.check()
-    assert world.performed == [DeletePredecessor("old", "id-of-old", {0: 0})]
+    assert world.performed == [DeleteOldTopic("old", "id-of-old", {0: 0})]
 
 
 def test_a_controller_that_finds_the_topic_gone_knows_whose_deletion_it_was(caplog: pytest.LogCaptureFixture) -> None:
     world = Deleting()
-    world.refused[DeletePredecessor] = ErrorCode.REQUEST_TIMED_OUT
+    world.refused[DeleteOldTopic] = ErrorCode.REQUEST_TIMED_OUT
     world.check()
     assert world.gone == []
     world.engine.claim("another")
@@ -242,20 +242,20 @@ def test_a_controller_that_finds_the_topic_gone_knows_whose_deletion_it_was(capl
 
 
 def test_a_record_older_than_the_switch_is_not_removed_where_another_topic_has_the_name() -> None:
-    """Of a mode log that was restored: whether its name led to the successor, that one's records show."""
+    """Of a mode log that was restored: whether its name led to the new topic, that one's records show."""
     world = Deleting()
     world.record_is(released("old", "id-of-old", NEW, switched_ms=None, own_configs=None))
     world.engine.remove(["id-of-old"])
-    assert world.old().successor_id == f"id-of-{NEW}"
+    assert world.old().new_topic_id == f"id-of-{NEW}"
     world.found["old"] = TopicFacts("old", "another", 1, gone=True)
     world.found[NEW] = replace(world.found[NEW], partitions={0: PartitionFacts(0, 4, 4, 0, 0)})
     world.check()
     assert world.old().gone_ms is not None
 
 
-def test_a_successor_that_has_the_name_of_an_alias_overrides_a_fence_that_brokers_may_have_kept() -> None:
+def test_a_new_topic_that_has_the_name_of_an_alias_overrides_a_fence_that_brokers_may_have_kept() -> None:
     world = Deleting()
-    intent = {"successor_id": None, "announced_ms": None, "switched_ms": None, "own_configs": None}
+    intent = {"new_topic_id": None, "announced_ms": None, "switched_ms": None, "own_configs": None}
     begun = [released(topic, f"id-of-{topic}", new, **intent) for topic, new in ((NEW, "old"), (A, "b"))]
     alias = released("old", "id-of-old", NEW, released_ms=3, gone_ms=4)
     world.record_is(alias, *(replace(each, modes=(PartitionMode.READ_WRITE,), retired={}) for each in begun))
@@ -263,7 +263,7 @@ def test_a_successor_that_has_the_name_of_an_alias_overrides_a_fence_that_broker
     del world.clusters[A], world.clusters[B]
     world.found[A] = replace(world.found[NEW], topic=A, topic_id="id-of-a")
     world.check()
-    created = {each.successor: each.configs for each in world.performed if isinstance(each, CreateTopic)}
+    created = {each.new_topic: each.configs for each in world.performed if isinstance(each, CreateTopic)}
     assert created == {"old": NO_FENCE, "b": {}}
     world.found["old"] = TopicFacts("old", "id-3", 1, partitions=world.found[NEW].partitions, configs=NO_FENCE)
     world.refused = {RemoveConfigs: ErrorCode.TOPIC_AUTHORIZATION_FAILED}
@@ -316,7 +316,7 @@ def test_record_that_is_too_large_keeps_the_alias_that_would_end_with_it(monkeyp
     world, too_large, append = Deleting(), set[str](), MemoryLog.append
     gone = {"released_ms": 3, "gone_ms": 4}
     back, other = (
-        released(NEW, f"id-of-{NEW}", "old", successor_id="id-3", **gone),
+        released(NEW, f"id-of-{NEW}", "old", new_topic_id="id-3", **gone),
         released("other", "id-of-other", "x"),
     )
     world.record_is(released("old", "id-of-old", NEW, **gone))
@@ -340,7 +340,7 @@ def test_a_topic_of_a_chain_is_deleted_after_the_one_that_it_has_replaced() -> N
     world.record_is(older)
     world.check()
     assert world.performed == []
-    assert world.old().reason == "predecessor-first:older"
+    assert world.old().reason == "earlier-topic-first:older"
     assert older.replacement is not None
     world.record_is(replace(older, epoch=9, replacement=replace(older.replacement, gone_ms=4)))
     world.found["older"] = TopicFacts("older", None, gone=True)
@@ -351,7 +351,7 @@ def test_a_topic_of_a_chain_is_deleted_after_the_one_that_it_has_replaced() -> N
 def test_alias_is_forgotten_once(world: World) -> None:
     old = TopicRecord(
         A, "gone", 5, 1, (PartitionMode.READ_ONLY,),
-        replacement=Replacement(NEW, 1, 0, successor_id="new", announced_ms=1, switched_ms=2, released_ms=3, gone_ms=4),
+        replacement=Replacement(NEW, 1, 0, new_topic_id="new", announced_ms=1, switched_ms=2, released_ms=3, gone_ms=4),
     )  # fmt: skip
     world.engine._append([old])  # a private call: as a controller that has replaced it would have
     forget = ReplaceTopicCommand(A, NEW, 1, forget=True)
@@ -373,13 +373,13 @@ def test_aliases_of_a_chain_stay_when_another_topic_comes_up_under_the_first_nam
     forget = ReplaceTopicCommand("old", NEW, 1, forget=True)
     assert [result.code for result in world.engine.execute([forget])] == [ErrorCode.NONE]
     (left,) = world.engine.records
-    assert (left.topic, left.replacement.successor, left.replacement.successor_id) == ("older", NEW, f"id-of-{NEW}")
+    assert (left.topic, left.replacement.new_topic, left.replacement.new_topic_id) == ("older", NEW, f"id-of-{NEW}")
 
 
 def test_an_alias_may_change_in_the_pass_in_which_it_ends() -> None:
     world = Deleting()
     alias = released("old", "id-of-old", NEW, released_ms=3, gone_ms=4, reason=reasons.NAME_TAKEN)
-    world.record_is(alias, released(NEW, f"id-of-{NEW}", "old", successor_id="id-3", released_ms=3, deleting_ms=4))
+    world.record_is(alias, released(NEW, f"id-of-{NEW}", "old", new_topic_id="id-3", released_ms=3, deleting_ms=4))
     world.found["old"] = replace(world.found["old"], topic_id="id-3", gone=True)
     world.found[NEW] = TopicFacts(NEW, None, gone=True)
     world.check()

@@ -53,7 +53,7 @@ from tests.support.lifecycle import (
 from tests.support.simulated import SimClock
 
 NEW = "orders-v2"
-SWITCHED = Replacement(NEW, 2, 1, successor_id="id-2", announced_ms=2, switched_ms=3, own_configs={}, fenced_ms=4)
+SWITCHED = Replacement(NEW, 2, 1, new_topic_id="id-2", announced_ms=2, switched_ms=3, own_configs={}, fenced_ms=4)
 LET_GO = replace(SWITCHED, released_ms=5)
 
 
@@ -69,7 +69,7 @@ def replaced(
 
 def looked(old: dict[str, GroupFacts], new: dict[str, GroupFacts], new_count: int = 2) -> TopicFacts:
     logs = {p: log(10, log_end=10) for p in (0, 1)}
-    return facts(2, logs, old, successor=TopicFacts(NEW, "id-2", new_count, groups=new))
+    return facts(2, logs, old, new_topic=TopicFacts(NEW, "id-2", new_count, groups=new))
 
 
 def described(
@@ -89,8 +89,8 @@ def described(
         clock=SimClock(),
     )
     found = {TOPIC: GroupsFound(seen.groups)}
-    if seen.successor is not None:
-        found[NEW] = GroupsFound(seen.successor.groups)
+    if seen.new_topic is not None:
+        found[NEW] = GroupsFound(seen.new_topic.groups)
     monkeypatch.setattr(describe, "find_groups", lambda *_, **__: found)
     (topic,) = describe_topics(session, [TOPIC])  # type: ignore[arg-type] # what it reads of one
     return topic
@@ -257,9 +257,9 @@ class Chain:
 
 def test_a_topic_of_a_chain_keeps_its_own_facts_and_has_those_of_the_next_one() -> None:
     first = replaced()
-    second = replace(first, topic=NEW, topic_id="id-2", replacement=replace(SWITCHED, successor="orders-v3"))
+    second = replace(first, topic=NEW, topic_id="id-2", replacement=replace(SWITCHED, new_topic="orders-v3"))
     observer: Any = Chain()
     found = look_at_groups(observer, [Look(TOPIC, first), Look(NEW, second)], ())
-    leads_to = {each.topic: each.successor.topic for each in found if isinstance(each, TopicFacts) and each.successor}
+    leads_to = {each.topic: each.new_topic.topic for each in found if isinstance(each, TopicFacts) and each.new_topic}
     assert leads_to == {TOPIC: NEW, NEW: "orders-v3"}
     assert all(isinstance(each, TopicFacts) and each.groups["billing"].caught_up for each in found)

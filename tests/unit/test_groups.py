@@ -54,7 +54,7 @@ def committed(brokers: FakeBrokers, name: str, topic: str = TOPIC, **fields: Any
 
 
 def test_commits_of_one_group_are_known_or_an_error(brokers: FakeBrokers) -> None:
-    """As of a group that is prepared for a successor: without them it would be set back to the start."""
+    """As of a group that is prepared for a new topic: without them it would be set back to the start."""
     committed(brokers, "g")
     assert group_commits(brokers, "g", TOPIC, PARTITIONS) == {0: 5, 1: 0}
     assert group_commits(brokers, "g", "other", PARTITIONS) == {}

@@ -55,7 +55,7 @@ def queued(made: Made) -> list[tuple[str, int]]:
     return found
 
 
-def test_every_form_of_a_call_goes_to_the_successor_by_its_own_count(made: Made, views: FakeViews) -> None:
+def test_every_form_of_a_call_goes_to_the_new_topic_by_its_own_count(made: Made, views: FakeViews) -> None:
     announce(views, "orders", "orders-v2")
     made.producer.send("orders", b"v", b"key")
     assert queued(made) == [("orders", murmur2(b"key", 12))]
@@ -83,7 +83,7 @@ def test_chain_is_followed_to_its_end_and_the_modes_of_its_last_topic_apply(made
         made.producer.send("orders", b"v", partition=7)
 
 
-def test_partition_that_the_successor_lacks_is_refused(made: Made, views: FakeViews) -> None:
+def test_partition_that_the_new_topic_lacks_is_refused(made: Made, views: FakeViews) -> None:
     switch(views, "orders", "orders-v2", 4)
     said = "partition 4 of orders: the topic was replaced by orders-v2, which has 4 partitions"
     with pytest.raises(RetiredPartitionError, match=said):
@@ -194,7 +194,7 @@ class TestRefusals:
             assert isinstance(error, ReplacedTopicError)
             assert isinstance(error, TopicReplaced)
             assert isinstance(error, MessageSizeTooLargeError)
-            assert (error.topic, error.partition, error.successor) == ("orders", 3, "orders-v2")
+            assert (error.topic, error.partition, error.new_topic) == ("orders", 3, "orders-v2")
             assert (error.code, error.errno, error.retriable) == (ErrorCode.MESSAGE_TOO_LARGE, 10, True)
             assert str(copy.copy(error)) == str(error)
             assert str(error).startswith(
@@ -265,7 +265,7 @@ class TestRefusals:
         assert {type(each) for each in self.refused(made, topic="orders-v2")} == {MessageSizeTooLargeError}
 
 
-def test_partitions_are_those_of_the_successor(made: Made, views: FakeViews) -> None:
+def test_partitions_are_those_of_the_new_topic(made: Made, views: FakeViews) -> None:
     announce(views, "orders", "orders-v2")
     assert made.producer.partitions_for("orders") == set(range(12))
     switch(views, "orders", "orders-v2")

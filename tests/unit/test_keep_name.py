@@ -20,8 +20,8 @@ from modeaware.lifecycle.alias import EPOCHS_FORGOTTEN_MS, FORGOTTEN_MS
 from modeaware.lifecycle.commands import (
     CreatePartitionsCommand,
     CreateTopic,
+    DeleteOldTopic,
     DeletePartitionsCommand,
-    DeletePredecessor,
     Effect,
     FenceTopic,
     ReplaceTopicCommand,
@@ -29,7 +29,7 @@ from modeaware.lifecycle.commands import (
 )
 from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, TopicFacts
 from modeaware.lifecycle.passes import pass_over
-from modeaware.lifecycle.replacement import give_up_successor
+from modeaware.lifecycle.replacement import give_up_new_topic
 from modeaware.lifecycle.second_half import Hindrance, closes, hindrance, is_unused, second_half_of, waits
 from modeaware.lifecycle.steps import advance
 from modeaware.modelog.group_rules import GroupRule
@@ -41,7 +41,7 @@ INTERIM, INTERIM_ID = interim_name(TOPIC, TOPIC_ID), "id-of-the-interim"
 FIRST = ReplaceTopicCommand(TOPIC, INTERIM, 4, delay_ms=5, configs={"retention.bytes": "30"}, keep_name=True)
 SWITCHED = Replacement(
     INTERIM, 4, 0, configs={"retention.bytes": "30"}, delay_ms=5, accept_state_loss=("app",), keep_name=True,
-    successor_id=INTERIM_ID, announced_ms=1, switched_ms=2, own_configs={},
+    new_topic_id=INTERIM_ID, announced_ms=1, switched_ms=2, own_configs={},
 )  # fmt: skip
 GONE = replace(SWITCHED, released_ms=3, deleting_ms=4, gone_ms=NOW_MS)
 ALIAS = TopicRecord(TOPIC, TOPIC_ID, 9, EPOCH, (RO,) * 12, replacement=GONE)
@@ -53,7 +53,7 @@ LEADS_BACK = TopicRecord(INTERIM, INTERIM_ID, 0, EPOCH, (RO,) * 4, replacement=B
 def of_interim(name: TopicFacts | None = None, **more: Any) -> TopicFacts:
     """The interim topic, and what has the kept name: nothing, by default."""
     shown = TopicFacts(TOPIC, None) if name is None else name
-    return facts(4, topic=INTERIM, topic_id=INTERIM_ID, successor=shown, **more)
+    return facts(4, topic=INTERIM, topic_id=INTERIM_ID, new_topic=shown, **more)
 
 
 def ask(command: TopicCommand, seen: TopicFacts, *records: TopicRecord, record: TopicRecord | None = None) -> Admission:
@@ -80,7 +80,7 @@ def test_each_half_is_known_by_the_names() -> None:
 
 
 def test_request_is_on_the_record_and_a_repetition_changes_where_it_ends_after_the_switch_too() -> None:
-    record = ask(FIRST, facts(successor=TopicFacts(INTERIM, None))).record
+    record = ask(FIRST, facts(new_topic=TopicFacts(INTERIM, None))).record
     assert record is not None
     assert record.is_first_half
     switched = replace(record, replacement=SWITCHED, modes=(RO,) * 12)
@@ -97,16 +97,16 @@ def test_request_is_on_the_record_and_a_repetition_changes_where_it_ends_after_t
         (replace(FIRST, fence="none"), {}, ErrorCode.INVALID_REQUEST, "--fence none"),
         (FIRST, {"cleanup_policy": "compact"}, ErrorCode.POLICY_VIOLATION, "compact"),
         (replace(FIRST, evacuate=True), {"cleanup_policy": "compact"}, ErrorCode.POLICY_VIOLATION, "cannot keep"),
-        (replace(FIRST, successor="orders-v2"), {}, ErrorCode.INVALID_REQUEST, INTERIM),
+        (replace(FIRST, new_topic="orders-v2"), {}, ErrorCode.INVALID_REQUEST, INTERIM),
         (replace(FIRST, num_partitions=12), {}, ErrorCode.INVALID_PARTITIONS, "12 partitions already"),
-        (FIRST, {"successor": TopicFacts(INTERIM, "x")}, ErrorCode.TOPIC_ALREADY_EXISTS, "exists already"),
+        (FIRST, {"new_topic": TopicFacts(INTERIM, "x")}, ErrorCode.TOPIC_ALREADY_EXISTS, "exists already"),
     ],
 )
 def test_what_cannot_keep_its_name_is_refused(
     command: ReplaceTopicCommand, seen: dict[str, Any], code: ErrorCode, text: str
 ) -> None:
     with pytest.raises(RequestRefused, match=text) as refused:
-        ask(command, facts(**{"successor": TopicFacts(command.successor, None), **seen}))
+        ask(command, facts(**{"new_topic": TopicFacts(command.new_topic, None), **seen}))
     assert refused.value.code is code
 
 
@@ -161,7 +161,7 @@ def test_change_ends_on_the_interim_topic_by_an_undo_of_its_second_half() -> Non
     assert begun.also == waiting.also
     assert begun.record is not None
     assert begun.record.replacing.undone_ms == NOW_MS
-    switched = replace(LEADS_BACK, replacement=replace(BACK, successor_id="new", announced_ms=1, switched_ms=2))
+    switched = replace(LEADS_BACK, replacement=replace(BACK, new_topic_id="new", announced_ms=1, switched_ms=2))
     with pytest.raises(RequestRefused, match="its producers already write to 'orders'"):
         ask(stay, of_interim(), ALIAS, switched, record=switched)
 
@@ -215,7 +215,7 @@ def test_alias_waits_until_something_leads_back(
 
 
 UNTOUCHED = facts(2, topic_id="other")
-REMOVED = (FenceTopic, DeletePredecessor)
+REMOVED = (FenceTopic, DeleteOldTopic)
 
 
 @pytest.mark.parametrize(
@@ -246,7 +246,7 @@ def test_a_topic_in_the_way_is_deleted_by_its_id_behind_a_fence_and_only_while_i
     fence, deletion = found.effects
     assert isinstance(fence, FenceTopic)
     assert (fence.topic, fence.topic_id) == (TOPIC, "other")
-    assert deletion == DeletePredecessor(TOPIC, "other", {0: 0, 1: 0})
+    assert deletion == DeleteOldTopic(TOPIC, "other", {0: 0, 1: 0})
 
 
 def second_pass(found: TopicFacts, replacement: Replacement = BACK) -> tuple[TopicRecord | None, list[type[Effect]]]:
@@ -276,10 +276,10 @@ def test_second_half_is_not_given_up_for_another_topic_or_offsets(
 
 
 def test_second_half_is_not_given_up_where_brokers_refuse_the_new_topic() -> None:
-    after = give_up_successor(LEADS_BACK)
+    after = give_up_new_topic(LEADS_BACK)
     assert after is not None
     assert after.replacing.reason == reasons.RENAME_REFUSED
-    assert give_up_successor(replace(ALIAS, replacement=replace(GONE, switched_ms=None))) == replace(
+    assert give_up_new_topic(replace(ALIAS, replacement=replace(GONE, switched_ms=None))) == replace(
         ALIAS, replacement=None
     )
 
@@ -381,7 +381,7 @@ def test_engine_removes_an_empty_topic_that_has_the_name() -> None:
     world = World(ALIAS)
     world.found = {INTERIM: INTERIM_TOPIC, TOPIC: facts(2, topic_id="other")}
     world.check()
-    assert [type(effect) for effect in world.performed] == [FenceTopic, DeletePredecessor]
+    assert [type(effect) for effect in world.performed] == [FenceTopic, DeleteOldTopic]
 
 
 @pytest.mark.parametrize("kind", [CreateTopic, FenceTopic])
@@ -405,7 +405,7 @@ def test_engine_does_not_give_up_a_second_half_whose_topic_is_refused_later() ->
 
 
 def test_engine_ends_the_alias_of_the_interim_topic() -> None:
-    gone = replace(BACK, successor_id="new", switched_ms=1, released_ms=2, gone_ms=NOW_MS)
+    gone = replace(BACK, new_topic_id="new", switched_ms=1, released_ms=2, gone_ms=NOW_MS)
     closing = replace(LEADS_BACK, replacement=gone)
     world = World(closing)
     world.found[TOPIC] = facts(4, topic_id="new")

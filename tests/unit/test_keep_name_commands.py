@@ -15,7 +15,7 @@ import pytest
 
 from modeaware import cli
 from modeaware.admin.new_topics import Accepted, TopicReplacement
-from modeaware.admin.successors import check_consequences, creating_broker, replace_commands
+from modeaware.admin.replacements import check_consequences, creating_broker, replace_commands
 from modeaware.cli.apply import diff_of
 from modeaware.cli.certificates import CertificateFolder
 from modeaware.cli.outcome import Watch, outcome
@@ -38,7 +38,7 @@ from modeaware.reports import describe as describing
 from modeaware.reports.describe import TopicDescription, describe_all_parts, describe_text
 from modeaware.reports.session import ModeLog
 from modeaware.reports.status import status_report
-from modeaware.topic_view import Successor
+from modeaware.topic_view import ReplacedBy
 from modeaware.wire.retries import Deadline, Retrying, RetryPolicy
 from tests.unit.test_replace_plan import FOUND, ON, FakeChange, described
 from tests.unit.test_replace_plan import run as run
@@ -46,11 +46,11 @@ from tests.unit.test_replace_plan import run as run
 INTERIM, INTERIM_ID = interim_name("orders", "id"), "id-2"
 COMMAND = ReplaceTopicCommand("orders", INTERIM, 4, delay_ms=0, keep_name=True)
 RO = PartitionMode.READ_ONLY
-BEGUN = Replacement(INTERIM, 4, 1_000, delay_ms=0, keep_name=True, successor_id=INTERIM_ID, announced_ms=2_000)
+BEGUN = Replacement(INTERIM, 4, 1_000, delay_ms=0, keep_name=True, new_topic_id=INTERIM_ID, announced_ms=2_000)
 SWITCHED = replace(BEGUN, switched_ms=5_000)
 GONE = replace(SWITCHED, released_ms=6_000, deleting_ms=7_000, gone_ms=8_000)
 FIRST = TopicRecord("orders", "id", 3, 1, (RO,) * 12, replacement=BEGUN)
-BACK = Replacement("orders", 4, 9_000, delay_ms=0, keep_name=True, successor_id="id-3", announced_ms=9_500)
+BACK = Replacement("orders", 4, 9_000, delay_ms=0, keep_name=True, new_topic_id="id-3", announced_ms=9_500)
 SECOND = TopicRecord(INTERIM, INTERIM_ID, 3, 1, (RO,) * 4, replacement=BACK)
 LED_BACK = replace(BACK, switched_ms=10_000)
 OVER = replace(BACK, switched_ms=10_000, released_ms=11_000, deleting_ms=12_000, gone_ms=13_000)
@@ -96,7 +96,7 @@ def test_change_that_stays_on_its_interim_topic_is_reported_as_such() -> None:
     stays = KeptNameReport.of("orders", [first(replace(GONE, keep_name=False))])
     assert stays is not None
     assert not stays.keeps
-    assert KeptNameReport.of("orders", [first(replace(GONE, successor="orders-v2", keep_name=False))]) is None
+    assert KeptNameReport.of("orders", [first(replace(GONE, new_topic="orders-v2", keep_name=False))]) is None
     earlier = replace(second(OVER), topic="orders.modeaware-0000", topic_id="id-0")
     new = KeptNameReport.of("orders", [earlier, first(BEGUN)])
     assert new is not None
@@ -114,7 +114,7 @@ def test_description_of_the_topic_has_both_switches() -> None:
 
 
 def test_changes_of_kept_names_are_found_by_the_name_and_by_the_interim_topic() -> None:
-    other = replace(FIRST, topic="payments", topic_id="p", replacement=replace(BEGUN, successor="payments-v2"))
+    other = replace(FIRST, topic="payments", topic_id="p", replacement=replace(BEGUN, new_topic="payments-v2"))
     earlier = replace(second(OVER), topic="orders.modeaware-0000", topic_id="id-0")
     found = kept_names([first(GONE), second(BACK), other, earlier])
     assert {part: change.half for part, change in found.items()} == {"orders": 2, INTERIM: 2}
@@ -388,21 +388,21 @@ def test_name_is_not_kept_where_a_broker_creates_topics_unless_that_is_accepted(
 def test_request_of_a_program_names_the_interim_topic(monkeypatch: pytest.MonkeyPatch) -> None:
     found = replace(FOUND, topic_id="id")
     monkeypatch.setattr(
-        "modeaware.admin.successors.look_at_predecessors", lambda _, topics: dict.fromkeys(topics, found)
+        "modeaware.admin.replacements.describe_old_topics", lambda _, topics: dict.fromkeys(topics, found)
     )
-    monkeypatch.setattr("modeaware.admin.successors.topic_names", lambda _: [])
-    monkeypatch.setattr("modeaware.admin.successors.read_acls", lambda _: None)
-    monkeypatch.setattr("modeaware.admin.successors.creating_broker", lambda _: None)
+    monkeypatch.setattr("modeaware.admin.replacements.topic_names", lambda _: [])
+    monkeypatch.setattr("modeaware.admin.replacements.read_acls", lambda _: None)
+    monkeypatch.setattr("modeaware.admin.replacements.creating_broker", lambda _: None)
     wanted = {"orders": TopicReplacement("orders", 4, keep_name=True)}
 
-    def made(under_way: dict[str, Successor]) -> ReplaceTopicCommand:
+    def made(under_way: dict[str, ReplacedBy]) -> ReplaceTopicCommand:
         retrying = partial(Retrying, Deadline(30.0), RetryPolicy(), sleep=lambda _: None)
         (command,), failures = replace_commands(cast(Any, None), wanted, under_way, "b:1", retrying)
         assert failures == {}
         return command
 
-    assert (made({}).successor, made({}).keep_name) == (INTERIM, True)
-    assert made({"orders": Successor(INTERIM, INTERIM_ID, 4, switched=True)}).successor == INTERIM
+    assert (made({}).new_topic, made({}).keep_name) == (INTERIM, True)
+    assert made({"orders": ReplacedBy(INTERIM, INTERIM_ID, 4, switched=True)}).new_topic == INTERIM
 
 
 # The command
@@ -443,7 +443,7 @@ def test_first_request_is_for_the_interim_topic(run: Run, capsys: pytest.Capture
     change = changing()
     assert run(change, "orders", "--partitions", "4", "--keep-name", "--delay", "0s", "--yes") == 0
     command = sent_by(change)
-    assert (command.topic, command.successor, command.num_partitions) == ("orders", INTERIM, 4)
+    assert (command.topic, command.new_topic, command.num_partitions) == ("orders", INTERIM, 4)
     assert (command.keep_name, command.delay_ms, command.undo) == (True, 0, False)
     assert "Keeps its name: orders (12)" in capsys.readouterr().err
 
@@ -579,5 +579,5 @@ def test_file_is_compared_with_the_change_as_a_whole(
     if status == PENDING:
         (step,) = diff.steps
         assert isinstance(step, Replace)
-        assert (step.command.successor, step.command.keep_name) == (INTERIM, True)
+        assert (step.command.new_topic, step.command.keep_name) == (INTERIM, True)
     assert (status == IN_PROGRESS) is bool(diff.begun), "a wait is for the whole change"

@@ -97,7 +97,7 @@ def test_a_search_goes_on_with_the_next_look_and_further_back(scripted: type[Scr
     logs = {(TOPIC, 0): LOG}
     scripted.script = [[], [Told(TOPIC, 100_000, EOF)], [Told(TOPIC, 99_500), Told(TOPIC, 100_000, EOF)]]
     assert search.find({TOPIC: ID}, logs, {}) == {}
-    assert search.find({}, {}, {}) == {}, "a look at successors alone"
+    assert search.find({}, {}, {}) == {}, "a look at new topics alone"
     assert search.find({TOPIC: ID}, logs, {}) == {}
     assert search.find({TOPIC: ID}, logs, {}) == {(TOPIC, 0): 99_501}
     (consumer,) = scripted.made

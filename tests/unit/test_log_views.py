@@ -102,7 +102,7 @@ def moved_record(epoch: int, *groups: str, topic_id: str = "old", controller_epo
 
 
 def replaced_record(topic_id: str, epoch: int) -> TopicRecord:
-    now = Replacement("orders-v2", 4, 1_000, successor_id="id-2", announced_ms=1, switched_ms=2)
+    now = Replacement("orders-v2", 4, 1_000, new_topic_id="id-2", announced_ms=1, switched_ms=2)
     return replace(record_of(topic_id, epoch), replacement=now)
 
 
@@ -111,7 +111,7 @@ def test_a_view_changes_when_a_group_has_an_open_gate(log: Log) -> None:
     log.heard.clear()
     log.tell(moved_record(0, "billing"))
     log.tell(moved_record(1, "billing", "audit"))
-    found = [view.successor.moved for call in log.heard for view in call.values() if view.successor is not None]
+    found = [view.new_topic.moved for call in log.heard for view in call.values() if view.new_topic is not None]
     assert found == [Moved(groups=frozenset(each)) for each in ({"billing"}, {"billing", "audit"})]
     assert [log.epoch(), log.views.stats()["rejected_records"]] == [5, 0]
 
@@ -119,13 +119,13 @@ def test_a_view_changes_when_a_group_has_an_open_gate(log: Log) -> None:
 def test_the_groups_with_an_open_gate_are_of_one_topic_id(log: Log) -> None:
     log.read(moved_record(0, "billing"), replaced_record("old", 5))  # compaction keeps the last of each key
     log.tell(replaced_record("new", 1))
-    new = log.store.view("orders").successor
+    new = log.store.view("orders").new_topic
     assert new is not None
     assert new.moved == Moved()
     assert [view.topic_id for view in log.views.views_of("orders")] == ["old", "new"]
     log.tell(replaced_record("new", 2), moved_record(0, "audit", topic_id="new"))
     log.tell((moved_key("old"), None))
-    new = log.store.view("orders").successor
+    new = log.store.view("orders").new_topic
     assert new is not None
     assert new.moved == Moved(groups=frozenset({"audit"}))
 
@@ -134,8 +134,8 @@ def test_a_log_that_lost_its_tail_shuts_no_gate(log: Log) -> None:
     log.read(replaced_record("old", 5), moved_record(3, "billing", "audit"))
     log.read(replaced_record("old", 6), moved_record(2, "billing"))
     held = log.store.view("orders")
-    assert held.successor is not None
-    assert (held.epoch, sorted(held.successor.moved.groups)) == (6, ["audit", "billing"])
+    assert held.new_topic is not None
+    assert (held.epoch, sorted(held.new_topic.moved.groups)) == (6, ["audit", "billing"])
 
 
 @pytest.mark.parametrize(

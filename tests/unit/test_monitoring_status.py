@@ -64,7 +64,7 @@ def test_a_replacement_that_waits_for_a_group() -> None:
     assert (held["code"], held["partitions"], held["count"], held["since_ms"]) == (
         "group-not-moved", "-", 0, NOW_MS - 40_000,
     )  # fmt: skip
-    assert shown["replacement"]["successor"] == "orders-v2"
+    assert shown["replacement"]["new_topic"] == "orders-v2"
     assert status.blocked_ages_s(seen, NOW_MS) == {"group-not-moved": 40.0}
     assert status.gate_age_s(seen, NOW_MS) == 60.0
     assert status.describe_waiting(waits).startswith("drain (group 'billing' has no offset on the new topic")
@@ -205,7 +205,7 @@ def test_texts_count_the_other_groups_that_hold_a_partition_up() -> None:
 def test_a_waived_group_does_not_hold_a_replacement_up() -> None:
     after = TopicFacts("orders-v2", "id-2", 2)
     groups = dict.fromkeys(("audit", "billing", "late"), GroupFacts({0: 9}))
-    facts = TopicFacts("orders", "id-orders", 1, partitions={0: log(9, 0)}, groups=groups, successor=after)
+    facts = TopicFacts("orders", "id-orders", 1, partitions={0: log(9, 0)}, groups=groups, new_topic=after)
     seen = TopicSeen(replaced(reason=reasons.of_group(reasons.GROUP_NOT_MOVED, "billing")), facts, NOW_MS)
     waiver = GroupRule("waive", "late", "orders", "", 0)
     told = status_json.topic_status(seen, replace(busy_snapshot(NOW_MS), rules=(waiver,)))

@@ -47,7 +47,7 @@ class Topic:
             (RO, RO),
             retired={p: RetiredPartition(seal_offset=11, read_up_to=10) for p in (0, 1)},
             required_groups=required,
-            replacement=Replacement("orders-v2", 2, 0, successor_id="id-2", announced_ms=1, switched_ms=2),
+            replacement=Replacement("orders-v2", 2, 0, new_topic_id="id-2", announced_ms=1, switched_ms=2),
         )
         self.logs = {0: log(11), 1: log(11)}
         self.groups: dict[str, GroupFacts] = {}
@@ -109,9 +109,9 @@ class Topic:
 
     def look(self, after_ms: int = 100) -> None:
         self.at_ms += after_ms
-        successor = replace(facts(2, {0: log(50), 1: log(50)}, self.on_new), topic_id="id-2")
+        new_topic = replace(facts(2, {0: log(50), 1: log(50)}, self.on_new), topic_id="id-2")
         doubts = {"groups_doubt": self.doubt, "unclear_groups": self.unclear}
-        found = facts(2, None, self.groups, partitions=self.logs, successor=successor, **doubts)
+        found = facts(2, None, self.groups, partitions=self.logs, new_topic=new_topic, **doubts)
         requirement = required_of(self.record.required_groups, found, self.rules, (), NOW_MS)
         names = {*groups_that_matter(self.record, found, requirement), *(self.held.groups if self.held else ())}
         self.seen = observe(self.seen, found, sorted(names), range(2), self.at_ms)
@@ -411,7 +411,7 @@ def test_reports_say_what_a_group_waits_for() -> None:
     topic.commits(10, 10, note=BUSY_NOTE, of="d")
     topic.commits(10, 10, note=READ_NOTE, of="e")
     topic.commits(10, 10, note=READ_NOTE, of="f")
-    found = facts(2, None, topic.groups, partitions=topic.logs, successor=facts(2))
+    found = facts(2, None, topic.groups, partitions=topic.logs, new_topic=facts(2))
     progress = progress_of(topic.record, found, required_of((), found, (), (), 0), Moved(groups=frozenset({"f"})))
     assert {name: group.gate for name, group in progress.items()} == {
         "a": "gate closed: all records of partitions 1 are delivered; the application has not committed 2 of them; "

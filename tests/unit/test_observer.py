@@ -202,7 +202,7 @@ def test_the_last_record_is_sought_behind_the_seal_of_the_same_leader(
 
     monkeypatch.setattr(LastRecords, "find", lambda _self, *args: find(*args))
     retired = replace(draining().retired[P], **({"read_up_to": 8} | fields))
-    replacement = Replacement("orders-v2", 4, 0, fence="none", successor_id="id-v2", switched_ms=0)
+    replacement = Replacement("orders-v2", 4, 0, fence="none", new_topic_id="id-v2", switched_ms=0)
     looking.cluster.ends[P] += 5
     looking.epoch_ends = {(P, 4): 10}
     record = replace(draining(), replacement=replacement, retired={P: retired})
@@ -260,7 +260,7 @@ class TestGone:
         assert now.partitions
         assert before == TopicFacts(TOPIC, TOPIC_ID, now.partition_count)
 
-    def test_a_successor_of_an_earlier_id_is_not_the_topic_that_has_its_name(self, looking: Looking) -> None:
+    def test_a_new_topic_of_an_earlier_id_is_not_the_topic_that_has_its_name(self, looking: Looking) -> None:
         looks = [Look(TOPIC, None, "an earlier id"), Look(TOPIC, None, TOPIC_ID)]
         looking.observer.observe_all(looks)
         looking.clock.advance(GONE_AFTER_MS)

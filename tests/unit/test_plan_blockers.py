@@ -26,7 +26,7 @@ ALL_READ = dict.fromkeys(range(4), 100)
 LOOK = TopicLook(FACTS)
 SHRUNK = admitted(shrink(3), seen=replace(FACTS, topic_id=TOPIC_ID))
 IN_PROGRESS = replace(SHRUNK, topic_id="id")
-NOW = Replacement("orders", 4, 0, successor_id="id")
+NOW = Replacement("orders", 4, 0, new_topic_id="id")
 REPLACED = TopicRecord("before", "id-of-before", 1, 1, (RO,), replacement=NOW)
 
 

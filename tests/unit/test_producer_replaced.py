@@ -83,7 +83,7 @@ def in_every_form(producer: Producer, key: bytes = b"key") -> None:
     producer.produce_batch("orders", [{"value": b"v", "key": key}, {"key": key.decode()}])
 
 
-def test_every_form_goes_to_the_successor_and_librdkafka_chooses_there(
+def test_every_form_goes_to_the_new_topic_and_librdkafka_chooses_there(
     send: Producer, views: FakeViews, queue: Queue
 ) -> None:
     kept = send.produce
@@ -109,7 +109,7 @@ def test_chain_is_followed_to_its_end(send: Producer, views: FakeViews, queue: Q
     assert send.modeaware_stats()["replaced"] == {"orders": "orders-v3", "orders-v2": "orders-v3"}
 
 
-def test_shrunk_successors_modes_apply(send: Producer, views: FakeViews, queue: Queue) -> None:
+def test_shrunk_new_topics_modes_apply(send: Producer, views: FakeViews, queue: Queue) -> None:
     switch(views, "orders", "orders-v2", 12)
     views.set("orders-v2", modes_of(12, 5))
     with warnings.catch_warnings():
@@ -128,7 +128,7 @@ def test_shrunk_successors_modes_apply(send: Producer, views: FakeViews, queue: 
     assert queue.of(send) == [("orders-v2", -1, b"key")]
 
 
-def test_partition_that_the_successor_lacks_is_refused(send: Producer, views: FakeViews, queue: Queue) -> None:
+def test_partition_that_the_new_topic_lacks_is_refused(send: Producer, views: FakeViews, queue: Queue) -> None:
     switch(views, "orders", "orders-v2", 4)
     send.produce("orders", b"v", partition=3)
     send.produce("orders", b"v", b"key", 3)
@@ -146,7 +146,7 @@ def test_partition_that_the_successor_lacks_is_refused(send: Producer, views: Fa
     assert queue.of(send) == [("orders-v2", 5, None)]
 
 
-def test_partitioner_of_the_application_picks_among_the_successors_partitions(
+def test_partitioner_of_the_application_picks_among_the_new_topics_partitions(
     views: FakeViews, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counts = {"orders": 12, "orders-v2": 4}
@@ -178,11 +178,11 @@ def test_partitioner_of_the_application_picks_among_the_successors_partitions(
 def test_nothing_of_ours_runs_where_a_replacement_was_undone(producer: Producer, views: FakeViews) -> None:
     view = announce(views, "orders", "orders-v2")
     assert not is_librdkafkas_own(producer.produce)
-    views.put(replace(view, version=(1, 9), successor=None))
+    views.put(replace(view, version=(1, 9), new_topic=None))
     assert is_librdkafkas_own(producer.produce)
 
 
-def test_a_topic_of_another_id_under_the_successors_name_is_written_to_by_its_own_modes(
+def test_a_topic_of_another_id_under_the_new_topics_name_is_written_to_by_its_own_modes(
     send: Producer, views: FakeViews, queue: Queue
 ) -> None:
     switch(views, "orders", "orders-v2", 4)
@@ -197,7 +197,7 @@ def test_route_of_a_client_that_does_not_follow_says_where_to_write(views: FakeV
 
 
 class TestTopicIds:
-    def test_predecessor_is_verified_before_the_first_record(self, producer: Producer, views: FakeViews) -> None:
+    def test_old_topic_is_verified_before_the_first_record(self, producer: Producer, views: FakeViews) -> None:
         switch(views, "orders", "orders-v2")
         views.silent = {"orders"}
         with pytest.raises(FirstViewPending, match="orders: no broker"):
@@ -289,7 +289,7 @@ class TestDeliveries:
         assert (error.code(), error.retriable(), error.fatal()) == (KafkaError.MSG_SIZE_TOO_LARGE, True, False)
         assert isinstance(error.error, TopicReplaced)
         found = error.error
-        assert (found.topic, found.partition, found.successor) == ("orders", 3, "orders-v2")
+        assert (found.topic, found.partition, found.new_topic) == ("orders", 3, "orders-v2")
         assert error.str() == str(found)
         assert "orders-3: brokers rejected a record, because orders was replaced by orders-v2" in error.str()
         assert "logged once" in caplog.text

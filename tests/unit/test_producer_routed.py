@@ -302,9 +302,9 @@ class TestDoubt:
     def test_batch_in_which_the_name_comes_to_lead_elsewhere_is_placed_there_as_a_whole(self) -> None:
         hashing = named("murmur2_random")
         routes: dict[str, Any] = {"orders": route_for(TopicView("orders", "id", (1, 3), modes_of(12, 6)), hashing)}
-        successor = TopicView("orders-v2", "id-2", (1, 3), modes_of(8, 8))
+        new_topic = TopicView("orders-v2", "id-2", (1, 3), modes_of(8, 8))
         chosen = hashing.for_topic("orders-v2")
-        switched = Route(successor, successor.writable, True, chosen, passes=True, name="orders", count=8)
+        switched = Route(new_topic, new_topic.writable, True, chosen, passes=True, name="orders", count=8)
         sent: dict[bytes, tuple[str, int]] = {}
 
         def base(topic: str, messages: list[dict[str, Any]], partition: int) -> int:
@@ -314,7 +314,7 @@ class TestDoubt:
         produce = bound(router.routed_batch, base, routes, lambda _: routes.update({"orders": switched}))
         keys = [b"k%d" % n for n in range(12)]
         produce("orders", [{"key": key, "value": b"v"} for key in keys] + [{"key": b"x", "partition": 7}])
-        assert [sent[key] for key in keys] == [("orders-v2", -1)] * 12, "librdkafka chooses, by the successor's count"
+        assert [sent[key] for key in keys] == [("orders-v2", -1)] * 12, "librdkafka chooses, by the new topic's count"
 
     def test_text_that_cannot_be_written_is_refused_before_any_record_is_queued(self) -> None:
         base = Recorder()

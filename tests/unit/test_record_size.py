@@ -165,7 +165,7 @@ def test_bound_of_a_replaced_topic_holds_from_its_switch_on_and_is_close() -> No
         for p in range(count)
     }
     times = dict.fromkeys(("announced_ms", "switched_ms", "fenced_ms", "released_ms", "deleting_ms", "gone_ms"), 10**13)
-    now = Replacement("orders-v2", 1, 5, successor_id="i" * 22, own_configs={"compression.type": "producer"}, **times)
+    now = Replacement("orders-v2", 1, 5, new_topic_id="i" * 22, own_configs={"compression.type": "producer"}, **times)
     switched = replace(begun, modes=(RO,) * count, retired=rows, replacement=now, epoch=10**6)
     assert 0.8 * bound < len(switched.to_json()) <= min(bound, largest_bytes(switched))
 
@@ -175,7 +175,7 @@ def test_groups_of_a_replacement_that_is_admitted_fit_the_record_of_those_that_h
     for count in (1_000, 3_400, 3_450, 3_500, 4_000):
         groups = [f"{name}-{'x' * 250}" for name in names(count, 5)]
         try:
-            admit(command, None, seen(1, groups, 0, successor=new), ControllerConfig(), LATER_MS)
+            admit(command, None, seen(1, groups, 0, new_topic=new), ControllerConfig(), LATER_MS)
         except RequestRefused as error:
             refused = error
             continue

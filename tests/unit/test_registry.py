@@ -10,7 +10,7 @@ import pytest
 
 from modeaware.config import ClientConfig
 from modeaware.errors import ModeSourceError
-from modeaware.topic_view import Successor, TopicView
+from modeaware.topic_view import ReplacedBy, TopicView
 from modeaware.views import choice, registry
 from modeaware.views.choice import ModeSource
 from modeaware.views.source import Views
@@ -125,19 +125,19 @@ class TestWire:
         eventually(lambda: endpoint.asked)
         assert [request.fresh for request in endpoint.asked] == [True]
 
-    def test_successor_is_followed_within_a_moment_until_the_topic_is_released(
+    def test_new_topic_is_followed_within_a_moment_until_the_topic_is_released(
         self, acquire: Acquire, endpoint: FakeEndpoint, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(choice, "SOON_S", 0.01)
-        view, to = topic_record("orders", 1).view(), Successor("orders-v2", "v2-id", 4)
-        endpoint.views["orders"] = replace(view, successor=to)
+        view, to = topic_record("orders", 1).view(), ReplacedBy("orders-v2", "v2-id", 4)
+        endpoint.views["orders"] = replace(view, new_topic=to)
         views = acquire()  # which would ask again after minutes
         assert views.wait_ready(30)
-        endpoint.views["orders"] = replace(view, version=(1, 2), successor=replace(to, switched=True))
+        endpoint.views["orders"] = replace(view, version=(1, 2), new_topic=replace(to, switched=True))
         eventually(lambda: views.view("orders").epoch == 2)
         released = replace(to, switched=True, released=True)
-        endpoint.views["orders"] = replace(view, version=(1, 3), successor=released)
-        eventually(lambda: views.view("orders").successor == released)
+        endpoint.views["orders"] = replace(view, version=(1, 3), new_topic=released)
+        eventually(lambda: views.view("orders").new_topic == released)
         asked = len(endpoint.asked)
         views.refresh_soon()
         eventually(lambda: len(endpoint.asked) > asked)

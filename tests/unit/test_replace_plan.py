@@ -14,7 +14,7 @@ import pytest
 from modeaware import cli
 from modeaware.admin.acls import ALL_OPERATIONS, Acl, TopicAcls, check_access, compare_acls, read_acls
 from modeaware.admin.new_topics import TopicReplacement
-from modeaware.admin.successors import Predecessor, replace_command, replace_commands, successor_configs
+from modeaware.admin.replacements import OldTopic, new_topic_configs, replace_command, replace_commands
 from modeaware.cli.change import Change, Situation
 from modeaware.cli.outcome import Watch, outcome
 from modeaware.cli.topics import undo_command
@@ -37,7 +37,7 @@ from modeaware.plan.steps import Replace
 from modeaware.reports.describe import TopicDescription, describe_text
 from modeaware.reports.serialise import json_text
 from modeaware.reports.session import ModeLog, no_such_topic
-from modeaware.topic_view import Successor
+from modeaware.topic_view import ReplacedBy
 from modeaware.wire.requests import DescribeAclsRequest
 from modeaware.wire.retries import Deadline, Retrying, RetryPolicy
 
@@ -47,7 +47,7 @@ OWN = {
     "cleanup.policy": "delete",
     "follower.replication.throttled.replicas": "0:1",
 }
-FOUND = Predecessor(6, 3, OWN)
+FOUND = OldTopic(6, 3, OWN)
 WANTED = TopicReplacement("orders-v2", 4, config={"retention.ms": "5"})
 COMMAND = replace_command("orders", WANTED, FOUND)
 GROUPS = {
@@ -61,16 +61,16 @@ FACTS = TopicFacts("orders", "id", 6, groups=GROUPS)
 
 @pytest.mark.parametrize(("count", "bytes_"), [(4, "1500"), (6, "1000"), (7, "858"), (12, "500")])
 def test_as_much_is_kept_in_all_whatever_the_count(count: int, bytes_: str) -> None:
-    configs = successor_configs(FOUND, TopicReplacement("v2", count))
+    configs = new_topic_configs(FOUND, TopicReplacement("v2", count))
     assert configs == {"retention.bytes": bytes_, "local.retention.bytes": "-2", "cleanup.policy": "delete"}
 
 
 def test_a_fence_that_is_left_from_an_earlier_replacement_is_not_copied() -> None:
     """The mode log was lost after the switch: the topic is fenced, and nothing says that it was replaced."""
-    left = Predecessor(4, 3, {"retention.ms": "7", **FENCE_CONFIGS})
-    assert successor_configs(left, TopicReplacement("v3", 2)) == {"retention.ms": "7"}
-    own = Predecessor(4, 3, {"compression.type": "gzip", "max.message.bytes": "2000000"})
-    assert successor_configs(own, TopicReplacement("v3", 2)) == own.configs
+    left = OldTopic(4, 3, {"retention.ms": "7", **FENCE_CONFIGS})
+    assert new_topic_configs(left, TopicReplacement("v3", 2)) == {"retention.ms": "7"}
+    own = OldTopic(4, 3, {"compression.type": "gzip", "max.message.bytes": "2000000"})
+    assert new_topic_configs(own, TopicReplacement("v3", 2)) == own.configs
 
 
 def test_named_configs_and_replicas_outweigh_those_of_the_topic() -> None:
@@ -266,7 +266,7 @@ def test_names_that_a_prefix_or_all_share_need_no_acl_of_their_own() -> None:
     assert len(compared(allow("a", READ, "ord")).commands) == 0, "a literal name is no prefix"
 
 
-def test_acls_of_the_successor_alone_that_deny_refuse_and_those_that_allow_are_shown() -> None:
+def test_acls_of_the_new_topic_alone_that_deny_refuse_and_those_that_allow_are_shown() -> None:
     found = compared(deny("w", WRITE, "orders-v2"), allow("x", READ, "orders-", "10.0.0.1", prefix=True))
     assert found.commands == ()
     assert found.denied == ("name 'orders-v2' denies User:w Write",)
@@ -294,7 +294,7 @@ def requested(
     brokers: Any, *topics: str, wanted: TopicReplacement = WANTED, switched: bool = False, **options: bool
 ) -> tuple[list[str], dict[str, ModeAwareError]]:
     """What replace_commands makes of a request for these topics."""
-    under_way = {topic: Successor("orders-v2", "id", 4, switched=True) for topic in topics if switched}
+    under_way = {topic: ReplacedBy("orders-v2", "id", 4, switched=True) for topic in topics if switched}
 
     def retrying() -> Retrying:
         return Retrying(Deadline(30.0), RetryPolicy(backoff_max_s=100.0), sleep=lambda _: None)
@@ -303,7 +303,7 @@ def requested(
     return [command.topic for command in commands], failures
 
 
-def looked_at(_: object, topics: Sequence[str]) -> dict[str, Predecessor]:
+def looked_at(_: object, topics: Sequence[str]) -> dict[str, OldTopic]:
     """What the brokers say of topics that are to be replaced."""
     return dict.fromkeys(topics, FOUND)
 
@@ -312,8 +312,8 @@ def looked_at(_: object, topics: Sequence[str]) -> dict[str, Predecessor]:
 def names(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Those of all topics, of which the brokers describe each to be replaced."""
     found = ["orders", "payments.orders", "heartbeats"]
-    monkeypatch.setattr("modeaware.admin.successors.look_at_predecessors", looked_at)
-    monkeypatch.setattr("modeaware.admin.successors.topic_names", lambda _: found)
+    monkeypatch.setattr("modeaware.admin.replacements.describe_old_topics", looked_at)
+    monkeypatch.setattr("modeaware.admin.replacements.topic_names", lambda _: found)
     return found
 
 
@@ -353,7 +353,7 @@ def test_topics_of_mirrormaker_refuse_the_switch_until_the_fence_is_known_to_sta
 
 
 RECORD = TopicRecord("orders", "id", 3, 1, (PartitionMode.READ_WRITE,), changed_ms=9_000)
-BEGUN = Replacement("orders-v2", 4, 1_000, successor_id="v2", announced_ms=2_000)
+BEGUN = Replacement("orders-v2", 4, 1_000, new_topic_id="v2", announced_ms=2_000)
 SWITCHED = replace(BEGUN, switched_ms=5_000, reason="group-not-moved:billing")
 
 
@@ -424,7 +424,7 @@ def test_wait_for_a_replacement_fails_where_it_was_given_up() -> None:
         outcome(cast(Any, SimpleNamespace()), "orders", watch)
 
 
-def test_name_of_a_topic_that_is_gone_leads_to_its_successor() -> None:
+def test_name_of_a_topic_that_is_gone_leads_to_its_new_topic() -> None:
     gone = replace(RECORD, topic_id="old", replacement=replace(SWITCHED, gone_ms=6_000))
     deleted = replace(RECORD, topic_id="older")
     replay = fold([(record.topic_id, record.to_json()) for record in (deleted, gone)])
@@ -435,7 +435,7 @@ def test_name_of_a_topic_that_is_gone_leads_to_its_successor() -> None:
         RECORD,
         topic="orders-v2",
         topic_id="id-2",
-        replacement=replace(SWITCHED, successor="orders", successor_id="new"),
+        replacement=replace(SWITCHED, new_topic="orders", new_topic_id="new"),
     )
     replay.apply("id-2", returning.to_json())
     assert ModeLog("modes", replay).leads_to("orders", "new") is None, "it has come back to the name"
@@ -534,7 +534,7 @@ REFUSAL = RequestRefused("topic 'payments': not so", code=ErrorCode.POLICY_VIOLA
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
     """Run ``modeaware replace`` on a :class:`FakeChange`."""
-    monkeypatch.setattr("modeaware.cli.replace.look_at_predecessors", looked_at)
+    monkeypatch.setattr("modeaware.cli.replace.describe_old_topics", looked_at)
     monkeypatch.setattr("modeaware.cli.change.open_session", lambda *_: nullcontext())
 
     def run(change: FakeChange, *arguments: str) -> int:
@@ -636,7 +636,7 @@ def test_option_that_differs_from_the_replacement_in_progress_is_refused(
 
 
 @pytest.mark.parametrize(("end", "stays"), [(0, False), (3, True)])
-def test_undo_says_whether_the_successor_is_deleted_before_and_after(
+def test_undo_says_whether_the_new_topic_is_deleted_before_and_after(
     end: int, stays: bool, run: Callable[..., int], capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = TopicFacts("orders-v2", "v2", 1, partitions={0: PartitionFacts(0, end, end, 0, 0)})

@@ -16,7 +16,7 @@ from modeaware.lifecycle.alias import record_after
 from modeaware.lifecycle.commands import (
     CreatePartitionsCommand,
     CreateTopic,
-    DeletePredecessor,
+    DeleteOldTopic,
     DeleteTopic,
     FenceTopic,
     RemoveConfigs,
@@ -28,7 +28,7 @@ from modeaware.lifecycle.replacement import (
     FENCE_CONFIGS,
     NO_FENCE,
     SEARCH_AGAIN_MS,
-    give_up_successor,
+    give_up_new_topic,
 )
 from modeaware.lifecycle.state import in_progress, topic_phase
 from modeaware.lifecycle.topic_deletion import LOOK_AGAIN_MS
@@ -68,23 +68,23 @@ from tests.support.lifecycle import refusal as refused
 from tests.support.stories import Steps, Story
 
 ANNOUNCE_MS = CONFIG.announce_ms
-NAME, ID = "orders-v2", "id-of-the-successor"
+NAME, ID = "orders-v2", "id-of-the-new_topic"
 ABSENT = TopicFacts(NAME, None)
 COMMAND = ReplaceTopicCommand(TOPIC, NAME, 2)
 ENDS = {0: 10, 1: 0, 2: 7}
 DENIED = ClusterError("grant WRITE", code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 
-def successor(count: int = 2, ends: int = 0, **more: Any) -> TopicFacts:
+def new_topic(count: int = 2, ends: int = 0, **more: Any) -> TopicFacts:
     return TopicFacts(NAME, ID, partition_count=count, partitions={p: log(ends) for p in range(count)}, **more)
 
 
 def seen(found: TopicFacts = ABSENT, *, fenced: bool = False, **more: Any) -> TopicFacts:
-    """The predecessor: three partitions, and group ``billing``, which has read them."""
+    """The old topic: three partitions, and group ``billing``, which has read them."""
     ends = {p: log(end, log_end=end, read_up_to=end) for p, end in ENDS.items()}
     answered = frozenset(ENDS)
     fence = FenceFacts(FENCE_CONFIGS, dict.fromkeys(ENDS, 3), answered) if fenced else FenceFacts(answered=answered)
-    return facts(3, ends, **{"groups": {"billing": group(ENDS)}, "successor": found, "fence": fence, **more})
+    return facts(3, ends, **{"groups": {"billing": group(ENDS)}, "new_topic": found, "fence": fence, **more})
 
 
 def replacement(record: TopicRecord) -> Replacement:
@@ -109,30 +109,30 @@ def noted(record: TopicRecord, **fields: Any) -> TopicRecord:
 
 
 BEGUN = admitted(COMMAND, seen=seen())
-ANNOUNCED = after(BEGUN, seen(successor()), NOW_MS)
+ANNOUNCED = after(BEGUN, seen(new_topic()), NOW_MS)
 SWITCH_MS, LATER_MS = NOW_MS + ANNOUNCE_MS, NOW_MS + 60_000
-SWITCHED = after(ANNOUNCED, seen(successor()), SWITCH_MS)
+SWITCHED = after(ANNOUNCED, seen(new_topic()), SWITCH_MS)
 READ = noted(SWITCHED, own_configs={})
 """Switched, and what configs the topic had before its fence is known."""
 PAUSED = replace(COMMAND, pause_before_switch=True)
-READY, FENCED = seen(successor()), seen(successor(), fenced=True)
-MOVED = successor(groups={"billing": group({0: 0, 1: 0})})
+READY, FENCED = seen(new_topic()), seen(new_topic(), fenced=True)
+MOVED = new_topic(groups={"billing": group({0: 0, 1: 0})})
 MOVED_FENCED = seen(MOVED, fenced=True)
 NOT_FENCED_YET = FenceFacts(answered=frozenset({0, 1}))
-DENIED_FENCE = seen(successor(), fence=FenceFacts(failure=DENIED))
-GONE = replace(seen(successor()), topic_id=None, gone=True)
+DENIED_FENCE = seen(new_topic(), fence=FenceFacts(failure=DENIED))
+GONE = replace(seen(new_topic()), topic_id=None, gone=True)
 ANOTHER = replace(GONE, topic_id="another")
 NOT_MOVED = reasons.of_group(reasons.GROUP_NOT_MOVED, "billing")
 SETTLING = GroupsDoubt("?", rebalancing="g")
 MANY_GROUPS = {"billing": group(ENDS)} | {f"{n:05d}-{'x' * 240}": group(ENDS) for n in range(4_000)}
-MANY_MOVED = seen(successor(groups=dict.fromkeys(MANY_GROUPS, group({0: 0, 1: 0}))), fenced=True, groups=MANY_GROUPS)
+MANY_MOVED = seen(new_topic(groups=dict.fromkeys(MANY_GROUPS, group({0: 0, 1: 0}))), fenced=True, groups=MANY_GROUPS)
 SHRUNK = {2: replace(DONE, seal_offset=5)}
-QUIET = seen(successor(), partitions={**seen().partitions, 2: log(5, 5)})
+QUIET = seen(new_topic(), partitions={**seen().partitions, 2: log(5, 5)})
 STRAGGLER = replace(QUIET, partitions={**QUIET.partitions, 2: log(7, 5)})
 LOST = seen(replace(ABSENT, gone=True))
-OTHER = replace(successor(ends=4), topic_id="id-3")
-ANEW = replace(OTHER, partitions=successor().partitions)
-ZSTD = seen(successor(), fence=FenceFacts({"compression.type": "zstd"}))
+OTHER = replace(new_topic(ends=4), topic_id="id-3")
+ANEW = replace(OTHER, partitions=new_topic().partitions)
+ZSTD = seen(new_topic(), fence=FenceFacts({"compression.type": "zstd"}))
 SEAL_MS = SWITCH_MS + QUIET_MS
 LATE_GROUP = {"billing": group(ENDS), "late": group({0: 10})}
 NOT_REPLICATED = replace(MOVED_FENCED, partitions={**seen().partitions, 0: log(10, log_end=11, read_up_to=10)})
@@ -153,27 +153,27 @@ do = Steps()
 
 
 def coming(found: dict[str, Any], reason: str) -> Story:
-    doubtful, late_ms = seen(replace(successor(), **found)), replacement(BEGUN).requested_ms + COMING_MS
+    doubtful, late_ms = seen(replace(new_topic(), **found)), replacement(BEGUN).requested_ms + COMING_MS
     return Story(
         (do.look(doubtful, late_ms - 1, nothing=True), do.look(doubtful, late_ms, reason=reason)),
-        do.look(READY, late_ms, successor_id=ID, reason=None),
+        do.look(READY, late_ms, new_topic_id=ID, reason=None),
         record=BEGUN,
     )
 
 
 def overridden(configs: dict[str, str], *removed: str) -> Story:
-    kept = seen(successor(configs={**NO_FENCE, **configs}))
+    kept = seen(new_topic(configs={**NO_FENCE, **configs}))
     effects = (RemoveConfigs(NAME, ID, removed, TOPIC_ID),)
     return Story(
         do.look(kept, appended=False, tombstone=False, due_ms=None, alarms=0, effects=effects),
-        do.look(seen(successor(configs=configs)), successor_id=ID),
+        do.look(seen(new_topic(configs=configs)), new_topic_id=ID),
         record=admitted(replace(COMMAND, configs=configs), seen=seen()),
     )
 
 
 STORIES = {
     "partitions that a shrink retired are watched until the switch and resume after it": Story(
-        (do.ask(PAUSED, replace(QUIET, successor=ABSENT)), do.look(QUIET, modes=(RW, RW, NONE))),
+        (do.ask(PAUSED, replace(QUIET, new_topic=ABSENT)), do.look(QUIET, modes=(RW, RW, NONE))),
         # Readable again.
         do.look(STRAGGLER, SWITCH_MS, modes=(RW, RW, RO), newer=True, alarms=1, reason=reasons.PAUSED),
         (do.has(stragglers=1), do.ask(COMMAND, STRAGGLER), do.look(STRAGGLER, SWITCH_MS, is_switched=True)),
@@ -186,9 +186,9 @@ STORIES = {
         do.has(reason=None),
         record=SWITCHED,
     ),
-    "a successor that was deleted after the switch is created anew": Story(
+    "a new topic that was deleted after the switch is created anew": Story(
         do.look(seen(ABSENT), SWITCH_MS, reason=reasons.UNAVAILABLE, alarms=0),
-        do.look(LOST, SWITCH_MS, reason=reasons.SUCCESSOR_GONE, alarm="creating it again"),
+        do.look(LOST, SWITCH_MS, reason=reasons.NEW_TOPIC_GONE, alarm="creating it again"),
         do.look(LOST, SWITCH_MS, appended=False, alarms=0, effects=(CreateTopic(TOPIC, TOPIC_ID, NAME, 2, -1),)),
         do.glance(seen(OTHER), SWITCH_MS, effects=()),
         # Groups may have offsets on its name.
@@ -199,42 +199,42 @@ STORIES = {
             effects=(RemoveConfigs(NAME, "id-3", tuple(NO_FENCE), TOPIC_ID),),
         ),
         # Its name leads there.
-        (do.look(seen(ANEW), SWITCH_MS, successor_id="id-3", reason=None), do.keeps_its_successor()),
+        (do.look(seen(ANEW), SWITCH_MS, new_topic_id="id-3", reason=None), do.keeps_its_new_topic()),
         record=replace(SWITCHED, groups_complete=True),
     ),
-    "the successor is announced once each of its leaders has answered": Story(
-        do.look(seen(replace(successor(), partitions={0: log()})), changed=False),
+    "the new topic is announced once each of its leaders has answered": Story(
+        do.look(seen(replace(new_topic(), partitions={0: log()})), changed=False),
         do.look(READY, announced_ms=NOW_MS),
         record=BEGUN,
     ),
-    "the partitions of a successor that are unknown are told after a while": coming(
+    "the partitions of a new topic that are unknown are told after a while": coming(
         {"partitions": {0: log()}}, reasons.UNAVAILABLE
     ),
-    "groups that may be on a successor are told after a while": coming(
+    "groups that may be on a new topic are told after a while": coming(
         {"groups_doubt": GroupsDoubt("group 'share' has an unknown type")}, reasons.GROUPS_UNKNOWN
     ),
     "what overrides a fence is removed before the announcement": overridden({}, *NO_FENCE),
     "what overrides a fence and is wanted stays": overridden(
         {"compression.type": NO_FENCE["compression.type"]}, "max.message.bytes"
     ),
-    "a successor on which groups have offsets of an earlier topic is not announced": Story(
+    "a new topic on which groups have offsets of an earlier topic is not announced": Story(
         # Its first records lie before them, and these groups would skip those.
-        do.glance(seen(successor(groups_doubt=UNREAD)), changed=False),
+        do.glance(seen(new_topic(groups_doubt=UNREAD)), changed=False),
         do.glance(
-            seen(successor(groups={"billing": group({0: 0, 1: 208}), **ON_NEW})),
+            seen(new_topic(groups={"billing": group({0: 0, 1: 208}), **ON_NEW})),
             is_replaced=False,
             alarm=f"groups have offsets on '{NAME}' from an earlier topic of that name: billing. ",
         ),
-        do.look(seen(successor(groups=ON_NEW)), successor_id=ID),
+        do.look(seen(new_topic(groups=ON_NEW)), new_topic_id=ID),
         record=BEGUN,
     ),
     "a replacement goes through its phases": Story(
         (do.has(phase="create"), do.is_kept_by_the_log()),
         do.look(seen(), appended=False, effects=(CreateTopic(TOPIC, TOPIC_ID, NAME, 2, -1),)),
-        do.look(READY, phase="announce", successor_id=ID),
+        do.look(READY, phase="announce", new_topic_id=ID),
         (do.look(READY, SWITCH_MS - 1, appended=False), do.look(READY, SWITCH_MS)),
         do.has(modes=(RO,) * 3, required_groups=("billing",), groups_complete=False),
-        do.glance(seen(successor(), groups=LATE_GROUP), SWITCH_MS, groups_seen=({"billing", "late"}, True)),
+        do.glance(seen(new_topic(), groups=LATE_GROUP), SWITCH_MS, groups_seen=({"billing", "late"}, True)),
         (do.look(READY, SWITCH_MS), do.look(READY, SEAL_MS - 1, appended=False)),
         do.look(ZSTD, SEAL_MS, own_configs={"compression.type": "zstd", "max.message.bytes": None}),
         do.glance(ZSTD, SEAL_MS, effects=(FenceTopic(TOPIC, TOPIC_ID, FENCE_CONFIGS),)),
@@ -248,7 +248,7 @@ STORIES = {
         record=BEGUN,
     ),
     "groups are not complete by a listing while the topic does not answer": Story(
-        do.look(seen(successor(), groups={}, partitions={}), SWITCH_MS, appended=True, groups_complete=False),
+        do.look(seen(new_topic(), groups={}, partitions={}), SWITCH_MS, appended=True, groups_complete=False),
         record=SWITCHED,
     ),
     "a doubtful list of groups lets nothing go though retention has emptied it": Story(
@@ -266,7 +266,7 @@ STORIES = {
     ),
     "only markers behind a seal break nothing": Story(
         do.look(FENCED, LATER_MS, appended=True),
-        do.glance(ONLY_MARKERS, LATER_MS, appended=True, alarms=0, successor_stays=True),
+        do.glance(ONLY_MARKERS, LATER_MS, appended=True, alarms=0, new_topic_stays=True),
         do.glance(WRITTEN, LATER_MS, alarms=3, first_alarm="written at or after the seal"),
         record=READ,
     ),
@@ -274,15 +274,15 @@ STORIES = {
         *[
             (do.glance(found, SWITCH_MS, reason=reason, switched_ms=None),)
             for found, reason in (
-                (seen(successor(), groups_doubt=GroupsDoubt("?")), reasons.GROUPS_UNKNOWN),
-                (seen(successor(), groups_doubt=SETTLING), reasons.of_group(reasons.GROUP_REBALANCING, "g")),
+                (seen(new_topic(), groups_doubt=GroupsDoubt("?")), reasons.GROUPS_UNKNOWN),
+                (seen(new_topic(), groups_doubt=SETTLING), reasons.of_group(reasons.GROUP_REBALANCING, "g")),
                 (
-                    seen(successor(), groups={"s": group({0: 1}, stateful=True)}),
+                    seen(new_topic(), groups={"s": group({0: 1}, stateful=True)}),
                     reasons.of_group(reasons.GROUP_STATEFUL, "s"),
                 ),
-                (seen(successor(), cleanup_policy="compact"), reasons.COMPACTED),
-                (seen(successor(), fence=NOT_FENCED_YET), reasons.FENCE_UNKNOWN),
-                (seen(successor(), fence=None), reasons.FENCE_UNKNOWN),
+                (seen(new_topic(), cleanup_policy="compact"), reasons.COMPACTED),
+                (seen(new_topic(), fence=NOT_FENCED_YET), reasons.FENCE_UNKNOWN),
+                (seen(new_topic(), fence=None), reasons.FENCE_UNKNOWN),
                 (DENIED_FENCE, reasons.FENCE_DENIED),
             )
         ],
@@ -291,15 +291,15 @@ STORIES = {
         record=ANNOUNCED,
     ),
     "groups are listed again soon while one is in a rebalance, and that is no alarm": Story(
-        do.glance(seen(successor(), groups_doubt=SETTLING), LATER_MS, due_ms=LATER_MS + LOOK_AGAIN_MS, alarms=0),
-        do.glance(seen(successor(), groups_doubt=GroupsDoubt("?")), LATER_MS, due_ms=None),
-        do.look(seen(successor(), groups_doubt=SETTLING), appended=True),
+        do.glance(seen(new_topic(), groups_doubt=SETTLING), LATER_MS, due_ms=LATER_MS + LOOK_AGAIN_MS, alarms=0),
+        do.glance(seen(new_topic(), groups_doubt=GroupsDoubt("?")), LATER_MS, due_ms=None),
+        do.look(seen(new_topic(), groups_doubt=SETTLING), appended=True),
         # What is over is not shown.
         do.look(READY, NOW_MS + 1, appended=True, reason=None, switched_ms=None),
         record=ANNOUNCED,
     ),
     "a replacement without a fence needs no probe": Story(
-        [do.look(seen(successor(), fence=None), at_ms) for at_ms in (SWITCH_MS, SWITCH_MS, SWITCH_MS + ANNOUNCE_MS)],
+        [do.look(seen(new_topic(), fence=None), at_ms) for at_ms in (SWITCH_MS, SWITCH_MS, SWITCH_MS + ANNOUNCE_MS)],
         do.has(is_switched=True),
         record=admitted(replace(COMMAND, fence="none"), seen=seen()),
     ),
@@ -322,8 +322,8 @@ STORIES = {
         record=READ,
     ),
     "the switch waits for room for the groups and can be undone meanwhile": Story(
-        do.look(seen(successor(), groups=MANY_GROUPS), SWITCH_MS, switched_ms=None, reason=reasons.GROUPS_TOO_MANY),
-        do.would_ask(replace(COMMAND, undo=True), seen(successor(), groups=MANY_GROUPS), undone_ms=NOW_MS),
+        do.look(seen(new_topic(), groups=MANY_GROUPS), SWITCH_MS, switched_ms=None, reason=reasons.GROUPS_TOO_MANY),
+        do.would_ask(replace(COMMAND, undo=True), seen(new_topic(), groups=MANY_GROUPS), undone_ms=NOW_MS),
         do.look(READY, SWITCH_MS, is_switched=True),
         record=ANNOUNCED,
     ),
@@ -334,15 +334,15 @@ STORIES = {
         do.has(groups_complete=True, released_ms=LATER_MS),
         record=READ,
     ),
-    "an undo deletes an untouched successor by its id, and not after the switch": Story(
+    "an undo deletes an untouched new topic by its id, and not after the switch": Story(
         do.ask(replace(COMMAND, undo=True), READY),
         do.glance(READY, effects=(DeleteTopic(TOPIC, TOPIC_ID, NAME, ID),)),
-        do.glance(seen(successor(ends=1)), effects=(), is_replaced=False, alarms=1),
+        do.glance(seen(new_topic(ends=1)), effects=(), is_replaced=False, alarms=1),
         do.look(LOST, appended=True),
         record=ANNOUNCED,
     ),
-    "a topic of the name with records is not taken for the successor": Story(
-        do.look(seen(successor(ends=1)), is_replaced=False, first_alarm="another topic"), record=BEGUN
+    "a topic of the name with records is not taken for the new topic": Story(
+        do.look(seen(new_topic(ends=1)), is_replaced=False, first_alarm="another topic"), record=BEGUN
     ),
     "a topic that was released is kept so whatever is known of groups and leaders": Story(
         do.look(MOVED_FENCED, LATER_MS, phase="reclaim", released_ms=LATER_MS),
@@ -351,10 +351,10 @@ STORIES = {
         record=READ,
     ),
     "state that was given up by name holds nothing up": Story(
-        do.look(seen(successor(), fenced=True, groups=STATEFUL), LATER_MS),
+        do.look(seen(new_topic(), fenced=True, groups=STATEFUL), LATER_MS),
         do.has(first_reason=reasons.of_group(reasons.GROUP_STATEFUL, "s")),
-        do.ask(replace(COMMAND, accept_state_loss=("s",)), seen(successor(), groups=STATEFUL)),
-        do.look(seen(successor(), fenced=True, groups=STATEFUL), LATER_MS, appended=True, first_reason=None),
+        do.ask(replace(COMMAND, accept_state_loss=("s",)), seen(new_topic(), groups=STATEFUL)),
+        do.look(seen(new_topic(), fenced=True, groups=STATEFUL), LATER_MS, appended=True, first_reason=None),
         record=READ,
     ),
     "a fence is not put on by a repeat": Story(
@@ -374,7 +374,7 @@ STORIES = {
         ],
         [
             do.refuses(replace(COMMAND, **other), seen(), ErrorCode.REASSIGNMENT_IN_PROGRESS)
-            for other in ({"successor": "other"}, {"num_partitions": 3})
+            for other in ({"new_topic": "other"}, {"num_partitions": 3})
         ],
         record=BEGUN,
     ),
@@ -386,7 +386,7 @@ STORIES = {
             seen=seen(),
         ),
     ),
-    "configs of the fence may be copied anew by a repeat: the predecessor has them by now": Story(
+    "configs of the fence may be copied anew by a repeat: the old topic has them by now": Story(
         do.ask(replace(COMMAND, configs={"retention.ms": "1", **FENCE_CONFIGS}), seen(), appended=False),
         record=noted(admitted(replace(COMMAND, configs={"retention.ms": "1"}), seen=seen()), own_configs={}),
     ),
@@ -394,8 +394,8 @@ STORIES = {
 
 
 class ReplacedLife(Life):
-    def keeps_its_successor(self) -> None:
-        assert give_up_successor(self.record) is None
+    def keeps_its_new_topic(self) -> None:
+        assert give_up_new_topic(self.record) is None
 
 
 @pytest.mark.parametrize(
@@ -421,19 +421,19 @@ def test_replacement(story: Story) -> None:
 @pytest.mark.parametrize(
     ("command", "found", "code", "says"),
     [
-        (replace(COMMAND, successor=""), seen(), ErrorCode.INVALID_TOPIC_EXCEPTION, "invalid topic name ''"),
-        (replace(COMMAND, successor="a b"), seen(), ErrorCode.INVALID_TOPIC_EXCEPTION, "invalid topic name"),
-        (replace(COMMAND, successor=".."), seen(), ErrorCode.INVALID_TOPIC_EXCEPTION, "invalid topic name"),
-        (replace(COMMAND, successor="x" * 250), seen(), ErrorCode.INVALID_TOPIC_EXCEPTION, "1 to 249 letters"),
+        (replace(COMMAND, new_topic=""), seen(), ErrorCode.INVALID_TOPIC_EXCEPTION, "invalid topic name ''"),
+        (replace(COMMAND, new_topic="a b"), seen(), ErrorCode.INVALID_TOPIC_EXCEPTION, "invalid topic name"),
+        (replace(COMMAND, new_topic=".."), seen(), ErrorCode.INVALID_TOPIC_EXCEPTION, "invalid topic name"),
+        (replace(COMMAND, new_topic="x" * 250), seen(), ErrorCode.INVALID_TOPIC_EXCEPTION, "1 to 249 letters"),
         (replace(COMMAND, num_partitions=10**6), seen(), ErrorCode.INVALID_PARTITIONS, "1 to 100000"),
         (replace(COMMAND, delay_ms=-2), seen(), ErrorCode.INVALID_REQUEST, "0 or more"),
         (COMMAND, seen(topic_id=None), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "does not exist"),
         (COMMAND, seen(partitions={0: log()}), ErrorCode.LEADER_NOT_AVAILABLE, "check the brokers"),
         (replace(COMMAND, num_partitions=0), seen(), ErrorCode.INVALID_PARTITIONS, "1 to 100000"),
-        (replace(COMMAND, successor=TOPIC), seen(), ErrorCode.INVALID_REQUEST, "a name of its own"),
+        (replace(COMMAND, new_topic=TOPIC), seen(), ErrorCode.INVALID_REQUEST, "a name of its own"),
         (replace(COMMAND, fence="wall"), seen(), ErrorCode.INVALID_REQUEST, "one of config, none"),
         (replace(COMMAND, undo=True), seen(), ErrorCode.INVALID_REQUEST, "nothing to undo"),
-        (COMMAND, seen(successor()), ErrorCode.TOPIC_ALREADY_EXISTS, "choose another name"),
+        (COMMAND, seen(new_topic()), ErrorCode.TOPIC_ALREADY_EXISTS, "choose another name"),
         (COMMAND, seen(internal=True), ErrorCode.INVALID_TOPIC_EXCEPTION, "internal"),
         (COMMAND, seen(cleanup_policy="compact"), ErrorCode.POLICY_VIOLATION, "--evacuate"),
         (COMMAND, seen(groups={"s": group({0: 1}, stateful=True)}), ErrorCode.POLICY_VIOLATION, "--accept-state-loss"),
@@ -461,11 +461,11 @@ def test_what_cannot_be_replaced_is_refused_with_a_code_and_what_to_do(
 )
 def test_a_repeat_with_other_settings_is_refused(fields: dict[str, Any], says: str) -> None:
     for record, remedy in ((admitted(COMMAND, seen=seen()), "--undo"), (SWITCHED, "as it was")):
-        refusal = refused(replace(COMMAND, **fields), record, seen(successor()))
+        refusal = refused(replace(COMMAND, **fields), record, seen(new_topic()))
         assert refusal.code is ErrorCode.REASSIGNMENT_IN_PROGRESS
         assert says in str(refusal)
         assert remedy in str(refusal)
-        assert ask(COMMAND, record, seen(successor())).record is None, "the same one changes nothing"
+        assert ask(COMMAND, record, seen(new_topic())).record is None, "the same one changes nothing"
 
 
 @pytest.mark.parametrize(
@@ -478,35 +478,35 @@ def test_a_repeat_with_other_settings_is_refused(fields: dict[str, Any], says: s
         ({"partition_count": 3, "partitions": {p: log() for p in range(3)}}, False),
     ],
 )
-def test_only_a_topic_exactly_as_intended_is_the_successor(found: dict[str, Any], is_it: bool) -> None:
+def test_only_a_topic_exactly_as_intended_is_the_new_topic(found: dict[str, Any], is_it: bool) -> None:
     configs = {"retention.ms": "1", "cleanup.policy": "Compact, delete"}
     command = replace(COMMAND, configs=configs, replication_factor=3)
-    after = step(admitted(command, seen=seen()), seen(replace(successor(), **found)), NOW_MS).record
+    after = step(admitted(command, seen=seen()), seen(replace(new_topic(), **found)), NOW_MS).record
     assert (after.replacement is not None) is is_it
 
 
 @pytest.mark.parametrize(
     ("found", "leads_on"),
     [
-        (successor(ends=4), True),
-        (replace(successor(ends=4), topic_id="another"), False),
-        (successor(), False),
+        (new_topic(ends=4), True),
+        (replace(new_topic(ends=4), topic_id="another"), False),
+        (new_topic(), False),
         (replace(ABSENT, gone=True), False),
         (ABSENT, None),
-        (replace(successor(ends=4), partitions={}), None),
+        (replace(new_topic(ends=4), partitions={}), None),
     ],
 )
 def test_a_record_older_than_the_switch_leads_on_where_the_topic_is_gone(
     found: TopicFacts, leads_on: bool | None
 ) -> None:
-    """The mode log was restored: that the successor has records shows that its predecessor's name led to it."""
-    announced = step(admitted(COMMAND, seen=seen()), seen(successor()), NOW_MS).record
+    """The mode log was restored: that the new topic has records shows that its old topic's name led to it."""
+    announced = step(admitted(COMMAND, seen=seen()), seen(new_topic()), NOW_MS).record
     assert announced is not None
     after = step(announced, replace(seen(found), topic_id=None, gone=True), NOW_MS)
     assert after.tombstone is (leads_on is False)
     assert (after.record is not None) is (leads_on is True)
     if after.record is not None:
-        view = after.record.view().successor
+        view = after.record.view().new_topic
         assert (view.topic, view.switched, view.released) == (NAME, True, True)
         assert after.record.modes == (RO,) * 3
         (alarm,) = after.alarms
@@ -516,12 +516,12 @@ def test_a_record_older_than_the_switch_leads_on_where_the_topic_is_gone(
 
 
 @pytest.mark.parametrize(("members", "after_ms", "held_up"), [(True, 0, 0), (False, 0, 1), (True, COMING_MS, 1)])
-def test_a_group_whose_members_are_on_the_successor_is_given_a_while(
+def test_a_group_whose_members_are_on_the_new_topic_is_given_a_while(
     members: bool, after_ms: int, held_up: int
 ) -> None:
     """Then it is what holds the replacement up, with an alarm: its members may be stuck, or be gone by then."""
     record = READ
-    coming = seen(successor(groups={"billing": group({0: 0}, members=members)}), fenced=True)
+    coming = seen(new_topic(groups={"billing": group({0: 0}, members=members)}), fenced=True)
     now_ms = (replacement(record).switched_ms or 0) + after_ms
     found = step(record, coming, now_ms)
     assert found.record is not None
@@ -533,7 +533,7 @@ def test_a_group_whose_members_are_on_the_successor_is_given_a_while(
 
 
 def test_effects_to_come() -> None:
-    kinds = [CreateTopic, FenceTopic, DeletePredecessor]
+    kinds = [CreateTopic, FenceTopic, DeleteOldTopic]
     for command, expected in ((COMMAND, kinds), (replace(COMMAND, fence="none"), kinds[:1])):
         assert [type(effect) for effect in effects_to_come(command, TOPIC_ID)] == expected
 
@@ -543,15 +543,15 @@ def test_the_record_of_a_large_topic_with_many_groups_fits_the_mode_log() -> Non
     groups = {f"{'a-long-name-of-a-group-' * 5}{n}": group(dict.fromkeys(range(count), 10)) for n in range(20)}
     logs = {p: log(10**12, log_end=10**12, read_up_to=10**12) for p in range(count)}
     fence = FenceFacts(FENCE_CONFIGS, dict.fromkeys(range(count), 3), frozenset(range(count)))
-    found = facts(count, logs, groups, successor=ABSENT, fence=fence)
+    found = facts(count, logs, groups, new_topic=ABSENT, fence=fence)
     record = admitted(COMMAND, seen=found)
     for now_ms in (NOW_MS, NOW_MS + ANNOUNCE_MS, NOW_MS + 60_000, NOW_MS + 60_000):
-        record = step(record, replace(found, successor=successor()), now_ms).record or record
+        record = step(record, replace(found, new_topic=new_topic()), now_ms).record or record
         assert len(record.to_json()) < MAX_RECORD_BYTES / 2
     assert record.retired[0].reason == reasons.of_group(reasons.GROUP_LAG, min(groups))
     read = {name: group(dict.fromkeys(range(count), 10**12)) for name in groups}
-    moved = successor(groups=dict.fromkeys(groups, group({0: 0, 1: 0})))
-    record = step(record, replace(found, groups=read, successor=moved), NOW_MS + 60_000).record or record
+    moved = new_topic(groups=dict.fromkeys(groups, group({0: 0, 1: 0})))
+    record = step(record, replace(found, groups=read, new_topic=moved), NOW_MS + 60_000).record or record
     assert topic_phase(record) == "reclaim"
     assert len(record.to_json()) < MAX_RECORD_BYTES / 4
 
@@ -561,21 +561,21 @@ def test_reason_that_all_partitions_share_is_written_once() -> None:
     logs = {p: log(10**9, log_end=10**9, read_up_to=10**9) for p in range(count)}
     fence = FenceFacts(FENCE_CONFIGS, dict.fromkeys(range(count), 3), frozenset(range(count)))
     groups = {name: group(dict.fromkeys(range(count), 1))}
-    found = facts(count, logs, groups, successor=ABSENT, fence=fence)
+    found = facts(count, logs, groups, new_topic=ABSENT, fence=fence)
     record = admitted(COMMAND, seen=found)
     for now_ms in (NOW_MS, NOW_MS + ANNOUNCE_MS, NOW_MS + 60_000, NOW_MS + 60_000):
-        record = step(record, replace(found, successor=successor()), now_ms).record or record
+        record = step(record, replace(found, new_topic=new_topic()), now_ms).record or record
     assert len(record.to_json()) < MAX_RECORD_BYTES
     assert topic_phase(record) == "drain"
     assert record.retired[0].reason == reasons.of_group(reasons.GROUP_LAG, name)
-    assert step(record, replace(found, successor=successor()), NOW_MS + 60_000).record is None
-    larger = facts(10_000, successor=ABSENT)
+    assert step(record, replace(found, new_topic=new_topic()), NOW_MS + 60_000).record is None
+    larger = facts(10_000, new_topic=ABSENT)
     assert refused(COMMAND, seen=larger).code is ErrorCode.MESSAGE_TOO_LARGE
 
 
-def test_the_name_leads_on_where_the_predecessor_is_gone() -> None:
+def test_the_name_leads_on_where_the_old_topic_is_gone() -> None:
     assert record_after(admitted(COMMAND, seen=seen()), NOW_MS) is None
-    gone = step(SWITCHED, replace(seen(successor()), topic_id=None, gone=True), NOW_MS).record
+    gone = step(SWITCHED, replace(seen(new_topic()), topic_id=None, gone=True), NOW_MS).record
     assert gone is not None
     assert not in_progress(gone)
     assert record_after(gone, NOW_MS) is gone
@@ -583,14 +583,14 @@ def test_the_name_leads_on_where_the_predecessor_is_gone() -> None:
     assert written_topic(TOPIC, {TOPIC: view, NAME: TopicView.unlisted(NAME)}.__getitem__).topic_id == ID
 
 
-def test_a_topic_of_another_id_under_the_successors_name_leads_nowhere() -> None:
+def test_a_topic_of_another_id_under_the_new_topics_name_leads_nowhere() -> None:
     view = SWITCHED.view()
-    assert view.successor is not None
-    onward = replace(view.successor, topic="third", topic_id="id-of-third")
-    other = TopicView(NAME, "another-id", (1, 1), view.modes, successor=onward)
+    assert view.new_topic is not None
+    onward = replace(view.new_topic, topic="third", topic_id="id-of-third")
+    other = TopicView(NAME, "another-id", (1, 1), view.modes, new_topic=onward)
     views = {TOPIC: view, NAME: other, "third": TopicView.unlisted("third")}
     assert [each.topic for each in segments(TOPIC, views.__getitem__)] == [TOPIC, NAME]
-    views[NAME] = replace(other, topic_id=view.successor.topic_id)
+    views[NAME] = replace(other, topic_id=view.new_topic.topic_id)
     assert written_topic(TOPIC, views.__getitem__).topic == "third"
 
 
@@ -603,7 +603,7 @@ def test_a_topic_under_a_name_that_leads_elsewhere_is_not_changed() -> None:
     refuse_alias(COMMAND, TopicFacts("", records[0].topic_id), records, NOW_MS)
 
 
-def test_a_successor_is_not_changed_before_its_predecessor_is_released_nor_shared() -> None:
+def test_a_new_topic_is_not_changed_before_its_old_topic_is_released_nor_shared() -> None:
     begun = SWITCHED
     done = replace(begun, replacement=replace(replacement(begun), released_ms=NOW_MS))
     for command in (ReplaceTopicCommand(NAME, "orders-v3", 2), CreatePartitionsCommand(NAME, 9)):
@@ -615,8 +615,8 @@ def test_a_successor_is_not_changed_before_its_predecessor_is_released_nor_share
         refuse_alias(ReplaceTopicCommand("other", NAME, 2), TopicFacts("", "another-id"), [done], NOW_MS)
 
 
-def test_a_successor_is_not_shrunk_before_its_predecessor_is_gone() -> None:
-    """A group that has an offset on the predecessor alone would not be waited for."""
+def test_a_new_topic_is_not_shrunk_before_its_old_topic_is_gone() -> None:
+    """A group that has an offset on the old topic alone would not be waited for."""
     begun, command = SWITCHED, replace(shrink(1), topic=NAME)
     done = replace(begun, replacement=replace(replacement(begun), released_ms=NOW_MS))
     for record, until in ((begun, "that is done"), (done, "'orders' is deleted")):
@@ -628,7 +628,7 @@ def test_a_successor_is_not_shrunk_before_its_predecessor_is_gone() -> None:
     assert gone is not None
     refuse_alias(command, TopicFacts("", ID), [gone], NOW_MS)
     third = replace(gone, topic=NAME, topic_id=ID)
-    third = replace(third, replacement=replace(replacement(gone), successor="third", successor_id="id-3"))
+    third = replace(third, replacement=replace(replacement(gone), new_topic="third", new_topic_id="id-3"))
     command = replace(command, topic="third")
     with pytest.raises(RequestRefused, match=r"groups of 'orders', an earlier .*: wait until 'orders' is deleted"):
         refuse_alias(command, TopicFacts("", "id-3"), [done, third], NOW_MS)
@@ -640,11 +640,11 @@ def test_a_successor_is_not_shrunk_before_its_predecessor_is_gone() -> None:
 
 
 def test_groups_of_a_replacement_begin_at_the_start_of_the_new_topic() -> None:
-    assert READ.view().successor.read_up_to == {}, "no end is final yet"
-    view = step(READ, seen(successor(), fenced=True), NOW_MS + 60_000).record.view()
-    assert view.successor.read_up_to == ENDS
+    assert READ.view().new_topic.read_up_to == {}, "no end is final yet"
+    view = step(READ, seen(new_topic(), fenced=True), NOW_MS + 60_000).record.view()
+    assert view.new_topic.read_up_to == ENDS
     assert (start_on_new_topic(view, "billing"), start_on_new_topic(view, "late")) == (0, 0), "not released yet"
-    released = replace(view, successor=replace(view.successor, released=True))
+    released = replace(view, new_topic=replace(view.new_topic, released=True))
     assert (start_on_new_topic(released, "billing"), start_on_new_topic(released, "late")) == (0, None)
     assert start_on_new_topic(released, "late", has_used=True) == 0, "it comes from the old topic"
     assert start_on_new_topic(TopicView.unlisted(TOPIC), "billing") is None

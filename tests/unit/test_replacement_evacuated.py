@@ -10,7 +10,7 @@ import pytest
 from modeaware.errors import ErrorCode, RequestRefused
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.admission import alter_group_rules
-from modeaware.lifecycle.commands import AlterGroupRulesCommand, DeletePredecessor, ReplaceTopicCommand
+from modeaware.lifecycle.commands import AlterGroupRulesCommand, DeleteOldTopic, ReplaceTopicCommand
 from modeaware.lifecycle.drain import evacuation_group, evacuation_of, is_evacuation_group
 from modeaware.lifecycle.facts import FenceFacts, GroupFacts, TopicFacts
 from modeaware.lifecycle.objections import why_evacuate
@@ -37,7 +37,7 @@ from tests.support.lifecycle import (
 )
 from tests.support.stories import Steps, Story
 
-NAME, ID, COUNT = "orders-v2", "id-of-the-successor", 2
+NAME, ID, COUNT = "orders-v2", "id-of-the-new_topic", 2
 SEALS = {0: 10, 1: 0, 2: 7}
 PROOF = "modeaware-evacuation-orders-5"
 COMMAND = ReplaceTopicCommand(TOPIC, NAME, COUNT, delay_ms=0, evacuate=True)
@@ -50,11 +50,11 @@ def seen(ends: dict[int, int] | None = None, proof: dict[int, int] | None = None
     logs = {p: log(end, log_end=end, read_up_to=end) for p, end in ends.items()}
     groups = {"billing": group(ends)} | ({} if proof is None else {PROOF: group(proof)})
     fence = FenceFacts(FENCE_CONFIGS, dict.fromkeys(SEALS, 3), frozenset(SEALS))
-    about = {"cleanup_policy": "compact", "groups": groups, "successor": successor(), "fence": fence}
+    about = {"cleanup_policy": "compact", "groups": groups, "new_topic": new_topic(), "fence": fence}
     return facts(3, logs, **{**about, **more})
 
 
-def successor(topic_id: str | None = ID, groups: dict[str, GroupFacts] | None = None, **more: Any) -> TopicFacts:
+def new_topic(topic_id: str | None = ID, groups: dict[str, GroupFacts] | None = None, **more: Any) -> TopicFacts:
     found = {"billing": group(dict.fromkeys(range(COUNT), 0))} if groups is None else groups
     logs = {p: log() for p in range(COUNT)}
     return TopicFacts(NAME, topic_id, **{"partition_count": COUNT, "partitions": logs, "groups": found, **more})
@@ -63,14 +63,14 @@ def successor(topic_id: str | None = ID, groups: dict[str, GroupFacts] | None = 
 def of_sealed(**fields: Any) -> TopicRecord:
     """The record of a topic that is sealed and not released yet."""
     since = {"announced_ms": 1, "switched_ms": 2, "own_configs": {}, "fenced_ms": NOW_MS}
-    about = {"requested_ms": 0, "delay_ms": 0, "successor_id": ID, "evacuation_epoch": 5}
+    about = {"requested_ms": 0, "delay_ms": 0, "new_topic_id": ID, "evacuation_epoch": 5}
     retired = {p: RetiredPartition(seal_offset=seal, seal_leader_epoch=3, read_up_to=seal) for p, seal in SEALS.items()}
-    now = Replacement(**{"successor": NAME, "num_partitions": COUNT, **since, **about, **fields})
+    now = Replacement(**{"new_topic": NAME, "num_partitions": COUNT, **since, **about, **fields})
     groups = ("billing",)
     return TopicRecord(TOPIC, TOPIC_ID, 8, EPOCH, (RO,) * 3, retired=retired, required_groups=groups, replacement=now)
 
 
-def test_successor_of_a_compacted_topic_is_not_replaced_before_that_is_gone() -> None:
+def test_new_topic_of_a_compacted_topic_is_not_replaced_before_that_is_gone() -> None:
     """A straggler has to be copied to it."""
     onward = ReplaceTopicCommand(NAME, "orders-v3", 1, evacuate=True)
     done = of_sealed(released_ms=NOW_MS)
@@ -93,14 +93,14 @@ def test_successor_of_a_compacted_topic_is_not_replaced_before_that_is_gone() ->
     ],
 )
 def test_what_is_refused(command: ReplaceTopicCommand, policy: str, code: ErrorCode, says: str) -> None:
-    found = refusal(command, seen=seen(cleanup_policy=policy, successor=TopicFacts(NAME, None)))
+    found = refusal(command, seen=seen(cleanup_policy=policy, new_topic=TopicFacts(NAME, None)))
     assert found.code is code
     assert says in str(found)
 
 
 @pytest.mark.parametrize("policy", ["compact", "compact,delete", "delete,compact"])
 def test_compacted_topic_is_never_shrunk_and_refused_in_the_words_of_a_replacement(policy: str) -> None:
-    compacted = seen(cleanup_policy=policy, successor=TopicFacts(NAME, None))
+    compacted = seen(cleanup_policy=policy, new_topic=TopicFacts(NAME, None))
     found = [refusal(command, seen=compacted) for command in (shrink(1), replace(COMMAND, evacuate=False))]
     assert [each.code for each in found] == [ErrorCode.POLICY_VIOLATION] * 2
     assert [str(each) for each in found] == [f"topic {TOPIC!r}: {why_evacuate(policy)}"] * 2
@@ -120,7 +120,7 @@ def test_evacuation_cannot_be_waived(name: str) -> None:
     assert caught.value.code is ErrorCode.INVALID_REQUEST
 
 
-ABSENT = seen(successor=TopicFacts(NAME, None))
+ABSENT = seen(new_topic=TopicFacts(NAME, None))
 EARLIER = TopicRecord(TOPIC, TOPIC_ID, 4, EPOCH, (RW,) * 3)
 SWITCH_MS = NOW_MS + CONFIG.announce_ms
 PROVED = seen(proof=SEALS)
@@ -128,8 +128,8 @@ LAGGING = replace(PROVED, groups={**PROVED.groups, "billing": group({0: 9, 1: 0,
 LATE_ENDS = {**SEALS, 0: 12}
 MARKED = seen({**SEALS, 0: 11})
 MARKED = replace(MARKED, partitions={**MARKED.partitions, 0: log(11, log_end=11, read_up_to=10)})
-LOST = seen(proof=SEALS, successor=TopicFacts(NAME, None, gone=True))
-ANEW = seen(proof=SEALS, successor=successor("another id"))
+LOST = seen(proof=SEALS, new_topic=TopicFacts(NAME, None, gone=True))
+ANEW = seen(proof=SEALS, new_topic=new_topic("another id"))
 do = Steps()
 STORIES = {
     "the evacuation is on the record, and the switch is made": Story(
@@ -161,11 +161,11 @@ STORIES = {
     ),
     "the proof counts from the first look that shows it, whatever happens to it later": Story(
         do.look(LAGGING, is_released=False, first_reason=reasons.of_group(reasons.GROUP_LAG, "billing")),
-        (do.look(seen(), is_released=True), do.look(seen(), LATER_MS, kinds=[DeletePredecessor])),
+        (do.look(seen(), is_released=True), do.look(seen(), LATER_MS, kinds=[DeleteOldTopic])),
     ),
     "it is not deleted without the proof": Story(
         do.glance(seen(), LATER_MS, effects=(), reason=reasons.NOT_EVACUATED),
-        do.look(PROVED, LATER_MS, kinds=[DeletePredecessor]),
+        do.look(PROVED, LATER_MS, kinds=[DeleteOldTopic]),
         released_ms=NOW_MS,
     ),
     "a record behind a seal is evacuated as well": Story(
@@ -179,9 +179,9 @@ STORIES = {
     "markers are no proof": Story(
         do.look(replace(MARKED, groups={"billing": group(SEALS)}), evacuated_to={0: None, 1: None, 2: None})
     ),
-    "a successor that is created anew takes the copies with it, and the proof": Story(
-        do.look(replace(PROVED, successor=successor(groups={})), evacuated_to={0: 10, 1: None, 2: 7}),
-        (do.look(LOST), do.look(LOST), do.look(ANEW, successor_id="another id", is_released=False)),
+    "a new topic that is created anew takes the copies with it, and the proof": Story(
+        do.look(replace(PROVED, new_topic=new_topic(groups={})), evacuated_to={0: 10, 1: None, 2: 7}),
+        (do.look(LOST), do.look(LOST), do.look(ANEW, new_topic_id="another id", is_released=False)),
         do.has(evacuated_to={0: None, 1: None, 2: None}, first_reason=reasons.NOT_EVACUATED, is_another_proof=True),
         do.glance(ANEW, phase="drain"),
         do.is_proved_by_its_own_group(ANEW),  # the group of the earlier proof is no reader

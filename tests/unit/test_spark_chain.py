@@ -19,7 +19,7 @@ from modeaware.spark.errors import RecordsLost
 from modeaware.spark.offsets import OffsetRange, Offsets, RangesInOrder, next_positions
 from modeaware.spark.progress import positions_of
 from modeaware.spark.snapshot import TopicDescription
-from modeaware.topic_view import Successor, TopicView
+from modeaware.topic_view import ReplacedBy, TopicView
 from tests.support.fake_views import modes_of
 from tests.support.stories import Steps, Story
 
@@ -54,13 +54,13 @@ class World:
         self.logs[topic, partition] += count
 
     def change(self, topic: str, **state: Any) -> None:
-        """What the record of a topic says of its successor."""
+        """What the record of a topic says of its new topic."""
         to, count = self.following[topic], COUNTS[topic]
         view = self.views.get(topic, TopicView(topic, self.ids[topic], (1, 1), modes_of(count, count)))
-        successor = replace(view.successor or Successor(to, self.ids[to], COUNTS[to]), **state)
-        modes = modes_of(count, 0 if successor.switched else count)
-        sealed = {**view.resume_offsets, **successor.read_up_to}
-        self.views[topic] = replace(view, modes=modes, successor=successor, resume_offsets=sealed)
+        new_topic = replace(view.new_topic or ReplacedBy(to, self.ids[to], COUNTS[to]), **state)
+        modes = modes_of(count, 0 if new_topic.switched else count)
+        sealed = {**view.resume_offsets, **new_topic.read_up_to}
+        self.views[topic] = replace(view, modes=modes, new_topic=new_topic, resume_offsets=sealed)
 
     def seal(self, topic: str, **state: Any) -> None:
         ends = {p: end for (name, p), end in self.logs.items() if name == topic}
@@ -80,10 +80,10 @@ class World:
 
     def segments(self, conf: object, topic: str, stale: bool) -> tuple[TopicView, ...]:
         found = [self.views.get(topic, TopicView.unlisted(topic))]
-        while (successor := found[-1].successor) is not None and successor.switched:
-            following = self.views.get(successor.topic)
-            is_known = following is not None and following.applies_to(successor.topic_id)
-            found.append(following if is_known else TopicView(successor.topic, successor.topic_id))
+        while (new_topic := found[-1].new_topic) is not None and new_topic.switched:
+            following = self.views.get(new_topic.topic)
+            is_known = following is not None and following.applies_to(new_topic.topic_id)
+            found.append(following if is_known else TopicView(new_topic.topic, new_topic.topic_id))
         return tuple(found)
 
 
@@ -229,11 +229,11 @@ class Run:
 
 do = Steps()
 STORIES = {
-    "a topic is read to its end, and then its successor": Story(
+    "a topic is read to its end, and then its new topic": Story(
         (do.write("a", 5), do.reads(("a", 0, 0, 5))),
         (do.change("a", switched=False), do.write("a"), do.reads(("a", 0, 5, 6))),
         (do.change("a", switched=True), do.write("b", 4, partition=1), do.reads()),  # not sealed: records may come
-        # All of it before the first of the successor.
+        # All of it before the first of the new topic.
         (do.write("a", partition=2), do.seal("a"), do.reads(("a", 2, 0, 1)), do.reads(("b", 1, 0, 4))),
         do.has(a={0: 6, 1: 0, 2: 1}, b={0: 0, 1: 4}),
     ),
@@ -287,7 +287,7 @@ STORIES = {
         (do.seal("a", released=True, gone=True), do.is_deleted("a"), do.write("b", 2)),
         (do.restart(), do.reads(("b", 0, 0, 2))),
     ),
-    "a query may be renamed once it has come to the successor": Story(
+    "a query may be renamed once it has come to the new topic": Story(
         (do.seal("a"), do.step(), do.step(), do.is_named("b"), do.restart()),
         (do.write("b"), do.reads(("b", 0, 0, 1))),
     ),
@@ -295,13 +295,13 @@ STORIES = {
         (do.write("a", 5), do.step(), do.seal("a", released=True), do.lead_back(), do.seal("b"), do.restart()),
         do.is_lost("topic a was deleted and created again: its id is id-a-again"),
     ),
-    "what arrives behind a seal is read, and the successor not again": Story(
+    "what arrives behind a seal is read, and the new topic not again": Story(
         (do.write("a", 5), do.seal("a"), do.write("b", 3), do.step()),
         (do.write("a"), do.change("a", read_up_to={1: 0, 2: 0}), do.write("b")),  # the fence was lifted
         do.reads_in_order(("a", 0, 5, 6), ("b", 0, 3, 4)),
         (do.restart(), do.write("b"), do.reads(("b", 0, 4, 5))),
     ),
-    "retention may have taken records of the successor before a query is new": Story(
+    "retention may have taken records of the new topic before a query is new": Story(
         (do.seal("a"), do.write("b", 9), do.retention("b", 4), do.begins(), do.reads(("b", 0, 4, 9)))
     ),
     "a query that is killed in its first batch skips no more than it would have": Story(
@@ -311,7 +311,7 @@ STORIES = {
         (do.reads(("b", 0, 7, 9)), do.reads()),
     ),
     "a query that is killed in its first batch starts again once its topic is released": Story(
-        # Then the beginning that Spark asks for anew is behind the successor's records.
+        # Then the beginning that Spark asks for anew is behind the new topic's records.
         (do.write("a", 5), do.begins(startingoffsets="latest"), do.step(until="planned")),
         (do.seal("a", released=True), do.write("b", 2), do.restart(), do.reads(("b", 0, 0, 2))),
     ),
@@ -439,7 +439,7 @@ def test_a_chain_that_is_known_too_short_fails_the_query_and_nothing_is_read_twi
 
 
 @pytest.mark.parametrize(("released", "skipped"), [(False, 0), (True, 7)])
-def test_latest_skips_the_successor_of_a_topic_that_is_released(world: World, released: bool, skipped: int) -> None:
+def test_latest_skips_the_new_topic_of_a_topic_that_is_released(world: World, released: bool, skipped: int) -> None:
     world.write("a", 5)
     world.write("b", 7)
     world.change("a", switched=True, released=released)
@@ -461,8 +461,8 @@ def test_records_that_arrive_while_a_query_starts_at_the_latest_are_of_its_secon
 
 
 def test_a_position_that_is_known_waits_for_a_seal_that_was_broken() -> None:
-    successor = Successor("b", "id-b", 2, switched=True)
-    view = TopicView("a", "id-a", (1, 1), modes_of(1, 0), {0: 5}, successor=successor)
+    new_topic = ReplacedBy("b", "id-b", 2, switched=True)
+    view = TopicView("a", "id-a", (1, 1), modes_of(1, 0), {0: 5}, new_topic=new_topic)
     chain, ends = (view, TopicView("b", "id-b")), {"a": {0: 6}, "b": {0: 3}}
     assert next_positions(chain, ends, {"a": {0: 6}}, {}) == {"a": {0: 6}}
     assert next_positions(chain, ends, None, {}) == ends, "the query may have come to it"
@@ -497,7 +497,7 @@ class TestBatch:
 
 @pytest.mark.parametrize("seed", range(100))
 def test_nothing_is_lost_or_repeated_or_out_of_order_wherever_the_query_is_killed(world: World, seed: int) -> None:
-    """Records that are written before the switch to a successor come in earlier batches than those of it, or in one
+    """Records that are written before the switch to a new topic come in earlier batches than those of it, or in one
     task before them, if the query begins before."""
     choose = random.Random(seed)
     query, topic = Query(), "a"

@@ -35,7 +35,7 @@ SEALED = {0: RetiredPartition(seal_offset=30, seal_leader_epoch=2), 1: RetiredPa
 
 def work_of(retired: dict[int, RetiredPartition] = SEALED, **changes: Any) -> Evacuation | None:
     """Of a topic of 2 partitions that is replaced by one of 3: partition 1 is evacuated."""
-    about = {"successor": "v2", "num_partitions": 3, "requested_ms": 1, "successor_id": "id-2", "switched_ms": 8_000}
+    about = {"new_topic": "v2", "num_partitions": 3, "requested_ms": 1, "new_topic_id": "id-2", "switched_ms": 8_000}
     now = Replacement(**{**about, "evacuation_epoch": 4, **changes})
     record = TopicRecord("orders", "id", 7, 1, (RO, RO), retired=retired, replacement=now)
     return evacuation_in(record, now, (0, 1, 2))
@@ -53,8 +53,8 @@ def test_the_work_is_what_the_record_says() -> None:
         starts={},
         seal_epochs={0: 2},
         switched_ms=8_000,
-        successor="v2",
-        successor_id="id-2",
+        new_topic="v2",
+        new_topic_id="id-2",
         homes=(0, 1, 2),
     )
     straggler = work_of({**SEALED, 1: RetiredPartition(seal_offset=11, evacuated_to=9)})
@@ -66,7 +66,7 @@ def test_the_work_is_what_the_record_says() -> None:
     for other in (
         None,
         straggler,
-        work_of(successor_id="id-3"),
+        work_of(new_topic_id="id-3"),
         work_of(evacuation_epoch=8),
         replace(work, homes=(0,)),
     ):
@@ -109,7 +109,7 @@ OLDER, NEWEST = OldRecord(1, 99, 49), OldRecord(0, 40, 50)
         ([NewRecord(1, 0, 5)], Verdict.NEWER),  # whatever the clocks say: groups read the topic to its end first
         ([NewRecord(0, 0, -1)], Verdict.NEWER),
         ([copied(NEWEST)], Verdict.PLACED),
-        ([copied(NEWEST, partition=2)], Verdict.COPY),  # elsewhere: the successor was grown since
+        ([copied(NEWEST, partition=2)], Verdict.COPY),  # elsewhere: the new topic was grown since
         ([copied(OldRecord(0, 39, 50))], Verdict.COPY),  # its partition holds a newer one since: a straggler
         ([copied(OldRecord(0, 39, 99))], Verdict.COPY),
         ([copied(OldRecord(1, 99, 49))], Verdict.COPY),  # older by its time
@@ -117,7 +117,7 @@ OLDER, NEWEST = OldRecord(1, 99, 49), OldRecord(0, 40, 50)
         ([copied(NEWEST), NewRecord(0, 3, 5)], Verdict.NEWER),
     ],
 )
-def test_what_producers_write_to_the_successor_is_newer(new: list[NewRecord], verdict: Verdict) -> None:
+def test_what_producers_write_to_the_new_topic_is_newer(new: list[NewRecord], verdict: Verdict) -> None:
     assert decide([OLDER, NEWEST], new, home=1) == (verdict, NEWEST)
 
 
@@ -142,7 +142,7 @@ def test_straggler_is_newer_than_the_copy_of_a_value_from_between_switch_and_fen
     assert decide([straggler], [copy._replace(source=None)], home=2) == (Verdict.NEWER, straggler)
 
 
-def test_record_of_the_successor_is_written_once_more_unless_a_later_one_has_followed() -> None:
+def test_record_of_the_new_topic_is_written_once_more_unless_a_later_one_has_followed() -> None:
     written, copy = NewRecord(1, 5, 50), copied(NEWEST, offset=6)
     assert is_newer(NewRecord(1, 7, 10), written, home=1)
     assert not is_newer(copy, written, home=1), "a copy, of another job"

@@ -17,7 +17,7 @@ from modeaware.librdkafka import KafkaError, KafkaException
 from modeaware.spark import snapshot as module
 from modeaware.spark.sink import BatchWriter, Through
 from modeaware.spark.snapshot import kept_views, reads_log, release_kept, topic_segments, written
-from modeaware.topic_view import Successor, TopicView
+from modeaware.topic_view import ReplacedBy, TopicView
 from tests.support.fake_views import FakeViews, modes_of
 
 CONF = {"bootstrap.servers": "127.0.0.1:1"}
@@ -133,8 +133,8 @@ def lead(views: LogViews, topic: str, to: str, *, switched: bool = True) -> None
     """Have the name lead to another topic, or announce that."""
     view = views.view(topic)
     view = view if view.modes else TopicView(topic, f"id-of-{topic}", (1, 0), modes_of(3, 3))
-    successor, modes = Successor(to, f"id-of-{to}", 4, switched=switched), modes_of(3, 0 if switched else 3)
-    views.put(replace(view, version=(1, view.epoch + 1), modes=modes, successor=successor))
+    new_topic, modes = ReplacedBy(to, f"id-of-{to}", 4, switched=switched), modes_of(3, 0 if switched else 3)
+    views.put(replace(view, version=(1, view.epoch + 1), modes=modes, new_topic=new_topic))
 
 
 def names(topic: str = "orders") -> list[str]:
@@ -172,7 +172,7 @@ def test_a_job_that_fails_while_its_topic_is_replaced_says_so(views: LogViews) -
         job(switched=False)
     with pytest.raises(TopicReplaced, match=r"orders was replaced by orders-v2 .* Run it again") as replaced:
         job(switched=True)
-    assert (replaced.value.topic, replaced.value.successor) == ("orders", "orders-v2")
+    assert (replaced.value.topic, replaced.value.new_topic) == ("orders", "orders-v2")
     assert isinstance(replaced.value.__cause__, PythonException)
     with written(CONF, "orders") as view:
         assert view.topic == "orders-v2"
@@ -249,7 +249,7 @@ class Batches(BatchWriter):
         return "follows" in outcome
 
 
-def test_a_batch_that_is_refused_is_written_again_to_the_successor(views: LogViews) -> None:
+def test_a_batch_that_is_refused_is_written_again_to_the_new_topic(views: LogViews) -> None:
     batches = Batches(views, "replaced, refused", "refused")
     with pytest.raises(PythonException):
         batches(None, 7)  # type: ignore[arg-type] # no frame

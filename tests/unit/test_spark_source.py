@@ -164,7 +164,7 @@ def test_offsets_that_are_none_are_refused(value: str) -> None:
         only_partitions({"startingOffsets": value}, "flights", {"flights": {0}})
 
 
-def test_all_is_read_of_a_successor_without_offsets_of_its_own() -> None:
+def test_all_is_read_of_a_new_topic_without_offsets_of_its_own() -> None:
     given = {
         "startingOffsets": json.dumps({"flights": {"0": 5, "1": 7}}),
         "endingOffsets": json.dumps({"flights": {"0": 9}, "flights-v2": {"1": 3, "4": 4}}),

@@ -23,7 +23,7 @@ from modeaware.spark.sink import JAVA_NAME, placement
 from modeaware.spark.snapshot import TopicClient, TopicDescription
 from modeaware.spark.worker import forget_archive_finders
 from modeaware.spark.writer import POLL_EVERY, Sender, borrow, key_of, producer_conf, producers
-from modeaware.topic_view import Successor, TopicView
+from modeaware.topic_view import ReplacedBy, TopicView
 from partitioners import NAMES, Manual, rule_named
 from tests.support.fake_views import FakeViews, modes_of
 
@@ -148,8 +148,8 @@ def test_a_fatal_error_costs_the_producer() -> None:
 def test_a_refusal_behind_the_fence_says_where_a_retry_writes(views: FakeViews) -> None:
     sender = Sender("orders", CONF)
     sender.send(b"k", b"v")
-    switched = Successor("orders-v2", "id-of-v2", 4, switched=True)
-    views.put(TopicView("orders", "id", (1, 2), modes_of(6, 0), successor=switched))
+    switched = ReplacedBy("orders-v2", "id-of-v2", 4, switched=True)
+    views.put(TopicView("orders", "id", (1, 2), modes_of(6, 0), new_topic=switched))
     FakeProducer.made[0].fail(KafkaError.MSG_SIZE_TOO_LARGE)
     said = r"partition 3 of orders: .*orders was replaced by orders-v2.*it goes to orders-v2 .*MSG_SIZE_TOO_LARGE"
     with pytest.raises(WriteFailed, match=said) as failed:

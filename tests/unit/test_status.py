@@ -100,11 +100,11 @@ def test_next_command_of_a_shrink(reason: str | None, expected: str | None) -> N
     [
         ("paused", "replace orders"),
         ("group-not-moved:billing", "groups prepare billing --topic orders-v2"),
-        ("fence-denied", "check --role controller orders --successor orders-v2"),
+        ("fence-denied", "check --role controller orders --new-topic orders-v2"),
         ("group-stateful:app", "replace orders --accept-state-loss app"),
         ("compacted", "replace orders --undo"),
-        ("predecessor-first:old", "topics --describe --topic old"),
-        ("no-successor", "topics --delete --topic orders"),
+        ("earlier-topic-first:old", "topics --describe --topic old"),
+        ("no-new-topic", "topics --delete --topic orders"),
         ("deleting", None),
     ],
 )

@@ -116,7 +116,7 @@ def waits_for_retention(start: int) -> tuple[Any, ...]:
 
 
 STILL_MS = NOW_MS + QUIET_MS
-BEHIND = replace(SEEN, predecessor="older")
+BEHIND = replace(SEEN, old_topic="older")
 WRITING = facts(logs={P: log(10, stable=9, quiet_since_ms=STILL_MS, moved=True)}, groups=READ)
 MORE = facts(logs={P: log(20, quiet_since_ms=STILL_MS + 1_000, moved=True)}, groups=READ)
 STOPPED = facts(logs={P: log(20, quiet_since_ms=STILL_MS)}, groups={"g": group({P: 20})})
@@ -132,9 +132,9 @@ STORIES = {
         (do.has(state=PartitionState.NON_EXISTENT), do.look(EMPTIED, appended=False)),
         make=retiring,
     ),
-    "nothing is drained or deleted while groups may come from a predecessor": Story(
+    "nothing is drained or deleted while groups may come from an old topic": Story(
         # One that was adopted in the middle of the shrink, say.
-        do.look(BEHIND, mode=RO, reason="predecessor-first:older"),
+        do.look(BEHIND, mode=RO, reason="earlier-topic-first:older"),
         (do.look(SEEN, mode=NONE), do.look(BEHIND, appended=True, effects=(), mode=RO)),
         make=retiring,
     ),

@@ -15,7 +15,7 @@ from modeaware.confluent.offsets import Onlooker, metadata_of
 from modeaware.confluent.ownership import GroupConf
 from modeaware.confluent.patterns import NewTopicProbe
 from modeaware.notes import READ
-from modeaware.topic_view import Moved, Successor, TopicView
+from modeaware.topic_view import Moved, ReplacedBy, TopicView
 from tests.support.fake_views import modes_of, switch
 from tests.support.librdkafka_member import SomeOnlooker, Stock, World
 from tests.support.stories import Steps, Story
@@ -24,8 +24,8 @@ REFRESH_S = 300.0
 MOVED = Moved(groups=frozenset({"g"}))
 RELEASED: dict[str, Any] = {"switched": True, "released": True, "moved": MOVED}
 GONE: dict[str, Any] = {**RELEASED, "gone": True}
-B_TO_BB = TopicView("b", "id-b", (1, 50), modes_of(2, 2), successor=Successor("bb", "id-bb", 1, **RELEASED))
-BACK = TopicView("b", "id-b", (1, 3), modes_of(2, 2), successor=Successor("a", "id-2", 2))
+B_TO_BB = TopicView("b", "id-b", (1, 50), modes_of(2, 2), new_topic=ReplacedBy("bb", "id-bb", 1, **RELEASED))
+BACK = TopicView("b", "id-b", (1, 3), modes_of(2, 2), new_topic=ReplacedBy("a", "id-2", 2))
 """The topic ``b`` is replaced by one of the first name."""
 do = Steps()
 
@@ -39,8 +39,8 @@ class Subscriber(World):
 
     def replaced(self, **state: Any) -> None:
         epoch = self.views.view("a").epoch + 1
-        successor = Successor("b", state.pop("topic_id", "id-b"), 2, **state)
-        self.views.put(TopicView("a", "id-a", (1, epoch), modes_of(2, 2), successor=successor))
+        new_topic = ReplacedBy("b", state.pop("topic_id", "id-b"), 2, **state)
+        self.views.put(TopicView("a", "id-a", (1, epoch), modes_of(2, 2), new_topic=new_topic))
 
     def undo(self) -> None:
         epoch = self.views.view("a").epoch + 1
@@ -180,7 +180,7 @@ STORIES = {
         (do.brokers_have("a", "b", "c"), do.poll(REFRESH_S), do.has({"b", "c"})),
     ),
     "pattern matches whole names where brokers match them": Story(
-        (do.put(replace(BACK, topic="a", topic_id="id-a", successor=Successor("ab", "id-ab", 2, switched=True)))),
+        (do.put(replace(BACK, topic="a", topic_id="id-a", new_topic=ReplacedBy("ab", "id-ab", 2, switched=True)))),
         (do.reads("^a"), do.has(("^a", "ab"))),
         whole_names=True,
     ),

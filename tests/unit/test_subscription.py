@@ -10,7 +10,7 @@ import pytest
 
 from modeaware.clients.subscription import Gate, Reader, read
 from modeaware.modes import PartitionMode
-from modeaware.topic_view import Moved, Successor, TopicView
+from modeaware.topic_view import Moved, ReplacedBy, TopicView
 
 USER = frozenset({"g"})
 MOVED = Moved(groups=USER)
@@ -22,8 +22,8 @@ def matches(pattern: str, topic: str) -> bool | None:
 
 def replaced(topic: str, new: str, *, topic_id: str = "", new_id: str = "", **state: Any) -> TopicView:
     given: dict[str, Any] = {"switched": True, "groups": USER, **state}
-    successor = Successor(new, new_id or f"id-{new}", 1, **given)
-    return TopicView(topic, topic_id or f"id-{topic}", (1, 1), (PartitionMode.READ_ONLY,), successor=successor)
+    new_topic = ReplacedBy(new, new_id or f"id-{new}", 1, **given)
+    return TopicView(topic, topic_id or f"id-{topic}", (1, 1), (PartitionMode.READ_ONLY,), new_topic=new_topic)
 
 
 AB, BC = replaced("a", "b"), replaced("b", "c")
@@ -44,7 +44,7 @@ BACK = (  # orders, interim, and orders again
         (("a",), (AB, BC), ("a", "b", "c"), ()),
         (("b",), (AB,), ("b",), ()),
         (("a",), (RELEASED,), ("b",), ()),
-        (("a",), (replace(RELEASED, successor=replace(RELEASED.successor, moved=Moved())),), ("a", "b"), ()),
+        (("a",), (replace(RELEASED, new_topic=replace(RELEASED.new_topic, moved=Moved())),), ("a", "b"), ()),
         (("a",), (AB_MOVED,), ("a", "b"), ()),
         (("a",), (replaced("a", "b", gone=True),), ("b",), ()),
         (("^a",), (AB,), ("^a", "b"), ()),
@@ -91,7 +91,7 @@ def test_member_that_reads_what_it_names_follows_no_chain() -> None:
         (("b",), (replaced("a", "b", groups=frozenset(), switched=False),), "b", Gate.CLOSED),  # not known before
         (("orders",), BACK, "orders", Gate.CLOSED),
         (("orders",), BACK, "interim", Gate.OPEN),  # it does not wait for itself
-        (("orders",), (BACK[0], replace(BACK[1], successor=replace(BACK[1].successor, groups=frozenset()))), "orders",
+        (("orders",), (BACK[0], replace(BACK[1], new_topic=replace(BACK[1].new_topic, groups=frozenset()))), "orders",
          Gate.CLOSED),  # its name means the first topic, from which its chain leads by the interim one
         (("a",), (RELEASED,), "a", Gate.LEFT),
         (("a",), (AB_MOVED,), "a", Gate.ABSENT),

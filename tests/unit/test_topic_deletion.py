@@ -11,7 +11,7 @@ from modeaware.clients.starts import start_on_new_topic
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.alias import record_after
-from modeaware.lifecycle.commands import DeletePredecessor, FenceTopic
+from modeaware.lifecycle.commands import DeleteOldTopic, FenceTopic
 from modeaware.lifecycle.drain import requirement_of
 from modeaware.lifecycle.facts import FenceFacts, GroupFacts, GroupsDoubt, TopicFacts
 from modeaware.lifecycle.replacement import COMING_MS, FENCE_CONFIGS
@@ -21,17 +21,17 @@ from modeaware.modelog.records import Replacement, RetiredPartition, TopicRecord
 from tests.support.lifecycle import EPOCH, NOW_MS, RO, TOPIC, TOPIC_ID, Life, facts, group, log, look, rule
 from tests.support.stories import Steps, Story
 
-NAME, ID = "orders-v2", "id-of-the-successor"
+NAME, ID = "orders-v2", "id-of-the-new_topic"
 SEALS = {0: 10, 1: 0, 2: 7}
 MOVED = {0: 3, 1: 0}
-"""What a group has committed on the successor."""
+"""What a group has committed on the new topic."""
 
 
 def record(**fields: Any) -> TopicRecord:
     """The record of a topic that is released, and may go at once."""
-    about = {"requested_ms": 0, "delay_ms": 0, "successor_id": ID, "announced_ms": 1, "switched_ms": 2}
+    about = {"requested_ms": 0, "delay_ms": 0, "new_topic_id": ID, "announced_ms": 1, "switched_ms": 2}
     since = {"own_configs": {}, "fenced_ms": NOW_MS - FENCE_STABLE_MS, "released_ms": NOW_MS - 1}
-    now = Replacement(**{"successor": NAME, "num_partitions": 2, **about, **since, **fields})
+    now = Replacement(**{"new_topic": NAME, "num_partitions": 2, **about, **since, **fields})
     retired = {p: RetiredPartition(seal_offset=seal, seal_leader_epoch=3, read_up_to=seal) for p, seal in SEALS.items()}
     groups = ("billing",)
     return TopicRecord(TOPIC, TOPIC_ID, 5, EPOCH, (RO,) * 3, retired=retired, required_groups=groups, replacement=now)
@@ -43,7 +43,7 @@ def logs(**of_first: Any) -> dict[int, Any]:
     return {**found, 0: replace(found[0], **of_first)}
 
 
-def successor(groups: dict[str, GroupFacts] | None = None, **more: Any) -> TopicFacts:
+def new_topic(groups: dict[str, GroupFacts] | None = None, **more: Any) -> TopicFacts:
     found = {"billing": group(MOVED, members=True)} if groups is None else groups
     return TopicFacts(NAME, **{"topic_id": ID, "partition_count": 2, "groups": found, **more})
 
@@ -54,7 +54,7 @@ FENCE = FenceFacts(FENCE_CONFIGS, dict.fromkeys(SEALS, 3), frozenset(SEALS))
 def seen(**others: Any) -> TopicFacts:
     """A look in which nothing speaks against the deletion."""
     return facts(
-        3, **{"logs": logs(), "groups": {"billing": group(SEALS)}, "successor": successor(), "fence": FENCE, **others}
+        3, **{"logs": logs(), "groups": {"billing": group(SEALS)}, "new_topic": new_topic(), "fence": FENCE, **others}
     )
 
 
@@ -82,10 +82,10 @@ def test_nothing_speaks_against_it() -> None:
     [
         ({"logs": {**logs(), 1: log(0)}, "partitions": {0: logs()[0]}}, reasons.UNAVAILABLE),
         ({"partition_count": 4}, reasons.UNAVAILABLE),
-        ({"predecessor": "older"}, "predecessor-first:older"),
-        ({"successor": TopicFacts(NAME, None, gone=True)}, reasons.NO_SUCCESSOR),
-        ({"successor": TopicFacts(NAME, None)}, reasons.UNAVAILABLE),
-        ({"successor": successor(topic_id="another", gone=True)}, reasons.NO_SUCCESSOR),
+        ({"old_topic": "older"}, "earlier-topic-first:older"),
+        ({"new_topic": TopicFacts(NAME, None, gone=True)}, reasons.NO_NEW_TOPIC),
+        ({"new_topic": TopicFacts(NAME, None)}, reasons.UNAVAILABLE),
+        ({"new_topic": new_topic(topic_id="another", gone=True)}, reasons.NO_NEW_TOPIC),
         ({"cleanup_policy": "compact"}, reasons.COMPACTED),
         ({"fence": None}, reasons.NOT_FENCED),
         ({"fence": replace(FENCE, failure=DENIED)}, reasons.FENCE_DENIED),
@@ -101,9 +101,9 @@ def test_nothing_speaks_against_it() -> None:
         ({"groups": {"billing": group(BACK)}}, LAG),
         ({"groups": {"billing": group({1: 0, 2: 7})}}, "group-never-committed:billing"),
         ({"groups": {"billing": group(SEALS), "late": group(SEALS)}}, "group-not-moved:late"),
-        ({"successor": successor({})}, NOT_MOVED),
-        ({"successor": successor({"billing": group({0: 3})})}, NOT_MOVED),
-        ({"groups": {}, "successor": successor({})}, NOT_MOVED),
+        ({"new_topic": new_topic({})}, NOT_MOVED),
+        ({"new_topic": new_topic({"billing": group({0: 3})})}, NOT_MOVED),
+        ({"groups": {}, "new_topic": new_topic({})}, NOT_MOVED),
         ({"groups": {"billing": group(SEALS, members=True, subscribed=True)}}, "group-subscribed:billing"),
         ({"groups": {"billing": group(members=True, subscribed=True)}}, "group-never-committed:billing"),
     ],
@@ -120,10 +120,10 @@ def test_a_fence_that_has_not_been_in_force_for_long_keeps_it(fields: dict[str, 
     assert found[1] == (NOW_MS + 1 if fields["fenced_ms"] else None)
 
 
-def test_a_successor_that_was_found_deleted_stays_so_while_it_is_missing() -> None:
+def test_a_new_topic_that_was_found_deleted_stays_so_while_it_is_missing() -> None:
     """Whether a topic is gone takes a while to find out anew, after a takeover say."""
-    missing, noted = TopicFacts(NAME, None), record(reason=reasons.NO_SUCCESSOR)
-    assert stays(seen(successor=missing), noted) == (reasons.NO_SUCCESSOR, None)
+    missing, noted = TopicFacts(NAME, None), record(reason=reasons.NO_NEW_TOPIC)
+    assert stays(seen(new_topic=missing), noted) == (reasons.NO_NEW_TOPIC, None)
     assert stays(seen(), noted) is None
 
 
@@ -143,8 +143,8 @@ def test_a_group_in_a_rebalance_is_looked_at_again_soon() -> None:
     rebalancing = ("group-rebalancing:other", NOW_MS + LOOK_AGAIN_MS)
     assert stays(seen(groups_doubt=GroupsDoubt("joins", rebalancing="other"))) == rebalancing
     groups = {"billing": group(SEALS), "other": group(SEALS, members=True, subscribed=None)}
-    both = successor({"billing": group(MOVED), "other": group(MOVED)})
-    assert stays(seen(groups=groups, successor=both)) == rebalancing
+    both = new_topic({"billing": group(MOVED), "other": group(MOVED)})
+    assert stays(seen(groups=groups, new_topic=both)) == rebalancing
 
 
 def test_a_waived_group_is_not_waited_for_but_while_it_is_subscribed() -> None:
@@ -163,13 +163,13 @@ def test_a_waiver_does_not_forgive_that_a_group_may_be_subscribed() -> None:
     assert stays(seen(unclear_groups=unreadable), None, rule("waive", "stock")) is None
 
 
-def test_a_group_whose_offsets_have_expired_is_through_once_it_is_on_the_successor() -> None:
+def test_a_group_whose_offsets_have_expired_is_through_once_it_is_on_the_new_topic() -> None:
     assert stays(seen(groups={})) is None
 
 
 DELETING = record(deleting_ms=NOW_MS, reason=reasons.DELETING)
-DELETION = (DeletePredecessor(TOPIC, TOPIC_ID, SEALS),)
-GONE = TopicFacts(TOPIC, None, gone=True, successor=successor())
+DELETION = (DeleteOldTopic(TOPIC, TOPIC_ID, SEALS),)
+GONE = TopicFacts(TOPIC, None, gone=True, new_topic=new_topic())
 BROKEN = logs(end_offset=11, last_stable_offset=11, log_end=11, read_up_to=11)
 LIFTED = seen(fence=FenceFacts(answered=frozenset(SEALS)))
 SUBSCRIBED = {"billing": group(SEALS, members=True, subscribed=True)}
@@ -177,11 +177,11 @@ do = Steps()
 
 
 def subscriber(members: bool, after_ms: int, held_up: int) -> Story:
-    on_successor = successor({"billing": group(MOVED, members=True, subscribed=members)})
+    on_new_topic = new_topic({"billing": group(MOVED, members=True, subscribed=members)})
     reason = "group-subscribed:billing" if held_up else None
     return Story(
         do.look(
-            seen(groups=SUBSCRIBED, successor=on_successor),
+            seen(groups=SUBSCRIBED, new_topic=on_new_topic),
             NOW_MS + after_ms,
             effects=(),
             reason=reason,
@@ -217,7 +217,7 @@ STORIES = {
         do.look(LIFTED, effects=(FenceTopic(TOPIC, TOPIC_ID, FENCE_CONFIGS),), alarms=1, fenced_ms=None),
         do.look(seen(), NOW_MS + 5, effects=(), fenced_ms=NOW_MS + 5, due_ms=NOW_MS + 5 + FENCE_STABLE_MS),
         do.glance(seen(), NOW_MS + 4 + FENCE_STABLE_MS, effects=()),
-        do.look(seen(), NOW_MS + 5 + FENCE_STABLE_MS, kinds=[DeletePredecessor]),
+        do.look(seen(), NOW_MS + 5 + FENCE_STABLE_MS, kinds=[DeleteOldTopic]),
         record=record(),
     ),
     "without a fence it is done once it is released": Story(

@@ -1,4 +1,4 @@
-"""Messages of a successor under the name that was subscribed to, and their offsets where they belong."""
+"""Messages of a new topic under the name that was subscribed to, and their offsets where they belong."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
-from modeaware.chain import logical_topic, predecessors
+from modeaware.chain import logical_topic, old_topics
 from modeaware.confluent.consumer import Consumer
 from modeaware.confluent.names import LogicalNames, physical_topic
-from modeaware.topic_view import Successor, TopicView
+from modeaware.topic_view import ReplacedBy, TopicView
 from tests.support.fake_views import FakeViews, modes_of
 from tests.support.offline import is_librdkafkas_own
 
 NOWHERE: dict[str, Any] = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "log_level": 0}
 LOGICAL = {**NOWHERE, "modeaware.topic.names": "logical"}
-A = TopicView("a", "id-a", (1, 1), modes_of(2, 2), successor=Successor("b", "id-b", 2, switched=True))
-B = TopicView("b", "id-b", (1, 1), modes_of(2, 2), successor=Successor("c", "id-c", 1, switched=True))
+A = TopicView("a", "id-a", (1, 1), modes_of(2, 2), new_topic=ReplacedBy("b", "id-b", 2, switched=True))
+B = TopicView("b", "id-b", (1, 1), modes_of(2, 2), new_topic=ReplacedBy("c", "id-c", 1, switched=True))
 
 
 class Stock:
@@ -51,13 +51,13 @@ def named(stock: Stock) -> LogicalNames:
 def test_logical_topic_is_the_earliest_of_the_chain_that_is_subscribed_to(
     topic: str, subscribed: str, logical: str
 ) -> None:
-    assert logical_topic(topic, lambda name: name in subscribed, predecessors({"a": A, "b": B})) == logical
+    assert logical_topic(topic, lambda name: name in subscribed, old_topics({"a": A, "b": B})) == logical
 
 
 def test_chain_that_leads_back_to_its_name_ends() -> None:
-    assert B.successor is not None
-    back = replace(B, successor=replace(B.successor, topic="a", topic_id="id-a"))
-    assert logical_topic("b", lambda name: name == "a", predecessors({"a": A, "b": back})) == "a"
+    assert B.new_topic is not None
+    back = replace(B, new_topic=replace(B.new_topic, topic="a", topic_id="id-a"))
+    assert logical_topic("b", lambda name: name == "a", old_topics({"a": A, "b": back})) == "a"
 
 
 def test_renamed_message_is_committed_where_its_record_is() -> None:

@@ -56,7 +56,7 @@ def test_globs_and_literal_names_round_trip() -> None:
 
 
 def replacing(*names: tuple[str, str]) -> Any:
-    commands = [ReplaceTopicCommand(topic, successor, 1) for topic, successor in names]
+    commands = [ReplaceTopicCommand(topic, new_topic, 1) for topic, new_topic in names]
     return messages.replace_topics_request(commands, validate_only=False, timeout_ms=10)
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from modeaware.errors import ErrorCode, ModeSourceError, NotAuthorized
 from modeaware.modelog.records import ClaimRecord
-from modeaware.topic_view import SUCCESSION, Moved, Successor, TopicView
+from modeaware.topic_view import REPLACEMENT_STATES, Moved, ReplacedBy, TopicView
 from modeaware.views import wire as wire_module
 from modeaware.views.store import ViewStore
 from modeaware.views.wire import TopicsMissing, WireSource
@@ -77,10 +77,10 @@ class TestAnswers:
         assert wire.heard == [{"orders": told}]
 
     @pytest.mark.parametrize("state", range(4))
-    def test_a_successor_is_the_same_as_the_log_tells_it(self, wire: Wire, state: int) -> None:
+    def test_a_new_topic_is_the_same_as_the_log_tells_it(self, wire: Wire, state: int) -> None:
         told = wire.put("orders", 3, writable=0, rest=RO)
-        reached = {name: n <= state for n, name in enumerate(SUCCESSION) if n}
-        to = Successor(
+        reached = {name: n <= state for n, name in enumerate(REPLACEMENT_STATES) if n}
+        to = ReplacedBy(
             "orders-v2",
             "v2-id",
             4,
@@ -89,7 +89,7 @@ class TestAnswers:
             groups_complete=state > 1,
             **reached,
         )
-        told = wire.endpoint.views["orders"] = replace(told, successor=to)
+        told = wire.endpoint.views["orders"] = replace(told, new_topic=to)
         wire.ask()
         assert (wire.held(), to.state) == (told, state)
 
@@ -98,12 +98,12 @@ class TestAnswers:
 
         def ask(version: tuple[int, int], *groups: str, every: bool = False) -> Moved:
             moved = Moved(every, frozenset(groups), version)
-            wire.endpoint.views["orders"] = replace(told, successor=Successor("v2", "id-2", 4, moved=moved))
+            wire.endpoint.views["orders"] = replace(told, new_topic=ReplacedBy("v2", "id-2", 4, moved=moved))
             wire.ask()
             held = wire.held()
             assert held is not None
-            assert held.successor is not None
-            return held.successor.moved
+            assert held.new_topic is not None
+            return held.new_topic.moved
 
         assert ask((1, 0), "billing") == Moved()
         wire.groups |= {"billing", "audit"}

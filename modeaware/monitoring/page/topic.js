@@ -175,7 +175,7 @@ function stepper(topic) {
 function newTopicState(topic) {
   const by = topic.replacement;
   if (by.undone_ms !== null) return "is being deleted: the replacement is undone";
-  if (by.successor_id === null) return "is not created yet";
+  if (by.new_topic_id === null) return "is not created yet";
   if (by.switched_ms === null) return "is not written yet";
   if (topic.groups_waiting === null) return "takes writes";
   if (topic.groups_waiting === 0) return "takes writes; its gate is open";
@@ -205,7 +205,7 @@ function pair(topic) {
   return element("div", { class: "pair" }, [
     side("Old topic", topic.topic, topic.count, oldTopicState(by), [cells(topic)[0]]),
     element("span", { class: "arrow", "aria-hidden": "true", text: "→" }),
-    side("New topic", by.successor, count, newTopicState(topic), [element("div", { class: many, role: "img", "aria-label": `${count} partitions, ${mode}` }, boxes)]),
+    side("New topic", by.new_topic, count, newTopicState(topic), [element("div", { class: many, role: "img", "aria-label": `${count} partitions, ${mode}` }, boxes)]),
   ]);
 }
 
@@ -294,12 +294,12 @@ function describes(topic) {
   const by = topic.replacement;
   if (by === null) return [`${topic.writable} of ${topic.count} writable, epoch ${topic.epoch}, changed `, ago(topic.changed_ms), " ago"];
   if (topic.alias) return [`alias; the old topic (${topic.count} partitions) was ${by.deleting_ms === null ? "found gone" : "deleted"} `, ago(by.gone_ms), " ago"];
-  return [`replaced by ${by.successor} (${by.num_partitions} partitions), released `, ago(by.released_ms ?? topic.changed_ms), " ago, and not deleted (--fence none)"];
+  return [`replaced by ${by.new_topic} (${by.num_partitions} partitions), released `, ago(by.released_ms ?? topic.changed_ms), " ago, and not deleted (--fence none)"];
 }
 
 export function line(topic, picture) {
   const node = element("div", { class: topic.alias ? "row alias" : "row", "data-topic": topic.topic, "data-phase": topic.phase }, [
-    element("b", topic.alias ? {} : { text: topic.topic }, topic.alias ? [element("s", { text: topic.topic }), element("span", { text: ` → ${topic.replacement.successor}` })] : []),
+    element("b", topic.alias ? {} : { text: topic.topic }, topic.alias ? [element("s", { text: topic.topic }), element("span", { text: ` → ${topic.replacement.new_topic}` })] : []),
     element("span", { class: "soft" }, describes(topic)),
   ]);
   if (picture && !topic.alias) node.append(cells(topic, "cells many")[0]);

@@ -168,14 +168,14 @@ def evacuate(
             return EvacuationReport(topic, work.group, {})
         check_topic_id(client, work)
         logger.info("%s: evacuating partitions %s", topic, format_ranges(sorted(work.seals)))
-        target = TopicClient({**conf, **_COMMITTED}, work.successor)
+        target = TopicClient({**conf, **_COMMITTED}, work.new_topic)
         if attempt == 1:
             warn_of_lost_tombstones(target, work.switched_ms)
         log_starts = client.starts(work.starts)
         starts = {p: start for p, start in work.starts.items() if start > log_starts[p]}
         ends = target.ends(work.homes)
         frame = judged(spark, conf, work, places, starts, ends, dict(options or {}))
-        job = CopyJob(work.successor, work.topic_id, work.epoch, dict(conf), ends, passes)
+        job = CopyJob(work.new_topic, work.topic_id, work.epoch, dict(conf), ends, passes)
         report = _copy(frame, job, work, places if check_partitioner else None)
         current, _ = read_evacuation(conf, topic)
         if work.still_holds(current):
@@ -219,15 +219,15 @@ class Evacuation:
     starts: Mapping[int, int]
     seal_epochs: Mapping[int, int]
     switched_ms: int
-    successor: str
-    successor_id: str | None
+    new_topic: str
+    new_topic_id: str | None
     homes: tuple[int, ...]
 
     def still_holds(self, current: Evacuation | None) -> bool:
         """Return whether work for this fulfils ``current``. Partitions may have been emptied meanwhile."""
         if current is None or (current.topic_id, current.group) != (self.topic_id, self.group):
             return False
-        if (current.homes, current.successor_id) != (self.homes, self.successor_id):
+        if (current.homes, current.new_topic_id) != (self.homes, self.new_topic_id):
             return False
         return current.seals.items() <= self.seals.items()
 
@@ -241,23 +241,23 @@ def read_evacuation(conf: Mapping[str, Any], topic: str) -> tuple[Evacuation | N
         why = "it is not being replaced; start that with modeaware replace --evacuate"
         raise NothingToEvacuate(f"topic {topic!r}: {why}", topic=topic)
     replacement = record.replacement
-    new = next((r for r in replay.records_of(replacement.successor) if r.topic_id == replacement.successor_id), None)
+    new = next((r for r in replay.records_of(replacement.new_topic) if r.topic_id == replacement.new_topic_id), None)
     is_sealed = replacement.switched_ms is not None and all(r.seal_offset is not None for r in record.retired.values())
-    homes = successor_partitions(conf, replacement, new) if is_sealed and replacement.gone_ms is None else ()
+    homes = new_topic_partitions(conf, replacement, new) if is_sealed and replacement.gone_ms is None else ()
     return evacuation_in(record, replacement, homes), record
 
 
-def successor_partitions(
+def new_topic_partitions(
     conf: Mapping[str, Any], replacement: Replacement, record: TopicRecord | None
 ) -> tuple[int, ...]:
     """Return the writable partitions of the new topic, which has ``record``; EvacuationFailed while that topic is being
     changed: keys would be copied to partitions where producers do not write them."""
-    name = replacement.successor
+    name = replacement.new_topic
     topic = TopicClient(conf, name).describe()
     view = TopicView.unlisted(name) if record is None else record.view()
     writable = tuple(p for p in topic.partitions if view.mode(p).writable)
-    if topic.topic_id != replacement.successor_id or in_progress(record) or not writable:
-        why = "another topic has its name" if topic.topic_id != replacement.successor_id else "it is being changed"
+    if topic.topic_id != replacement.new_topic_id or in_progress(record) or not writable:
+        why = "another topic has its name" if topic.topic_id != replacement.new_topic_id else "it is being changed"
         raise EvacuationFailed(f"topic {name!r} cannot take copies now: {why}; run the evacuation later", topic=name)
     return writable
 
@@ -287,8 +287,8 @@ def evacuation_in(record: TopicRecord, replacement: Replacement, homes: tuple[in
         {p: r.evacuated_to for p, r in left.items() if r.evacuated_to is not None},
         {p: r.seal_leader_epoch for p, r in left.items() if r.seal_leader_epoch is not None},
         replacement.switched_ms,
-        replacement.successor,
-        replacement.successor_id,
+        replacement.new_topic,
+        replacement.new_topic_id,
         homes,
     )
 
@@ -387,7 +387,7 @@ def judged(
     ours = F.filter("headers", lambda header: header["key"] == F.lit(HEADER))
     source = F.try_element_at(ours, F.lit(-1))["value"].cast("string")
     new = (
-        last_of(work.successor, ends, {}, source=source, digest=F.when(source.isNotNull(), F.expr(DIGEST_SQL)))
+        last_of(work.new_topic, ends, {}, source=source, digest=F.when(source.isNotNull(), F.expr(DIGEST_SQL)))
         .where(F.col("key").isNotNull())
         .groupBy("key")
         .agg(F.collect_list("last").alias("new"))

@@ -27,11 +27,11 @@ def replace_while_it_is_down(following: Following, load: Load) -> None:
         following.replace(4, delay_ms=0)
         lag = reasons.of_group(reasons.GROUP_LAG, following.group)
         served.wait_for(old, lambda record: lag in {retired.reason for retired in record.retired.values()})
-    assert topics(following) == {old, following.successor}
+    assert topics(following) == {old, following.new_topic}
 
 
 def topics(following: Following) -> set[str]:
-    return {following.topic, following.successor} & following.served.admin.list_topics(timeout=20).topics.keys()
+    return {following.topic, following.new_topic} & following.served.admin.list_topics(timeout=20).topics.keys()
 
 
 def test_the_deletion_waits_for_one_that_is_required(following: Following) -> None:
@@ -42,10 +42,10 @@ def test_the_deletion_waits_for_one_that_is_required(following: Following) -> No
             load.await_read()
             following.served.wait_done(following.topic)
     load.check()
-    assert topics(following) == {following.successor}
+    assert topics(following) == {following.new_topic}
 
 
-def test_one_that_was_waived_begins_at_the_start_of_the_successor_and_is_told(
+def test_one_that_was_waived_begins_at_the_start_of_the_new_topic_and_is_told(
     following: Following, caplog: pytest.LogCaptureFixture
 ) -> None:
     load = Load("early", "late")
@@ -53,18 +53,18 @@ def test_one_that_was_waived_begins_at_the_start_of_the_successor_and_is_told(
     rule = GroupRule("waive", following.group, following.topic, "it is retired", 0)
     assert following.served.ask(AlterGroupRulesCommand(add=(rule,))).code is ErrorCode.NONE
     following.served.wait_done(following.topic)
-    assert topics(following) == {following.successor}
+    assert topics(following) == {following.new_topic}
 
     conf = following.conf(auto_offset_reset="latest")
-    stored = drain_topic(following.served.servers, following.successor)
+    stored = drain_topic(following.served.servers, following.new_topic)
     numbers = {number_of(each.value(), each.key()) for each in stored}
     with caplog.at_level(logging.WARNING, "modeaware.clients.starts"):
         for reader in following.readers(load, conf, 0, group="late"):
             with reader:
                 eventually(lambda: load.fine() and load.ledger.distinct["late"] >= len(numbers), 60)
     given = {record.number for record in load.ledger.read_by("late")}
-    assert given == numbers, "nothing of the successor is skipped, nor anything else given"
+    assert given == numbers, "nothing of the new topic is skipped, nor anything else given"
     load.check([])
     (told,) = [record.getMessage() for record in caplog.records if record.name == "modeaware.clients.starts"]
-    assert f"group {following.group!r} begins at topic {following.successor!r}" in told
+    assert f"group {following.group!r} begins at topic {following.new_topic!r}" in told
     assert f"{following.topic!r}, which was deleted; records that the group had not read there are lost" in told

@@ -45,7 +45,7 @@ def test_a_topic_that_is_replaced_is_read_to_its_end_and_its_owner_moves_the_gro
     served: Controlled, make_topic: MakeTopic, make_group: Callable[[], str], tmp_path: Path
 ) -> None:
     source, to, group, log = make_topic(12), make_topic(4), make_group(), tmp_path / "log"
-    successor = f"{source}-v2"
+    new_topic = f"{source}-v2"
 
     def application(name: str) -> list[list[str]]:
         return [command(served, EXAMPLE, name, to, group, "--state-dir", str(tmp_path / "state"))]
@@ -56,13 +56,13 @@ def test_a_topic_that_is_replaced_is_read_to_its_end_and_its_owner_moves_the_gro
     with programs(application(source), log, PYTHONPATH=str(quixstreams())) as running:
         produce(served, source, 2 * DIFFERENT_KEYS)
         eventually(lambda: all(committed(served, source, group)), 90)
-        assert served.ask(ReplaceTopicCommand(source, successor, 4)).code is ErrorCode.NONE
+        assert served.ask(ReplaceTopicCommand(source, new_topic, 4)).code is ErrorCode.NONE
         served.wait_for(source, is_left_behind)
-        produce(served, successor, DIFFERENT_KEYS)
+        produce(served, new_topic, DIFFERENT_KEYS)
         time.sleep(5)  # the gate of a group that has read the topic opens within a second
         end(running, log)
-    commit_zero(served, group, successor, 4)
-    with programs(application(successor), log, PYTHONPATH=str(quixstreams())) as running:
+    commit_zero(served, group, new_topic, 4)
+    with programs(application(new_topic), log, PYTHONPATH=str(quixstreams())) as running:
         eventually(
             lambda: len(drain_topic(served.servers, to)) == 3 * DIFFERENT_KEYS, 90, message=log.read_text()[-3000:]
         )

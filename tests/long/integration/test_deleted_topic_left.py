@@ -13,7 +13,7 @@ from tests.workload.load import Load
 def test_librdkafka_queues_nothing_for_the_partitions_of_a_deleted_topic(following: Following) -> None:
     """Once its metadata of the topic is too old it asks for it every second, and each answer that the topic does not
     exist would leave an error for every partition that the consumer was asked about while others read it."""
-    served, old, new = following.served, following.topic, following.successor
+    served, old, new = following.served, following.topic, following.new_topic
     load = Load()
     seen: dict[str, dict[str, Any]] = {}
 

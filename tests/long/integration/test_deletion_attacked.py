@@ -63,8 +63,8 @@ def aware(setting: Controlled, **more: object) -> dict[str, Any]:
     return {**setting.conf, **SOON, "modeaware.mode.log.topic": setting.log, **more}
 
 
-def replace(setting: Controlled, topic: str, successor: str, count: int = 2) -> None:
-    result = setting.ask(ReplaceTopicCommand(topic, successor, count, delay_ms=0))
+def replace(setting: Controlled, topic: str, new_topic: str, count: int = 2) -> None:
+    result = setting.ask(ReplaceTopicCommand(topic, new_topic, count, delay_ms=0))
     assert result.code is ErrorCode.NONE, result.message
 
 
@@ -385,7 +385,7 @@ def test_squatters_of_either_name_are_not_taken_for_what_was_meant(
 
 
 @pytest.mark.timeout(400)
-def test_a_topic_whose_successor_was_deleted_by_hand_stays_though_another_one_has_the_name(
+def test_a_topic_whose_new_topic_was_deleted_by_hand_stays_though_another_one_has_the_name(
     setting: Controlled, make_topic: MakeTopic
 ) -> None:
     topic = make_topic(2)
@@ -394,7 +394,7 @@ def test_a_topic_whose_successor_was_deleted_by_hand_stays_though_another_one_ha
     replace(setting, topic, name)
     setting.wait_for(topic, lambda record: now(record).released_ms is not None)
     setting.admin.delete_topics([name])[name].result(30)
-    setting.wait_for(topic, lambda record: now(record).reason == reasons.NO_SUCCESSOR, 60)
+    setting.wait_for(topic, lambda record: now(record).reason == reasons.NO_NEW_TOPIC, 60)
     create_topic(setting.servers, name, 2, configs={})
     eventually(lambda: topics(setting, name) == {name: 2})
     setting.started[-1].stop()

@@ -35,14 +35,14 @@ def test_group_that_begins_late_reads_the_topic_first(following: Following, make
         following.group = make_group()
         (late,) = following.readers(load, following.conf(), 0, group="late")
         late.start()
-        load.await_given(following.successor, 1, "late")
+        load.await_given(following.new_topic, 1, "late")
         eventually(lambda: following.topic not in {topic for topic, _ in late.held}, 60)
     load.await_read("late")
     late.stop()
     load.check(["late"])
 
 
-def test_pattern_that_matches_only_the_old_name_gets_the_successor_beside_it(following: Following) -> None:
+def test_pattern_that_matches_only_the_old_name_gets_the_new_topic_beside_it(following: Following) -> None:
     load = Load()
     conf = following.conf(topic_metadata_refresh_interval_ms=500)
     following.writer(load)
@@ -50,7 +50,7 @@ def test_pattern_that_matches_only_the_old_name_gets_the_successor_beside_it(fol
     with load.running():
         load.await_given(following.topic, 300)
         following.replace(delay_ms=0)
-        load.await_given(following.successor, 1)
+        load.await_given(following.new_topic, 1)
         following.served.wait_for(following.topic, lambda record: record.replacement and record.replacement.gone_ms)
     load.check()
 
@@ -67,7 +67,7 @@ def test_pattern_that_matches_both_names_waits_at_the_gate_and_lets_the_topic_be
     with load.running():
         load.await_given(following.topic, 300)
         following.replace(delay_ms=0)
-        load.await_given(following.successor, 1)
+        load.await_given(following.new_topic, 1)
         following.served.wait_for(following.topic, lambda record: record.replacement and record.replacement.released_ms)
         load.await_held(following.topic, 0)
         create_topic(following.served.servers, f"{following.topic}-more", 2, configs={})
@@ -80,7 +80,7 @@ def test_pattern_that_matches_both_names_waits_at_the_gate_and_lets_the_topic_be
             assert late.stats["state"] == "direct"
         load.readers.remove(late)
         assert not late.errors
-        load.await_held(following.successor, 4)
+        load.await_held(following.new_topic, 4)
     load.check()
 
 
@@ -93,7 +93,7 @@ def test_group_that_never_commits_waits_for_the_controllers_timeout(
     with load.running():
         load.await_given(following.topic, 300)
         following.replace()
-        load.await_given(following.successor, 1)
+        load.await_given(following.new_topic, 1)
     load.check()
     assert "the application has not committed " in caplog.text
 
@@ -105,13 +105,13 @@ def test_members_that_need_no_order_read_both_at_once(following: Following) -> N
     with load.running():
         load.await_given(following.topic, 300)
         following.replace()
-        load.await_given(following.successor, 1)
+        load.await_given(following.new_topic, 1)
         slow.work_s = 0.0
         following.served.wait_done(following.topic)
     load.check()
 
 
-def test_chain_of_successors_is_read_one_after_the_other(following: Following, make_group: Callable[[], str]) -> None:
+def test_chain_of_new_topics_is_read_one_after_the_other(following: Following, make_group: Callable[[], str]) -> None:
     load = Load("early", "late")
     with ExitStack() as stack:
         for reader in following.readers(load, following.conf(), 0, 0):
@@ -120,10 +120,10 @@ def test_chain_of_successors_is_read_one_after_the_other(following: Following, m
             load.await_given(following.topic, 300)
             following.replace()
             following.served.wait_done(following.topic)
-            load.await_given(following.successor, 100)
-            following.topic, following.successor = following.successor, f"{following.name}-v3"
+            load.await_given(following.new_topic, 100)
+            following.topic, following.new_topic = following.new_topic, f"{following.name}-v3"
             following.replace(6)
-            load.await_given(following.successor, 100)
+            load.await_given(following.new_topic, 100)
             following.served.wait_done(following.topic)
         load.await_read("early")
     following.group = make_group()
@@ -153,7 +153,7 @@ def test_topics_of_a_chain_whose_offsets_expire_are_not_read_anew(following: Fol
     with following.writer(load):
         with reader():
             load.await_given(following.name, 300)
-            for following.topic, following.successor in pairwise(topics):
+            for following.topic, following.new_topic in pairwise(topics):
                 following.replace()
                 following.served.wait_done(following.topic)
             load.await_given(topics[-1], 100)
@@ -177,7 +177,7 @@ def test_topics_of_a_chain_whose_offsets_expire_are_not_read_anew(following: Fol
     assert load.check([]).duplicates == {"group": 0}
 
 
-def test_static_members_that_are_upgraded_one_by_one_read_the_successor(following: Following) -> None:
+def test_static_members_that_are_upgraded_one_by_one_read_the_new_topic(following: Following) -> None:
     """Each is given what it had, though it subscribes to more (KAFKA-12759)."""
     load = Load()
 
@@ -200,7 +200,7 @@ def test_static_members_that_are_upgraded_one_by_one_read_the_successor(followin
                 stock.stop()
                 load.readers.remove(stock)
                 stack.enter_context(member(name))
-            load.await_given(following.successor, 1)
+            load.await_given(following.new_topic, 1)
             following.served.wait_done(following.topic)
         load.await_read()
     load.check()
@@ -222,7 +222,7 @@ def test_asyncio_consumer_follows(following: Following) -> None:
         while load.ledger.distinct["group"] < 300:
             await take(consumer)
         following.replace()
-        while not load.ledger.read_by("group", following.successor):
+        while not load.ledger.read_by("group", following.new_topic):
             await take(consumer)
         await asyncio.to_thread(writer.stop)
         while load.ledger.unread()["group"]:

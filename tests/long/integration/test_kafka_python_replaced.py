@@ -91,7 +91,7 @@ def test_topics_that_are_deleted_are_never_shown_and_not_brought_up_again(
     served: Controlled, make_topic: MakeTopic, make_group: Callable[[], str], strategy: Any
 ) -> None:
     topic, other = make_topic(12), make_topic(1)
-    successor = f"{topic}-v2"
+    new_topic = f"{topic}-v2"
     conf = {
         "bootstrap_servers": served.servers,
         "modeaware_mode_log_topic": served.log,
@@ -121,26 +121,26 @@ def test_topics_that_are_deleted_are_never_shown_and_not_brought_up_again(
     consumer = KafkaConsumer(**conf)
     consumer.subscribe([topic], listener=Listener())
     poll_until(consumer.assignment)
-    asked = ReplaceTopicCommand(topic, successor, 4, pause_before_switch=True)
+    asked = ReplaceTopicCommand(topic, new_topic, 4, pause_before_switch=True)
     assert served.ask(asked).code is ErrorCode.NONE
     poll_until(lambda: hidden() == 4)
     assert served.ask(replace(asked, undo=True)).code is ErrorCode.NONE
-    poll_until(lambda: hidden() == 0 and not exists(successor))
+    poll_until(lambda: hidden() == 0 and not exists(new_topic))
     refreshed = consumer._cluster.request_update()
     poll_until(lambda: refreshed.is_done)
     assert consumer.modeaware_stats()["gates"] == []
     assert {partition.topic for partition in consumer.assignment()} == shown == {topic}
-    assert not exists(successor)
+    assert not exists(new_topic)
     served.wait_for(topic, lambda record: record.replacement is None)
 
     assert served.ask(replace(asked, pause_before_switch=False)).code is ErrorCode.NONE
-    poll_until(lambda: {partition.topic for partition in consumer.assignment()} == {successor})
+    poll_until(lambda: {partition.topic for partition in consumer.assignment()} == {new_topic})
     consumer.close()
     served.admin.delete_topics([topic])[topic].result(30)
     eventually(lambda: not exists(topic))
     served.wait_for(topic, lambda record: record.replacement and record.replacement.gone_ms)
     consumer = KafkaConsumer(topic, other, **conf)
-    poll_until(lambda: {partition.topic for partition in consumer.assignment()} == {successor, other})
+    poll_until(lambda: {partition.topic for partition in consumer.assignment()} == {new_topic, other})
     assert not exists(topic)
     consumer.close()
 

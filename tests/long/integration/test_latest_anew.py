@@ -16,7 +16,7 @@ from tests.workload.load import Load
 
 
 @pytest.mark.parametrize("strategy", [None, "consumer"])
-def test_latest_group_that_is_made_anew_begins_at_the_end_of_the_successor(
+def test_latest_group_that_is_made_anew_begins_at_the_end_of_the_new_topic(
     following: Following, strategy: str | None
 ) -> None:
     load = Load()
@@ -28,14 +28,14 @@ def test_latest_group_that_is_made_anew_begins_at_the_end_of_the_successor(
     with following.writer(load):
         load.await_given(following.topic, 300)
         following.replace(delay_ms=0)
-        load.await_given(following.successor, 300)
+        load.await_given(following.new_topic, 300)
         following.served.wait_for(following.topic, lambda record: record.replacement and record.replacement.gone_ms, 90)
     load.await_read()
     for reader in load.readers:
         reader.stop()
     admin = AdminClient(following.served.conf)
     eventually(lambda: admin.delete_consumer_groups([following.group])[following.group].result() is None, 30)
-    before = ends(following.served.servers, following.successor)
+    before = ends(following.served.servers, following.new_topic)
     assert all(before.values()), "each partition has records that the group is not to be given"
     read: list[Message] = []
     with closing(modeaware.Consumer(conf)) as consumer:

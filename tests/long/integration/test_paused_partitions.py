@@ -39,7 +39,7 @@ def test_partition_that_is_paused_for_a_worker_is_not_read_by_kafka_python(
     served: Controlled, make_topic: MakeTopic, make_group: Callable[[], str]
 ) -> None:
     topic, group, load = make_topic(12), make_group(), Load()
-    successor = f"{topic}-v2"
+    new_topic = f"{topic}-v2"
     conf: dict[str, Any] = {"bootstrap_servers": served.servers, "modeaware_mode_log_topic": served.log}
 
     def consumer() -> KafkaConsumer:
@@ -51,12 +51,12 @@ def test_partition_that_is_paused_for_a_worker_is_not_read_by_kafka_python(
     with load.running():
         load.await_held(topic, 12)
         load.await_given(topic, 300)
-        command = ReplaceTopicCommand(topic, successor, 4, pause_before_switch=True)
+        command = ReplaceTopicCommand(topic, new_topic, 4, pause_before_switch=True)
         assert served.ask(command).code is ErrorCode.NONE
         eventually(lambda: load.fine() and sum(each["hidden"] for each in load.stats) == 4, 90)
         slow.work_s = WORK_S
         assert served.ask(replace(command, pause_before_switch=False)).code is ErrorCode.NONE
-        load.await_given(successor, 1_000)
+        load.await_given(new_topic, 1_000)
         slow.work_s = 0.0
         served.wait_done(topic, 90)
     load.check(place=murmur2)

@@ -29,7 +29,7 @@ def begin(following: Following, strategy: str | None, load: Load, **options: Any
 @pytest.mark.parametrize("strategy", [None, "cooperative-sticky", "consumer"])
 @with_revoke
 @rarely
-def test_group_that_commits_rarely_reads_the_successor(
+def test_group_that_commits_rarely_reads_the_new_topic(
     following: Following, options: dict[str, Any], revoke_commits: bool, strategy: str | None
 ) -> None:
     load = begin(following, strategy, Load(), **options, revoke_commits=revoke_commits)
@@ -39,9 +39,9 @@ def test_group_that_commits_rarely_reads_the_successor(
         following.replace()
         following.served.wait_for(following.topic, lambda record: record.replacement and record.replacement.switched_ms)
         given = load.ledger.read_by
-        eventually(lambda: load.fine() and given(load.ledger.groups[0], following.successor), FIRST_S,
-                   message="the first record of the successor")  # fmt: skip
-        load.await_given(following.successor, 300)
+        eventually(lambda: load.fine() and given(load.ledger.groups[0], following.new_topic), FIRST_S,
+                   message="the first record of the new topic")  # fmt: skip
+        load.await_given(following.new_topic, 300)
     load.check()
 
 

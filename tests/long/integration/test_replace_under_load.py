@@ -37,11 +37,11 @@ def served(kafka: Kafka) -> Iterator[Controlled]:
         yield made
 
 
-def move_stock_group(conf: dict[str, Any], group: str, successor: str, count: int) -> None:
-    """What the owner of a stopped group does: its offsets on the successor are 0."""
+def move_stock_group(conf: dict[str, Any], group: str, new_topic: str, count: int) -> None:
+    """What the owner of a stopped group does: its offsets on the new topic are 0."""
     consumer = confluent_kafka.Consumer({**conf, "group.id": group})
     try:
-        consumer.commit(offsets=[TopicPartition(successor, p, 0) for p in range(count)], asynchronous=False)
+        consumer.commit(offsets=[TopicPartition(new_topic, p, 0) for p in range(count)], asynchronous=False)
     finally:
         consumer.close()
 

@@ -96,7 +96,7 @@ def conf(served: Controlled, **more: Any) -> dict[str, Any]:
 
 
 def replace_topic(served: Controlled, topic: str, **more: Any) -> str:
-    """Return the successor's name once the topic is sealed."""
+    """Return the new topic's name once the topic is sealed."""
     name, configs = f"{topic}-v2", {"cleanup.policy": "compact"}
     command = ReplaceTopicCommand(topic, name, KEPT, configs=configs, evacuate=True, **{"delay_ms": 0, **more})
     result = served.ask(command)
@@ -181,7 +181,7 @@ def filled(served: Controlled, make_topic: MakeTopic, keys: int) -> tuple[str, d
 
 
 def last(served: Controlled, topic: str, **more: str) -> dict[bytes, bytes]:
-    """Key -> its last value in the partition of the successor that it belongs to."""
+    """Key -> its last value in the partition of the new topic that it belongs to."""
     place = named().for_topic(topic).partition
     settings = {name.replace("_", "."): value for name, value in more.items()}
     found = drain_topic(served.servers, topic, range(KEPT), **settings)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from modeaware.errors import ErrorCode
 from modeaware.lifecycle.commands import ReplaceTopicCommand
 from tests.simulation.actions import ANSWERS, Actions, Weighted
-from tests.simulation.broker import NAME, SUCCESSOR, Log, Topic
+from tests.simulation.broker import NAME, NEW_TOPIC, Log, Topic
 from tests.simulation.drain_invariants import Violation
 from tests.simulation.ending import ROUNDS, work
 from tests.simulation.faults import Fault, Kind
@@ -35,7 +35,7 @@ class ReplaceActions(Actions):
         count = 1 + world.below(4)
         fence = "none" if world.random() < 0.12 else "config"
         delay_ms = (None, 0, 0, 400_000)[world.below(4)] if world.deletes else None
-        self.request = ReplaceTopicCommand(NAME, SUCCESSOR, count, delay_ms=delay_ms, fence=fence)
+        self.request = ReplaceTopicCommand(NAME, NEW_TOPIC, count, delay_ms=delay_ms, fence=fence)
         self.asked = False
         if world.kind is Kind.DELETIONS:
             self.sometimes = (*self.sometimes, (ReplaceActions.gitops, 0.5))
@@ -58,7 +58,7 @@ class ReplaceActions(Actions):
             self.calm_start(is_released)
 
     def calm_start(self, until: Callable[[World], bool]) -> None:
-        """Nothing fails until the predecessor is released, or nearly so: most of what follows is about its deletion."""
+        """Nothing fails until the old topic is released, or nearly so: most of what follows is about its deletion."""
         world = self.world
         world.calm = True
         for _ in range(world.below(8)):
@@ -85,7 +85,7 @@ class ReplaceActions(Actions):
         if self.asked or "id-1" not in world.by_id or world.topics.get(NAME) is not world.by_id["id-1"]:
             return False
         self.replace()
-        self.asked = True  # it may be refused: the successor's name is taken
+        self.asked = True  # it may be refused: the new topic's name is taken
         return True
 
     def check_end(self) -> None:
@@ -95,14 +95,14 @@ class ReplaceActions(Actions):
         now = record.replacement if record is not None else None
         if record is None or now is None or now.switched_ms is None:
             return
-        predecessor = world.topics.get(NAME)
-        own = predecessor is not None and predecessor.topic_id == record.topic_id
-        if own and now.fence != "none" and predecessor is not None and not predecessor.is_fenced:
-            raise Violation("fence", "the predecessor is released, and is not fenced")
+        old_topic = world.topics.get(NAME)
+        own = old_topic is not None and old_topic.topic_id == record.topic_id
+        if own and now.fence != "none" and old_topic is not None and not old_topic.is_fenced:
+            raise Violation("fence", "the old topic is released, and is not fenced")
         for producer in world.producers:
             target = producer.target()
-            if producer.reader is not None and target is not None and target.topic_id != now.successor_id:
-                raise Violation("I8", f"a producer writes to {target.topic_id}, the name leads to {now.successor_id}")
+            if producer.reader is not None and target is not None and target.topic_id != now.new_topic_id:
+                raise Violation("I8", f"a producer writes to {target.topic_id}, the name leads to {now.new_topic_id}")
 
     # Controllers and people
 
@@ -238,14 +238,14 @@ class ReplaceActions(Actions):
         self.world.gitops = not self.world.gitops
 
     def own_configs(self) -> None:
-        """Somebody sets configs of the predecessor, before a controller has noted them."""
+        """Somebody sets configs of the old topic, before a controller has noted them."""
         topic, record = self.world.topics.get(NAME), self.world.first_record
         replacement = record.replacement if record is not None else None
         if topic is not None and (replacement is None or replacement.own_configs is None) and not topic.is_fenced:
             topic.configs["max.message.bytes"] = "2000000"
 
     def recreate(self) -> None:
-        """The predecessor is deleted, and often made again."""
+        """The old topic is deleted, and often made again."""
         world = self.world
         if NAME in world.topics:
             world.hit(Fault.RECREATED)
@@ -256,29 +256,29 @@ class ReplaceActions(Actions):
                 self.command(self.request)
 
     def take_name(self) -> None:
-        """Somebody makes a topic of the successor's name, and may write to it."""
-        if SUCCESSOR not in self.world.topics:
-            topic = self.world.make(SUCCESSOR, self.request.num_partitions + self.world.below(2))
+        """Somebody makes a topic of the new topic's name, and may write to it."""
+        if NEW_TOPIC not in self.world.topics:
+            topic = self.world.make(NEW_TOPIC, self.request.num_partitions + self.world.below(2))
             self.world.hit("name taken")
             if self.world.random() < 0.5:
                 self.world.foreign_record(topic)
 
     def foreign_record(self) -> None:
-        topic, record = self.world.topics.get(SUCCESSOR), self.world.first_record
+        topic, record = self.world.topics.get(NEW_TOPIC), self.world.first_record
         if topic is not None and (
             record is None or record.replacement is None or record.replacement.switched_ms is None
         ):
             self.world.foreign_record(topic)
 
-    def lose_successor(self) -> None:
-        """Somebody deletes the successor, and what was written to it."""
-        topic = self.world.topics.get(SUCCESSOR)
+    def lose_new_topic(self) -> None:
+        """Somebody deletes the new topic, and what was written to it."""
+        topic = self.world.topics.get(NEW_TOPIC)
         record = self.world.first_record
         released = record is not None and record.replacement is not None and record.replacement.released_ms is not None
         if topic is not None and (not released or (self.world.deletes and self.world.random() < 0.2)):
-            self.world.hit("successor deleted")
+            self.world.hit("new topic deleted")
             self.world.judge.lost_at = self.world.steps
-            self.world.delete(SUCCESSOR)
+            self.world.delete(NEW_TOPIC)
 
     # Groups
 
@@ -344,7 +344,7 @@ ReplaceActions.sometimes = (
     (ReplaceActions.recreate, 0.3),
     (ReplaceActions.take_name, 0.2),
     (ReplaceActions.foreign_record, 0.4),
-    (ReplaceActions.lose_successor, 0.4),
+    (ReplaceActions.lose_new_topic, 0.4),
     (ReplaceActions.late_request, 3),
     (ReplaceActions.compaction, 1),
     (ReplaceActions.duplicates, 2),

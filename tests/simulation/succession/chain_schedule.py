@@ -1,6 +1,6 @@
-"""Schedules of chains: successors are replaced, topics come up under aliases, and a name comes to be used again.
+"""Schedules of chains: new topics are replaced, topics come up under aliases, and a name comes to be used again.
 
-They begin when the first name leads to its successor, or when its topic is released, or gone.
+They begin when the first name leads to its new topic, or when its topic is released, or gone.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import replace
 from modeaware.errors import ErrorCode
 from modeaware.lifecycle.commands import ReplaceTopicCommand
 from modeaware.modelog.records import Replacement, TopicRecord
-from tests.simulation.broker import NAME, SUCCESSOR, THIRD, Topic
+from tests.simulation.broker import NAME, NEW_TOPIC, THIRD, Topic
 from tests.simulation.drain_invariants import Violation
 from tests.simulation.succession.actions import ReplaceActions, is_released
 from tests.simulation.succession.clients import Group
@@ -59,7 +59,7 @@ class ChainActions(ReplaceActions):
         return True
 
     def check_end(self) -> None:
-        """Every name that led to a successor leads to the last topic."""
+        """Every name that led to a new topic leads to the last topic."""
         self.world.shrinks = int(len(self.judge.chain) > 2)
         for producer in self.world.producers:
             target = producer.target()
@@ -102,13 +102,13 @@ class ChainActions(ReplaceActions):
         self.asked = now is not None
         if now is not None:
             self.request = ReplaceTopicCommand(
-                self.last.name, now.successor, now.num_partitions, delay_ms=now.delay_ms, fence=now.fence
+                self.last.name, now.new_topic, now.num_partitions, delay_ms=now.delay_ms, fence=now.fence
             )
 
     def _plan(self) -> None:
-        """Choose the next successor: often the first name, once that is an alias."""
+        """Choose the next new topic: often the first name, once that is an alias."""
         world = self.world
-        free = [name for name in (NAME, SUCCESSOR, THIRD) if name not in world.topics]
+        free = [name for name in (NAME, NEW_TOPIC, THIRD) if name not in world.topics]
         if free:
             name = free[0] if world.random() < 0.6 else free[world.below(len(free))]
             delay_ms = None if self.skips_second else (None, 0, 0, 0)[world.below(4)]
@@ -129,9 +129,9 @@ class ChainActions(ReplaceActions):
             for group in world.groups.values():
                 if group.aware or record.topic not in group.names or world.random() < 0.5:
                     continue
-                group.move(now.successor)
-                if world.random() < 0.3 and now.successor in group.names and group.has_read_all(record.topic):
-                    group.leave(record.topic, now.successor)
+                group.move(now.new_topic)
+                if world.random() < 0.3 and now.new_topic in group.names and group.has_read_all(record.topic):
+                    group.leave(record.topic, now.new_topic)
         if world.random() < 0.2:
             world.producers[2].named = self.last.name
 
@@ -189,9 +189,9 @@ class ChainActions(ReplaceActions):
                 self.world.delete(record.topic)
 
     def delete_left_over(self) -> None:
-        """The owner deletes a topic that keeps the next one from its name: a successor that stayed when its replacement
+        """The owner deletes a topic that keeps the next one from its name: a new topic that stayed when its replacement
         was undone, because somebody had written to it, or one that somebody has created in its place."""
-        topic = self.world.topics.get(self.request.successor)
+        topic = self.world.topics.get(self.request.new_topic)
         if topic is None or topic.topic_id in self.judge.chain:
             return
         if topic.touched or topic.topic_id not in self.judge.announced:
@@ -210,12 +210,12 @@ class ChainActions(ReplaceActions):
             return
         record, now = found[self.world.below(len(found))]
         for producer in self.world.producers:
-            producer.named = now.successor if producer.named == record.topic else producer.named
+            producer.named = now.new_topic if producer.named == record.topic else producer.named
         for group in self.world.groups.values():
             if group.named == record.topic:
-                group.named = now.successor
+                group.named = now.new_topic
                 group.rebalance()
-        self.command(ReplaceTopicCommand(record.topic, now.successor, now.num_partitions, forget=True))
+        self.command(ReplaceTopicCommand(record.topic, now.new_topic, now.num_partitions, forget=True))
 
 
 ChainActions.always = (

@@ -5,9 +5,9 @@ from __future__ import annotations
 from modeaware.chain import read_topics, topics_before
 from modeaware.clients.starts import start_on_new_topic
 from modeaware.topic_view import TopicView
-from tests.simulation.broker import MARKER, NAME, SUCCESSOR, Topic
+from tests.simulation.broker import MARKER, NAME, NEW_TOPIC, Topic
 from tests.simulation.modelog import Reader
-from tests.simulation.succession.gate import awaits_group, has_read, is_open, needs_predecessor
+from tests.simulation.succession.gate import awaits_group, has_read, is_open, needs_old_topic
 from tests.simulation.world import World
 
 
@@ -19,7 +19,7 @@ class Group:
         positions: (topic id, partition) -> the next offset of the member that owns it.
         given: the numbers of the records it was given, at their first time in order.
         excused: records that it need not be given: they lay there before a latest group began.
-        began: the step at which it first had an offset on the predecessor.
+        began: the step at which it first had an offset on the old topic.
         named: the topic that its members subscribe to, of an aware group.
         names: the topics that its owner has started it on, of a stock group; the one it reads first comes last.
         subscribed_at: topic id -> the step since which it is assigned.
@@ -58,7 +58,7 @@ class Group:
 
     @property
     def moved(self) -> bool:
-        return SUCCESSOR in self.names
+        return NEW_TOPIC in self.names
 
     def has_left(self, topic: str) -> bool:
         """Whether the owner of a stock group has taken the topic out of its configuration."""
@@ -115,13 +115,13 @@ class Group:
         ids = {self.named: reader.view_of(self.named).topic_id}
 
         def needs(view: TopicView) -> bool:
-            assert view.successor is not None, "its topic is replaced"
-            ids.update({view.topic: view.topic_id, view.successor.topic: view.successor.topic_id})
-            has_moved = bool(self.committed.get(view.successor.topic_id)) and not self._held(view)
+            assert view.new_topic is not None, "its topic is replaced"
+            ids.update({view.topic: view.topic_id, view.new_topic.topic: view.new_topic.topic_id})
+            has_moved = bool(self.committed.get(view.new_topic.topic_id)) and not self._held(view)
             before = reader.before().get(view.topic)
             is_awaited = before is not None and awaits_group(before, self.name, self._held(before))
             owes = is_awaited and len(self._held(view)) < len(view.modes)
-            return needs_predecessor(view, has_read=self._has_read(view), has_moved=has_moved, owes_commit=owes)
+            return needs_old_topic(view, has_read=self._has_read(view), has_moved=has_moved, owes_commit=owes)
 
         names = read_topics(self.named, reader.view_of, needs)
         found = [topics[name] for name in names if name in topics]
@@ -164,13 +164,13 @@ class Group:
         if self.world.judge.may_skip(topic, used_before=used_before):
             self.excused |= {n for n in log.records[:start] if n != MARKER}
         # As aware clients do: a start that is not committed would be another one after a restart. Behind a gate: later.
-        if self.aware and not (self.world.chains and self.world.judge.is_successor(topic)):
+        if self.aware and not (self.world.chains and self.world.judge.is_new_topic(topic)):
             self.committed.setdefault(topic.topic_id, {}).setdefault(partition, start)
         return start
 
     def _has_used(self, topic: str, before: dict[str, TopicView]) -> bool:
-        """Whether it has offsets on one of the topics before a successor that remain."""
-        remain = (each for each in topics_before(topic, before) if each.successor and not each.successor.gone)
+        """Whether it has offsets on one of the topics before a new topic that remain."""
+        remain = (each for each in topics_before(topic, before) if each.new_topic and not each.new_topic.gone)
         return any(self._held(each) for each in remain)
 
     def _latest(self, topic: Topic, partition: int, reader: Reader | None) -> int:
@@ -191,7 +191,7 @@ class Group:
     def _seen(self) -> list[dict[str, tuple[str, bool]]]:
         """What decides about the subscription, by each member's views."""
         return [
-            {name: (v.successor.topic_id, v.successor.released) for name, v in reader.views().items() if v.successor}
+            {name: (v.new_topic.topic_id, v.new_topic.released) for name, v in reader.views().items() if v.new_topic}
             for reader in self.readers
         ]
 
@@ -217,7 +217,7 @@ class Group:
 
     def _may_read(self, topic: Topic, partition: int, reader: Reader | None) -> bool:
         before = reader.before() if reader is not None else {}
-        has_gate = self.world.judge.is_successor(topic) or (self.world.chains and topic.name in before)
+        has_gate = self.world.judge.is_new_topic(topic) or (self.world.chains and topic.name in before)
         if reader is None or not has_gate:
             return True
         if topic.name in before:
@@ -231,13 +231,13 @@ class Group:
         return True
 
     def _is_open(self, view: TopicView, before: dict[str, TopicView]) -> bool:
-        """Whether the gate behind the topic of a view is open; ``before``: successor -> the view of its predecessor."""
-        assert view.successor is not None, "its topic is replaced"
+        """Whether the gate behind the topic of a view is open; ``before``: new topic -> the view of its old topic."""
+        assert view.new_topic is not None, "its topic is replaced"
         earlier = before.get(view.topic)
         is_next = (
-            earlier is None or bool(earlier.successor and earlier.successor.gone) or self._is_open(earlier, before)
+            earlier is None or bool(earlier.new_topic and earlier.new_topic.gone) or self._is_open(earlier, before)
         )
-        has_moved = bool(self.committed.get(view.successor.topic_id))
+        has_moved = bool(self.committed.get(view.new_topic.topic_id))
         return is_open(view, has_read=self._has_read(view), has_moved=has_moved, is_next=is_next)
 
     def commit(self) -> None:
@@ -247,32 +247,32 @@ class Group:
                 continue
             held = self.committed.setdefault(topic_id, {})
             started = self.aware or position > topic.logs[partition].log_start or partition in held
-            if self.world.judge.is_successor(topic) and self.aware and partition not in held:
+            if self.world.judge.is_new_topic(topic) and self.aware and partition not in held:
                 continue  # its gate is shut
             if started:
                 held[partition] = position
 
     # What its owner does
 
-    def move(self, to: str = SUCCESSOR) -> None:
-        """The owner of a stock group stops it, commits 0 on the successor, and starts it on both names."""
-        successor = self.world.topics.get(to)
-        if self.aware or successor is None or len(self.committed.get(successor.topic_id, ())) == len(successor.logs):
+    def move(self, to: str = NEW_TOPIC) -> None:
+        """The owner of a stock group stops it, commits 0 on the new topic, and starts it on both names."""
+        new_topic = self.world.topics.get(to)
+        if self.aware or new_topic is None or len(self.committed.get(new_topic.topic_id, ())) == len(new_topic.logs):
             return
         self.world.tell("the owner of group %s moves it", self.name)
         self.stop(commit=True)
-        for partition in range(len(successor.logs)):
-            self.committed.setdefault(successor.topic_id, {}).setdefault(partition, 0)
+        for partition in range(len(new_topic.logs)):
+            self.committed.setdefault(new_topic.topic_id, {}).setdefault(partition, 0)
         self.names = self.names if to in self.names else [to, *self.names]
         self.start()
 
     def has_read_all(self, name: str = NAME) -> bool:
-        """Whether nothing is left for it on the predecessor, as its owner sees."""
+        """Whether nothing is left for it on the old topic, as its owner sees."""
         topic = self.world.topics.get(name)
         held = self.committed.get(topic.topic_id, {}) if topic is not None else {}
         return topic is None or all(self.world.has_all(log, held.get(p, 0)) for p, log in enumerate(topic.logs))
 
-    def leave(self, name: str = NAME, to: str = SUCCESSOR) -> None:
+    def leave(self, name: str = NAME, to: str = NEW_TOPIC) -> None:
         """The owner of a stock group takes the old name out of its configuration."""
         self.move(to)
         if not self.aware:
@@ -286,7 +286,7 @@ class Group:
         self.rebalance()
 
     def set_back(self, name: str = NAME) -> None:
-        """``kafka-consumer-groups --reset-offsets``, of the predecessor, while it is stopped."""
+        """``kafka-consumer-groups --reset-offsets``, of the old topic, while it is stopped."""
         self.stop(commit=True)
         topic = self.world.topics.get(name)
         if topic is not None and (held := self.committed.get(topic.topic_id)):

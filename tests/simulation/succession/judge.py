@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from modeaware.lifecycle.commands import DeletePredecessor, Effect, FenceTopic
+from modeaware.lifecycle.commands import DeleteOldTopic, Effect, FenceTopic
 from modeaware.lifecycle.replacement import FENCE_CONFIGS, NO_FENCE
 from modeaware.lifecycle.topic_deletion import FENCE_STABLE_MS
 from modeaware.modelog.records import Replacement, TopicRecord
 from modeaware.topic_view import TopicView
-from tests.simulation.broker import SUCCESSOR
+from tests.simulation.broker import NEW_TOPIC
 from tests.simulation.drain_invariants import DrainJudge, Violation
 
 if TYPE_CHECKING:
@@ -25,10 +25,10 @@ class ChainJudge(DrainJudge):
 
     Attributes:
         sealed: (topic id, partition) -> the seal that is in force.
-        lifted, lost_at: somebody has lifted a fence; the step at which a successor was last deleted by hand.
+        lifted, lost_at: somebody has lifted a fence; the step at which a new topic was last deleted by hand.
         last: the id of the topic that is written to.
         chain: the ids of the topics that the first name has led to. Another one of the name is nobody's (I8).
-        announced: the ids of successors.
+        announced: the ids of new topics.
         early: stock producers that wrote to the new topic of an old name before others did: their keys have no order.
         acknowledged_at: topic id -> the step at which its first record was acknowledged.
     """
@@ -47,8 +47,8 @@ class ChainJudge(DrainJudge):
     # The mode log
 
     def _leads(self, before: TopicView, after: TopicView) -> None:
-        """A client's view changes: a name that has led to a successor leads there for good (I8)."""
-        was, now = before.successor, after.successor
+        """A client's view changes: a name that has led to a new topic leads there for good (I8)."""
+        was, now = before.new_topic, after.new_topic
         if was is None or not was.switched or (now is not None and now.topic_id == was.topic_id):
             return
         if self.world.chains and after.topic_id != before.topic_id:
@@ -61,17 +61,17 @@ class ChainJudge(DrainJudge):
         if before is None or before.replacement is None or before.replacement.switched_ms is None:
             return
         if not (self.world.chains and before.is_alias):
-            raise Violation("I8", f"the record of {before.topic} is removed, whose name leads to a successor")
+            raise Violation("I8", f"the record of {before.topic} is removed, whose name leads to a new topic")
         self.world.tell("the alias %s of %s ends", before.topic, before.topic_id)
 
     def _replaced(self, before: TopicRecord | None, after: TopicRecord, writer: Controller) -> None:
         was = before.replacement if before is not None else None
         now = after.replacement
         if was is not None and was.switched_ms is not None:
-            same = now is not None and (now.successor_id == was.successor_id or self._may_lead_on(was, now))
+            same = now is not None and (now.new_topic_id == was.new_topic_id or self._may_lead_on(was, now))
             if now is None or not same or now.switched_ms != was.switched_ms:
                 raise Violation(
-                    "I8", f"{after.topic} led to {was.successor_id} since {was.switched_ms}, and does not now"
+                    "I8", f"{after.topic} led to {was.new_topic_id} since {was.switched_ms}, and does not now"
                 )
             if now.undone_ms is not None:
                 raise Violation("I8", f"the replacement of {after.topic} is undone after its switch")
@@ -82,7 +82,7 @@ class ChainJudge(DrainJudge):
             raise Violation("fence", f"the configs before the fence were {was.own_configs}, and are {now.own_configs}")
         if now.own_configs is not None and FENCE_CONFIGS.items() <= now.own_configs.items():
             raise Violation("fence", "the fence itself is noted as the configs before it")
-        if now.successor_id is not None and (was is None or was.successor_id != now.successor_id):
+        if now.new_topic_id is not None and (was is None or was.new_topic_id != now.new_topic_id):
             self._adopted(now, writer)
         if now.switched_ms is not None and (was is None or was.switched_ms is None) and now.gone_ms is None:
             self._switched(after, now, writer)
@@ -100,38 +100,38 @@ class ChainJudge(DrainJudge):
 
     def _leads_on(self, was: Replacement | None, now: Replacement, after: TopicRecord) -> None:
         """A chain grows at its end alone."""
-        if now.successor_id is not None and now.undone_ms is None:
-            self.announced.add(now.successor_id)
+        if now.new_topic_id is not None and now.undone_ms is None:
+            self.announced.add(now.new_topic_id)
         if now.switched_ms is None:
             return
         if was is None or was.switched_ms is None:
             if self.world.chains and after.topic_id != self.last:
                 raise Violation("I8", f"the name leads from {after.topic_id} on, and had led to {self.last} already")
-        elif was.successor_id == now.successor_id:
+        elif was.new_topic_id == now.new_topic_id:
             return
-        if after.topic_id in self.chain and now.successor_id not in self.chain:
-            self.last = now.successor_id or ""
-            self.chain.add(now.successor_id)
+        if after.topic_id in self.chain and now.new_topic_id not in self.chain:
+            self.last = now.new_topic_id or ""
+            self.chain.add(now.new_topic_id)
 
     def _may_lead_on(self, was: Replacement, now: Replacement) -> bool:
-        """Whether a name may lead to another successor: an alias leads on, once the one that it led to is removed; or
-        the successor was deleted by hand before groups came to it."""
+        """Whether a name may lead to another new topic: an alias leads on, once the one that it led to is removed; or
+        the new topic was deleted by hand before groups came to it."""
         if self.world.chains:
-            return was.gone_ms is not None and now.successor_id in self.chain
-        is_lost = self.world.topics.get(was.successor) is not self.world.by_id[was.successor_id or ""]
+            return was.gone_ms is not None and now.new_topic_id in self.chain
+        is_lost = self.world.topics.get(was.new_topic) is not self.world.by_id[was.new_topic_id or ""]
         return is_lost and was.released_ms is None
 
     def _adopted(self, now: Replacement, writer: Controller) -> None:
-        topic = self.world.by_id[now.successor_id or ""]
+        topic = self.world.by_id[now.new_topic_id or ""]
         is_there = self.world.topics.get(topic.name) is topic
         if is_there and now.announced_ms is not None and NO_FENCE.items() & topic.configs.items():
             raise Violation("fence", f"{topic.topic_id} is announced with configs that override a fence of its name")
         if now.gone_ms is not None:
             return
         if self.acknowledged_at.get(topic.topic_id, writer.looked.at) < writer.looked.at:
-            raise Violation("I8", f"{topic.topic_id} is taken for the successor, and has records")
+            raise Violation("I8", f"{topic.topic_id} is taken for the new topic, and has records")
         if len(topic.logs) != now.num_partitions:
-            raise Violation("I8", f"{topic.topic_id} is taken for the successor, and has {len(topic.logs)} partitions")
+            raise Violation("I8", f"{topic.topic_id} is taken for the new topic, and has {len(topic.logs)} partitions")
 
     def _switched(self, after: TopicRecord, now: Replacement, writer: Controller) -> None:
         if now.pause_before_switch:
@@ -139,7 +139,7 @@ class ChainJudge(DrainJudge):
         if now.undone_ms is not None:
             raise Violation("switch", "it switches though it is undone")
         if any(mode.writable for mode in after.modes):
-            raise Violation("switch", f"partitions of the predecessor are writable: {after.modes}")
+            raise Violation("switch", f"partitions of the old topic are writable: {after.modes}")
         if not writer.looked.sure:
             raise Violation("I2", "it switches though not all groups are known")
         logs = self.world.by_id[after.topic_id].logs
@@ -154,7 +154,7 @@ class ChainJudge(DrainJudge):
         if lost := [n for n in named if n not in now.accept_state_loss]:
             raise Violation("I1", f"the switch costs {lost} their state")
         self.required[after.topic_id] = set(after.required_groups)
-        self.world.switched_at[now.successor] = self.world.steps
+        self.world.switched_at[now.new_topic] = self.world.steps
 
     def _end_sealed(self, after: TopicRecord, now: Replacement, partition: int, seal: int, writer: Controller) -> None:
         topic = self.world.by_id[after.topic_id]
@@ -167,18 +167,18 @@ class ChainJudge(DrainJudge):
             raise Violation("seal", f"partition {partition} is sealed at {seal}, and more had been appended")
 
     def _topic_released(self, after: TopicRecord, now: Replacement, writer: Controller) -> None:
-        """Every required group has read the predecessor, and has an offset on the successor (I2)."""
+        """Every required group has read the old topic, and has an offset on the new topic (I2)."""
         world = self.world
-        topic, successor = world.by_id[after.topic_id], world.by_id[now.successor_id or ""]
+        topic, new_topic = world.by_id[after.topic_id], world.by_id[now.new_topic_id or ""]
         if not writer.looked.sure:
             raise Violation("I2", "it is released though not all groups are known")
         for name in self.required.get(after.topic_id, set()) | set(writer.looked.of_topic[after.topic_id]):
             group = world.groups[name]
             if group.waived:
                 continue
-            moved = group.committed.get(successor.topic_id, {})
-            if world.topics.get(successor.name) is successor and not moved.keys() >= set(range(len(successor.logs))):
-                raise Violation("I2", f"it is released before {name} has come to the successor")
+            moved = group.committed.get(new_topic.topic_id, {})
+            if world.topics.get(new_topic.name) is new_topic and not moved.keys() >= set(range(len(new_topic.logs))):
+                raise Violation("I2", f"it is released before {name} has come to the new topic")
             for partition, log in enumerate(topic.logs):
                 if log.written_at >= writer.looked.at or log.made_at >= writer.looked.step - 20:
                     continue
@@ -196,20 +196,20 @@ class ChainJudge(DrainJudge):
         """What a record has to say before a topic is fenced, or deleted."""
         record = self.world.log.truth.records.get(effect.topic_id)
         now = record.replacement if record is not None else None
-        if record is None and isinstance(effect, FenceTopic | DeletePredecessor):
+        if record is None and isinstance(effect, FenceTopic | DeleteOldTopic):
             self._in_the_way(effect)
             return
         if isinstance(effect, FenceTopic):
             if now is None or now.switched_ms is None:
-                raise Violation("fence", "a topic is fenced whose name leads to no successor")
+                raise Violation("fence", "a topic is fenced whose name leads to no new topic")
             if now.own_configs is None:
                 raise Violation("fence", "a topic is fenced before its configs are on the record")
-        if isinstance(effect, DeletePredecessor) and (now is None or None in (now.released_ms, now.deleting_ms)):
+        if isinstance(effect, DeleteOldTopic) and (now is None or None in (now.released_ms, now.deleting_ms)):
             raise Violation("record", f"{effect.topic_id} is to be deleted, and its record does not say so first")
 
-    def _in_the_way(self, effect: FenceTopic | DeletePredecessor) -> None:
+    def _in_the_way(self, effect: FenceTopic | DeleteOldTopic) -> None:
         """A topic without a record is fenced or deleted only under a name that is kept and has another topic."""
-        waiting = (r.topic if r.is_first_half else r.replacing.successor for r in self.world.log.truth.records.values()
+        waiting = (r.topic if r.is_first_half else r.replacing.new_topic for r in self.world.log.truth.records.values()
                    if (r.is_first_half and r.is_alias) or r.is_second_half)  # fmt: skip
         if effect.topic not in waiting or effect.topic_id in self.chain | self.announced:
             raise Violation("fence", f"{effect.topic_id} is fenced or deleted, and is in the way of nothing")
@@ -218,11 +218,11 @@ class ChainJudge(DrainJudge):
         if topic.touched and topic.touched_at < controller.looked_again:
             raise Violation("I1", f"{topic.name} is deleted, and somebody has written to it")
 
-    def predecessor_deleted(self, controller: Controller, topic: Topic) -> None:
+    def old_topic_deleted(self, controller: Controller, topic: Topic) -> None:
         """Nothing that happened before the last checks speaks against it; what happens after them no one can see."""
         world, looked = self.world, controller.looked
         for each in world.log.truth.records.values():  # a chain goes from its beginning
-            is_before = each.replacement is not None and each.replacement.successor_id == topic.topic_id
+            is_before = each.replacement is not None and each.replacement.new_topic_id == topic.topic_id
             if is_before and world.topics.get(each.topic) is world.by_id[each.topic_id]:
                 raise Violation("I2", f"{topic.topic_id} is deleted before {each.topic_id}, which it replaces")
         record = world.log.truth.records.get(topic.topic_id)
@@ -235,7 +235,7 @@ class ChainJudge(DrainJudge):
         assert now is not None, "it has one"
         if now.fence == "none":
             raise Violation("fence", f"{topic.topic_id} is deleted, and has no fence")
-        world.hit("predecessor deleted")
+        world.hit("old topic deleted")
         self._fenced_at_the_end(controller, topic)
         if now.delay_ms is not None and world.time_ms < now.requested_ms + now.delay_ms:
             raise Violation("delay", f"{topic.topic_id} is deleted too early")
@@ -244,8 +244,8 @@ class ChainJudge(DrainJudge):
             raise Violation("delay", f"{topic.topic_id} is deleted, and retention has not emptied it")
         if not looked.sure:
             raise Violation("I2", f"{topic.topic_id} is deleted though not all groups are known")
-        if self.lost_at < looked.at and world.topics.get(now.successor) is not world.by_id[now.successor_id or ""]:
-            raise Violation("I8", f"{topic.topic_id} is deleted, and its successor is not there")
+        if self.lost_at < looked.at and world.topics.get(now.new_topic) is not world.by_id[now.new_topic_id or ""]:
+            raise Violation("I8", f"{topic.topic_id} is deleted, and its new topic is not there")
         required = self.required.get(topic.topic_id, set()) | set(looked.of_topic[topic.topic_id])
         for name, group in world.groups.items():
             if topic.topic_id in group.assigned and group.subscribed_at[topic.topic_id] < looked.at:
@@ -277,13 +277,13 @@ class ChainJudge(DrainJudge):
 
     # Records
 
-    def is_successor(self, topic: Topic) -> bool:
+    def is_new_topic(self, topic: Topic) -> bool:
         """Whether aware groups read it behind a gate."""
-        return topic.topic_id in self.announced if self.world.chains else topic.name == SUCCESSOR
+        return topic.topic_id in self.announced if self.world.chains else topic.name == NEW_TOPIC
 
     def may_skip(self, topic: Topic, *, used_before: bool) -> bool:
         """Whether a group may begin at the end: one from before the switch has to be given all that followed."""
-        return not (self.is_successor(topic) and used_before)
+        return not (self.is_new_topic(topic) and used_before)
 
     def written(self, producer: Producer, topic: Topic) -> None:
         """A producer has a record for the topic."""

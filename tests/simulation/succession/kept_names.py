@@ -100,7 +100,7 @@ class KeptNameActions(ChainActions):
         now = first.replacement if first is not None else None
         if first is None or now is None or self.last.name != INTERIM:
             return
-        back = replace(self.first, topic=INTERIM, successor=NAME)
+        back = replace(self.first, topic=INTERIM, new_topic=NAME)
         second = world.log.truth.records.get(self.last.topic_id)
         leads_back = second is not None and second.replacement is not None and second.replacement.undone_ms is None
         if not first.is_alias:
@@ -148,7 +148,7 @@ class KeptNameActions(ChainActions):
         """Somebody copies the records of a topic that has come up under the name, or is left of a second half that was
         taken back, and deletes it; markers count."""
         topic, records = self.world.topics.get(NAME), self.world.log.truth.records.values()
-        if topic is None or topic.topic_id in {"id-1", *(record.replacing.successor_id for record in records)}:
+        if topic is None or topic.topic_id in {"id-1", *(record.replacing.new_topic_id for record in records)}:
             return
         if any(log.records for log in topic.logs):
             self.world.delete(NAME)

@@ -27,7 +27,7 @@ from modeaware.interim import interim_name
 from modeaware.librdkafka import KafkaError, NewTopic
 from modeaware.lifecycle.commands import ReplaceTopicCommand
 from modeaware.lifecycle.replacement import FENCE_CONFIGS, is_fence
-from modeaware.topic_view import Successor, base64_id
+from modeaware.topic_view import ReplacedBy, base64_id
 from modeaware.wire.brokers import Brokers
 from modeaware.wire.retries import Retrying
 from modeaware.wire.transport import Ask
@@ -43,7 +43,7 @@ TOPICS_A_REQUEST = 500
 
 
 @dataclass(frozen=True)
-class Predecessor:
+class OldTopic:
     """A topic that is to be replaced, as the brokers describe it.
 
     Attributes:
@@ -58,10 +58,10 @@ class Predecessor:
     topic_id: str = ""
 
 
-def look_at_predecessors(brokers: Brokers, topics: Sequence[str]) -> dict[str, Predecessor | ModeAwareError]:
+def describe_old_topics(brokers: Brokers, topics: Sequence[str]) -> dict[str, OldTopic | ModeAwareError]:
     """Return the brokers' descriptions of topics to be replaced, or their errors: RequestRefused (no such topic, or the
     user lacks DESCRIBE or DESCRIBE_CONFIGS on it), ClusterError (no broker answers)."""
-    answers: dict[str, Predecessor | ModeAwareError] = {}
+    answers: dict[str, OldTopic | ModeAwareError] = {}
     for some in (topics[start : start + TOPICS_A_REQUEST] for start in range(0, len(topics), TOPICS_A_REQUEST)):
         try:
             answers |= _describe(brokers, some)
@@ -70,12 +70,12 @@ def look_at_predecessors(brokers: Brokers, topics: Sequence[str]) -> dict[str, P
     return answers
 
 
-def _describe(brokers: Brokers, topics: Sequence[str]) -> dict[str, Predecessor | ModeAwareError]:
+def _describe(brokers: Brokers, topics: Sequence[str]) -> dict[str, OldTopic | ModeAwareError]:
     shapes = {shape.name: shape for shape in brokers.ask(metadata_request(topics, 10)).topics}
     wanted = configs_request(TOPIC_RESOURCE, topics, min_version=1)
     configs = {result.resource_name: result for result in brokers.ask(wanted).results}
 
-    def predecessor(topic: str) -> Predecessor | ModeAwareError:
+    def old_topic(topic: str) -> OldTopic | ModeAwareError:
         shape, own = shapes.get(topic), configs.get(topic)
         if shape is None or own is None:
             return ClusterError(f"cannot describe topic {topic!r}: the response leaves it out", topic=topic)
@@ -84,24 +84,24 @@ def _describe(brokers: Brokers, topics: Sequence[str]) -> dict[str, Predecessor 
         if own.error_code:
             what = f"read the configs of topic {topic!r}, which the new topic gets"
             return request_failure(what, own.error_code, own.error_message, topic)
-        return Predecessor(
+        return OldTopic(
             len(shape.partitions),
             min((len(p.replica_nodes) for p in shape.partitions), default=-1),
             {c.name: str(c.value) for c in own.configs if c.config_source == SET_ON_TOPIC and c.value is not None},
             base64_id(shape.topic_id),
         )
 
-    return {topic: predecessor(topic) for topic in topics}
+    return {topic: old_topic(topic) for topic in topics}
 
 
-def successor_configs(predecessor: Predecessor, wanted: TopicReplacement) -> dict[str, str]:
+def new_topic_configs(old_topic: OldTopic, wanted: TopicReplacement) -> dict[str, str]:
     """Return the configs of the new topic: the copied ones, overridden by the requested ones. A fence of an earlier
     replacement (whose mode log was lost, say) is not copied: the new topic would take no records."""
-    left_out = {*OF_PARTITIONS, *(FENCE_CONFIGS if is_fence(predecessor.configs) else ())}
-    copied = {name: value for name, value in predecessor.configs.items() if name not in left_out}
+    left_out = {*OF_PARTITIONS, *(FENCE_CONFIGS if is_fence(old_topic.configs) else ())}
+    copied = {name: value for name, value in old_topic.configs.items() if name not in left_out}
     for name in PER_PARTITION:
         if name in copied and int(copied[name]) > 0 and wanted.num_partitions > 0:
-            copied[name] = str(-(-int(copied[name]) * predecessor.partition_count // wanted.num_partitions))
+            copied[name] = str(-(-int(copied[name]) * old_topic.partition_count // wanted.num_partitions))
     return copied | _named_configs(wanted)
 
 
@@ -112,22 +112,22 @@ def _named_configs(wanted: TopicReplacement) -> dict[str, str]:
 def replace_command(
     topic: str,
     wanted: TopicReplacement,
-    predecessor: Predecessor | None,
+    old_topic: OldTopic | None,
     *,
     pause_before_switch: bool = False,
     undo: bool = False,
     validate_only: bool = False,
 ) -> ReplaceTopicCommand:
-    """Return the command to replace ``topic``; ``predecessor`` None: it is under way, nothing is copied."""
+    """Return the command to replace ``topic``; ``old_topic`` None: it is under way, nothing is copied."""
     factor = wanted.replication_factor
     if factor is None:
-        factor = -1 if predecessor is None else predecessor.replication_factor
+        factor = -1 if old_topic is None else old_topic.replication_factor
     return ReplaceTopicCommand(
         topic=topic,
-        successor=wanted.successor,
+        new_topic=wanted.new_topic,
         num_partitions=wanted.num_partitions,
         replication_factor=factor,
-        configs=_named_configs(wanted) if predecessor is None else successor_configs(predecessor, wanted),
+        configs=_named_configs(wanted) if old_topic is None else new_topic_configs(old_topic, wanted),
         delay_ms=wanted.delete_partitions_delay_ms,
         fence=wanted.fence,
         pause_before_switch=pause_before_switch,
@@ -142,7 +142,7 @@ def replace_command(
 def replace_commands(
     brokers: Brokers,
     topics: Mapping[str, TopicReplacement],
-    under_way: Mapping[str, Successor],
+    under_way: Mapping[str, ReplacedBy],
     servers: str,
     retrying: Callable[[], Retrying],
     **options: bool,
@@ -160,18 +160,18 @@ def replace_commands(
     failures: dict[str, ModeAwareError] = {}
     unknown = [] if options.get("undo") else [topic for topic in topics if topic not in under_way]
     answers = retrying().each(
-        unknown, partial(look_at_predecessors, brokers), repeatable=True, resolve=lambda _, last: last
+        unknown, partial(describe_old_topics, brokers), repeatable=True, resolve=lambda _, last: last
     )
     acls = cache(lambda: retrying().call(partial(read_acls, brokers), repeatable=True))
     names = cache(lambda: retrying().call(partial(topic_names, brokers), repeatable=True))
     creates = cache(lambda: retrying().call(partial(creating_broker, brokers), repeatable=True))
     for topic, wanted in topics.items():
         try:
-            if isinstance(predecessor := answers.get(topic), ModeAwareError):
-                raise predecessor
+            if isinstance(old_topic := answers.get(topic), ModeAwareError):
+                raise old_topic
             if wanted.keep_name:
-                wanted = replace(wanted, successor=_interim_of(topic, predecessor, under_way.get(topic)))
-            command = replace_command(topic, wanted, predecessor, **options)
+                wanted = replace(wanted, new_topic=_interim_of(topic, old_topic, under_way.get(topic)))
+            command = replace_command(topic, wanted, old_topic, **options)
             if topic not in under_way or not under_way[topic].switched:
                 check_consequences(command, wanted.accepted, acls, names, creates, servers)
             commands.append(command)
@@ -180,11 +180,11 @@ def replace_commands(
     return commands, failures
 
 
-def _interim_of(topic: str, predecessor: Predecessor | None, under_way: Successor | None) -> str:
+def _interim_of(topic: str, old_topic: OldTopic | None, under_way: ReplacedBy | None) -> str:
     """Return the interim topic of a replacement that keeps the name; ``under_way``: the new topic of a replacement in
     progress. If neither is known there is nothing to undo, and any name is refused."""
-    if predecessor is not None:
-        return interim_name(topic, predecessor.topic_id)
+    if old_topic is not None:
+        return interim_name(topic, old_topic.topic_id)
     return topic if under_way is None else under_way.topic
 
 
@@ -253,7 +253,7 @@ def check_consequences(
     if command.undo or command.pause_before_switch:
         return
     if not accepted.access_loss:
-        check_access(command, compare_acls(acls(), command.topic, command.successor, servers))
+        check_access(command, compare_acls(acls(), command.topic, command.new_topic, servers))
     if command.keep_name and not accepted.auto_create and (why := automatic_creation(creates)) is not None:
         raise RequestRefused(f"topic {command.topic!r}: {why}", code=ErrorCode.POLICY_VIOLATION, topic=command.topic)
     if command.fence != "none" and not accepted.mirroring and (mirroring := mirrors(names())):
@@ -266,7 +266,7 @@ def check_consequences(
         )
 
 
-def validate_successor(brokers: Brokers, command: ReplaceTopicCommand, timeout_s: float) -> None:
+def validate_new_topic(brokers: Brokers, command: ReplaceTopicCommand, timeout_s: float) -> None:
     """Make the cluster validate the creation of the new topic; the controller judges an existing topic.
 
     Raises:
@@ -274,7 +274,7 @@ def validate_successor(brokers: Brokers, command: ReplaceTopicCommand, timeout_s
         ClusterError: no answer.
     """
     new = NewTopic(
-        command.successor,
+        command.new_topic,
         num_partitions=command.num_partitions,
         replication_factor=command.replication_factor,
         config=dict(command.configs),
