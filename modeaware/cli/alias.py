@@ -19,7 +19,7 @@ from modeaware.cluster.cluster import TopicShape
 from modeaware.lifecycle.alias import alias_of, is_new_topic
 from modeaware.lifecycle.commands import ReplaceTopicCommand
 from modeaware.lifecycle.facts import TopicFacts
-from modeaware.lifecycle.reasons import LEADS_NOWHERE
+from modeaware.lifecycle.reasons import POINTS_NOWHERE
 from modeaware.modelog.records import replaced
 from modeaware.reports.serialise import json_help, json_text
 from modeaware.reports.session import ModeLog, Session
@@ -36,16 +36,16 @@ class AliasReport:
 
     Attributes:
         alias: the name.
-        leads_to: the topic that clients use in its place.
+        points_to: the topic that clients use in its place.
         topic_id: the id of the deleted topic.
         since_ms: when its deletion was found, in ms since the epoch.
         taken_by: the id of another topic that exists under the name, and that clients do not use; or null.
-        reason: the problem that the controller has found, ``name-taken`` or ``leads-nowhere``
+        reason: the problem that the controller has found, ``name-taken`` or ``points-nowhere``
             (docs/replace-reference.md); or null.
     """
 
     alias: str
-    leads_to: str
+    points_to: str
     topic_id: str
     since_ms: int | None
     taken_by: str | None
@@ -94,8 +94,10 @@ def _list(args: argparse.Namespace, session: Session) -> int:
         print(json_text(report))
     for alias in () if args.json else report.aliases:
         taken = f"; the topic {alias.taken_by} has the name now" if alias.taken_by is not None else ""
-        deleted = "; that topic was deleted: move clients and forget the alias" if alias.reason == LEADS_NOWHERE else ""
-        print(f"{alias.alias} -> {alias.leads_to}{taken}{deleted}")
+        deleted = (
+            "; that topic was deleted: move clients and forget the alias" if alias.reason == POINTS_NOWHERE else ""
+        )
+        print(f"{alias.alias} -> {alias.points_to}{taken}{deleted}")
     return 0
 
 
@@ -117,10 +119,10 @@ def _forget(args: argparse.Namespace, session: Session) -> int:
     """Forget an alias; refuse before the question what the controller would refuse."""
     topic, log = args.topic, session.read_log()
     facts = session.observer().observe(topic, None, log.rules)
-    leads_to = log.leads_to(topic) or ""
-    command = ReplaceTopicCommand(topic, leads_to, 1, forget=True)
+    points_to = log.points_to(topic) or ""
+    command = ReplaceTopicCommand(topic, points_to, 1, forget=True)
     alias_of(command, facts, log.replaced)
-    tell(*_consequences(topic, leads_to, facts))
+    tell(*_consequences(topic, points_to, facts))
     if (status := status_without_change(dry_run=args.dry_run, yes=args.yes)) is not None:
         return status
     forget_alias(session, log.claim, command)
@@ -128,8 +130,8 @@ def _forget(args: argparse.Namespace, session: Session) -> int:
     return 0
 
 
-def _consequences(topic: str, leads_to: str, facts: TopicFacts) -> list[str]:
+def _consequences(topic: str, points_to: str, facts: TopicFacts) -> list[str]:
     what = "does not exist: clients that still use the name fail, or make brokers create it"
     if facts.topic_id is not None:
         what = f"is the topic {facts.topic_id}: clients that use the name read and write that topic"
-    return [f"{topic}: the name no longer points to {leads_to}. On the brokers it {what}."]
+    return [f"{topic}: the name no longer points to {points_to}. On the brokers it {what}."]

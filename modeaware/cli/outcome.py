@@ -54,7 +54,7 @@ class Watch:
         if replacement is None:
             wanted = None if self.replacement is None else self.replacement.new_topic
             is_other = self._switched_id is not None and topic.topic_id != self._switched_id
-            self.is_replaced = is_other or (wanted is not None and wanted in (topic.leads_to, topic.replaces))
+            self.is_replaced = is_other or (wanted is not None and wanted in (topic.points_to, topic.replaces))
             return topic.phase == "done" or self.replacement is not None
         self.count = len(topic.partitions) or self.count
         self._switched_id = topic.topic_id if replacement.switched_ms is not None else None

@@ -398,8 +398,8 @@ def _records(
             records[topic.name] = current_record(record, topic.name, topic.topic_id, topic.partition_count)
         else:
             records[topic.name] = None
-        ids, leads_to = log.gone_ids(topic.name, topic.topic_id), log.leads_to(topic.name, topic.topic_id)
-        if lines := gone_lines(ids, leads_to):
+        ids, points_to = log.gone_ids(topic.name, topic.topic_id), log.points_to(topic.name, topic.topic_id)
+        if lines := gone_lines(ids, points_to):
             gone[topic.name] = [f"  {line}" for line in lines]
     return records, gone
 

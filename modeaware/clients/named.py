@@ -49,11 +49,11 @@ class NamedTopics:
 
     def written(self, name: str, timeout_s: float = -1.0) -> str:
         """Return the topic to which records under ``name`` go."""
-        return self._leads_to(name, written_topic, timeout_s)
+        return self._points_to(name, written_topic, timeout_s)
 
     def present(self, name: str, timeout_s: float = -1.0) -> str:
         """Return the topic that ``name`` stands for in calls about offsets."""
-        return self._leads_to(name, present_topic, timeout_s)
+        return self._points_to(name, present_topic, timeout_s)
 
     def writable_partitions(self, name: str, count: Callable[[str], int]) -> tuple[int, ...]:
         """Return the partitions that a record under ``name`` may be addressed to now, ascending.
@@ -69,7 +69,7 @@ class NamedTopics:
         view = written_topic(name, self._views.view)
         return tuple(range(count(view.topic))) if view.all_writable else view.writable
 
-    def _leads_to(
+    def _points_to(
         self, name: str, topic_of: Callable[[str, Callable[[str], TopicView]], TopicView], timeout_s: float
     ) -> str:
         first = self._first_view

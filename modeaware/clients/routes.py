@@ -157,13 +157,13 @@ class Names:
         """
         moved = {}
         for name in self.through(changed):
-            before = self.leads_to(name)
+            before = self.points_to(name)
             chain = segments(name, lambda topic: changed[topic] if topic in changed else views(topic))
             if chain[0].new_topic is None:
                 self._segments.pop(name, None)
             else:
                 self._segments[name] = chain
-            if self.leads_to(name) != before:
+            if self.points_to(name) != before:
                 moved[name] = before
         return moved
 
@@ -186,7 +186,7 @@ class Names:
         """Return :func:`modeaware.chain.segments`; empty where the topic of that name has no new topic."""
         return self._segments.get(name, ())
 
-    def leads_to(self, name: str) -> str:
+    def points_to(self, name: str) -> str:
         """Return the topic to which records under ``name`` go."""
         return self._segments[name][-1].topic if name in self._segments else name
 
@@ -294,7 +294,7 @@ class Routes:
         """
         moved = self._names.follow(changed, self._views.view)
         for name, before in moved.items():
-            topic = self._names.leads_to(name)
+            topic = self._names.points_to(name)
             replaced = next((view for view in self._names.segments(name) if view.topic == before), None)
             if first or replaced is None or replaced.new_topic is None:
                 continue
@@ -375,15 +375,15 @@ class Routes:
         of the topic which has the name now."""
         return self._back.get(topic) or self._own.get(topic)
 
-    def leads_to(self, name: str) -> str:
+    def points_to(self, name: str) -> str:
         """Return the topic to which records under ``name`` go."""
-        return self._names.leads_to(name)
+        return self._names.points_to(name)
 
     def unverified(self, name: str) -> list[tuple[str, str | None]]:
         """Return the topics on which a record under ``name`` depends, and their ids, to compare them with the cluster's
         (invariant I8). Aliases are not among them: the log alone decides where an alias points, whatever topic is
         created under its name."""
-        own = self.of(self._names.leads_to(name))
+        own = self.of(self._names.points_to(name))
         segments = self._names.segments(name)
         views = [] if own is None else [own.view]
         for view in segments if own is None else segments[:-1]:

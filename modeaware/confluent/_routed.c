@@ -44,7 +44,7 @@ typedef struct {
     PyObject *base;    /* confluent_kafka's method, which takes the producer first, as all functions here do */
     Method method;     /* of base */
     PyObject *counts;  /* topic -> how many partitions a hash chooses among, see Count in router.py */
-    PyObject *reports; /* names that are about to lead to another topic -> what their delivery callbacks go through */
+    PyObject *reports; /* names that are about to point to another topic -> what their delivery callbacks go through */
     PyObject *slow;    /* the same in Python */
     PyObject *retry;   /* called with what librdkafka has refused, where we chose the partition */
     PyObject *refused; /* KafkaException */

@@ -390,11 +390,11 @@ class AdminClient(librdkafka.AdminClient):
             views = self._calls.views(deadline)
             commands, failures = [], {}
             for topic in names:
-                if (leads_to := views.view(topic).new_topic) is None:
+                if (points_to := views.view(topic).new_topic) is None:
                     why = f"topic {topic!r}: the name is no alias and points to no other topic"
                     failures[topic] = RequestRefused(why, code=ErrorCode.INVALID_REQUEST, topic=topic)
                     continue
-                commands.append(ReplaceTopicCommand(topic, leads_to.topic, leads_to.partition_count, forget=True))
+                commands.append(ReplaceTopicCommand(topic, points_to.topic, points_to.partition_count, forget=True))
             return failures | self._calls.replace_topics(views, commands, validate_only, deadline)
 
         return self._futures(names, work)

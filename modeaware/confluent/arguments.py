@@ -31,7 +31,7 @@ def refuse_duplicates(topics: Iterable[str]) -> None:
 
 def refused_aliases(views: Views, topics: Iterable[str]) -> dict[str, RequestRefused]:
     """Return why no topic can be created under some of the names: they point to another topic. Others are left out."""
-    leads_to = {topic: written_topic(topic, views.view).topic for topic in topics if views.view(topic).is_replaced}
+    points_to = {topic: written_topic(topic, views.view).topic for topic in topics if views.view(topic).is_replaced}
     return {
         topic: RequestRefused(
             f"topic {topic!r} was replaced by {target!r}: clients that use its name write to and read {target!r}, so "
@@ -40,7 +40,7 @@ def refused_aliases(views: Views, topics: Iterable[str]) -> dict[str, RequestRef
             code=ErrorCode.TOPIC_ALREADY_EXISTS,
             topic=topic,
         )
-        for topic, target in leads_to.items()
+        for topic, target in points_to.items()
     }
 
 

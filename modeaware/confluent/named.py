@@ -8,15 +8,17 @@ from typing import Any
 
 from modeaware.librdkafka import ClusterMetadata, TopicPartition
 
-LeadsTo = Callable[[str, float], str]
+PointsTo = Callable[[str, float], str]
 """Returns the topic that a name stands for; waits up to so many seconds for the first view (-1: no limit given)."""
 
 
-def list_topics(stock: Callable[..., ClusterMetadata], leads_to: LeadsTo, *args: Any, **kwargs: Any) -> ClusterMetadata:
+def list_topics(
+    stock: Callable[..., ClusterMetadata], points_to: PointsTo, *args: Any, **kwargs: Any
+) -> ClusterMetadata:
     """As ``list_topics``; for one topic, the answer is about the topic that the name stands for, under the name."""
     given = {**dict(zip(("topic", "timeout"), args, strict=False)), **kwargs}
     name = given.get("topic")
-    if not isinstance(name, str) or len(args) > 2 or (topic := leads_to(name, _seconds(given))) == name:
+    if not isinstance(name, str) or len(args) > 2 or (topic := points_to(name, _seconds(given))) == name:
         return stock(*args, **kwargs)
     metadata = stock(**{**given, "topic": topic})
     metadata.topics = {name: metadata.topics[topic]}
@@ -24,10 +26,10 @@ def list_topics(stock: Callable[..., ClusterMetadata], leads_to: LeadsTo, *args:
 
 
 def offsets(
-    stock: Callable[..., list[TopicPartition]], leads_to: LeadsTo, partitions: Any, *args: Any, **kwargs: Any
+    stock: Callable[..., list[TopicPartition]], points_to: PointsTo, partitions: Any, *args: Any, **kwargs: Any
 ) -> list[TopicPartition]:
     """As ``committed`` and ``offsets_for_times``. A partition with an error keeps that topic's name."""
-    asked = led(leads_to, partitions, {**dict(zip(("timeout",), args, strict=False)), **kwargs})
+    asked = led(points_to, partitions, {**dict(zip(("timeout",), args, strict=False)), **kwargs})
     answer = stock(asked, *args, **kwargs)
     if asked is partitions:
         return answer
@@ -37,13 +39,13 @@ def offsets(
     ]
 
 
-def led(leads_to: LeadsTo, partitions: Any, options: dict[str, Any]) -> Any:
+def led(points_to: PointsTo, partitions: Any, options: dict[str, Any]) -> Any:
     """Return ``partitions`` of the topics that their names stand for. Where these are the same, or librdkafka will
     refuse the call, return ``partitions`` itself."""
     if not isinstance(partitions, list) or not all(isinstance(partition, TopicPartition) for partition in partitions):
         return partitions
     timeout_s = _seconds(options)
-    topics = {partition.topic: leads_to(partition.topic, timeout_s) for partition in partitions}
+    topics = {partition.topic: points_to(partition.topic, timeout_s) for partition in partitions}
     if all(name == topic for name, topic in topics.items()):
         return partitions
     return [placed(partition, topics[partition.topic]) for partition in partitions]

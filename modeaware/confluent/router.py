@@ -454,7 +454,7 @@ class Router(Routes):
                 )
 
     def _doubt(self, topic: str) -> None:
-        self._compare({topic, self._names.leads_to(topic)}, VERIFY_TIMEOUT_S, DOUBT_AGE_S)
+        self._compare({topic, self._names.points_to(topic)}, VERIFY_TIMEOUT_S, DOUBT_AGE_S)
 
     def _compare(self, topics: Collection[str], timeout_s: float, max_age_s: float) -> Collection[str]:
         """Return those of the topics about which no broker has answered."""

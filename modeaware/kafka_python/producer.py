@@ -98,7 +98,7 @@ class KafkaProducer(_gateway.KafkaProducer):  # type: ignore[misc,unused-ignore]
                     return super().send(topic, *args[1:], **kwargs)
                 return super().send(**{**kwargs, "topic": topic})
             except RetiredPartitionError:
-                if routes is None or topic == routes.leads_to(name):
+                if routes is None or topic == routes.points_to(name):
                     raise
                 # The topic was replaced meanwhile, and nothing was queued.
 
@@ -178,12 +178,12 @@ class KafkaProducer(_gateway.KafkaProducer):  # type: ignore[misc,unused-ignore]
 
 def _led(routes: VerifiedRoutes, name: Any) -> Any:
     """Return the topic for a record under ``name``: ``name`` itself, if it points to no other topic."""
-    if not isinstance(name, str) or routes.leads_to(name) == name:
+    if not isinstance(name, str) or routes.points_to(name) == name:
         return name
     if routes.unverified(name):
         routes.verify(name)
         routes.mark(name)
-    topic = routes.leads_to(name)
+    topic = routes.points_to(name)
     return name if topic == name else PairedName.of(topic, name, topic)
 
 

@@ -101,13 +101,13 @@ def _watch(topic: Replaced, this: Pass) -> Advance:
     is_missing = new_topic is not None and new_topic.topic_id != replacement.new_topic_id
     reason = None
     is_waiting = alias.is_first_half and new_topic is not None
-    if new_topic is not None and (new_topic.gone or (is_missing and before == reasons.LEADS_NOWHERE)):
-        reason = reasons.LEADS_NOWHERE
+    if new_topic is not None and (new_topic.gone or (is_missing and before == reasons.POINTS_NOWHERE)):
+        reason = reasons.POINTS_NOWHERE
     elif is_waiting:
         return Advance(due_ms=this.now_ms + LOOK_AGAIN_MS)
     elif facts.topic_id not in (None, alias.topic_id) or (before == reasons.NAME_TAKEN and not facts.gone):
         reason = reasons.NAME_TAKEN
-    due_ms = this.now_ms + LOOK_AGAIN_MS if is_missing and reason != reasons.LEADS_NOWHERE else None
+    due_ms = this.now_ms + LOOK_AGAIN_MS if is_missing and reason != reasons.POINTS_NOWHERE else None
     if reason == before:
         return Advance(due_ms=due_ms)
     what = f"topic {alias.topic!r}, replaced by {replacement.new_topic!r}"

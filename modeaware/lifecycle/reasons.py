@@ -38,7 +38,7 @@ FENCE_UNKNOWN = "fence-unknown"
 GROUP_NOT_MOVED = "group-not-moved"
 NEW_TOPIC_GONE = "new-topic-gone"
 NAME_TAKEN = "name-taken"
-LEADS_NOWHERE = "leads-nowhere"
+POINTS_NOWHERE = "points-nowhere"
 GROUP_SUBSCRIBED = "group-subscribed"
 EARLIER_TOPIC_FIRST = "earlier-topic-first"
 NO_NEW_TOPIC = "no-new-topic"
@@ -104,7 +104,7 @@ _TEXTS = {
     NAME_TAKEN: "another topic exists under the name, which points to the new topic: mode-aware clients do not use it, "
     "stock clients do. Copy its records to the new topic if they are needed, delete it, and turn off the automatic "
     "creation of topics",
-    LEADS_NOWHERE: "the topic that the name points to was deleted. Clients that use the name fail, or use a topic "
+    POINTS_NOWHERE: "the topic that the name points to was deleted. Clients that use the name fail, or use a topic "
     "created in its place, whose modes they do not read. Move them to that topic's name, and remove the alias "
     "(modeaware alias forget)",
     GROUP_SUBSCRIBED: "group {group} has members that are subscribed to the topic or assigned it, and might create it "
@@ -134,7 +134,7 @@ PASSING = frozenset({GROUPS_UNKNOWN, GROUP_REBALANCING, NOT_FENCED, END_NOT_READ
 ALARMS = frozenset(
     {
         *(STRAGGLER, TRUNCATED, COMPACTED, GROUPS_HIDDEN, GROUPS_TOO_MANY, GROUP_GONE, GROUP_BEYOND_END),
-        *(GROUP_TRUNCATED, GROUP_STATEFUL, FENCE_DENIED, NEW_TOPIC_GONE, NAME_TAKEN, LEADS_NOWHERE, NO_NEW_TOPIC),
+        *(GROUP_TRUNCATED, GROUP_STATEFUL, FENCE_DENIED, NEW_TOPIC_GONE, NAME_TAKEN, POINTS_NOWHERE, NO_NEW_TOPIC),
     }
 )
 """Reasons that need an operator. Changes of further topics should not begin meanwhile: waiting does not help."""

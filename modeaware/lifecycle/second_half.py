@@ -31,7 +31,7 @@ class Hindrance(NamedTuple):
 def waits(record: TopicRecord, records: Mapping[str, TopicRecord]) -> bool:
     """Return whether the second half of a change has still to begin; ``records``: of all topics, by topic id."""
     replacement = record.replacing
-    if not (record.is_first_half and record.is_alias) or replacement.reason == reasons.LEADS_NOWHERE:
+    if not (record.is_first_half and record.is_alias) or replacement.reason == reasons.POINTS_NOWHERE:
         return False
     interim = records.get(replacement.new_topic_id or "")
     return interim is None or interim.replacement is None

@@ -35,12 +35,12 @@ class TopicDescription(TopicReport):
 
     Attributes:
         gone_ids: ids of records written for deleted topics of that name; they apply to nothing.
-        leads_to: the topic that has replaced another topic of this name: clients use it instead of this one.
+        points_to: the topic that has replaced another topic of this name: clients use it instead of this one.
         replaces: the old topic that this topic has replaced; null if there is none.
     """
 
     gone_ids: tuple[str, ...] = ()
-    leads_to: str | None = None
+    points_to: str | None = None
     replaces: str | None = None
 
 
@@ -94,7 +94,7 @@ def describe_topics(
             **vars(report_topic(record, facts, requirement, listed, log.replay.moved_of(shape.topic_id)))
             | {"kept_name": log.kept_names.get(topic)},
             gone_ids=log.gone_ids(topic, shape.topic_id),
-            leads_to=log.leads_to(topic, shape.topic_id),
+            points_to=log.points_to(topic, shape.topic_id),
             replaces=log.replaces.get(shape.topic_id),
         )
         described.append(about_name)
@@ -124,7 +124,7 @@ def _topic_lines(topic: TopicDescription, expand: bool) -> list[str]:
             f"Partitions: {len(topic.partitions)} ({topic.writable} writable)  Phase: {topic.phase}"
         )
     ]
-    gone = gone_lines(topic.gone_ids, topic.leads_to)
+    gone = gone_lines(topic.gone_ids, topic.points_to)
     lines += [f"  {line}" for line in (*gone, *_change_lines(topic), *_group_lines(topic))]
     lines += [
         f"  Straggler in partition {p.partition}: offset {number(p.straggler.offset)}"
@@ -140,13 +140,13 @@ def _topic_lines(topic: TopicDescription, expand: bool) -> list[str]:
     return lines + ["  " + line for line in rows]
 
 
-def gone_lines(gone_ids: Iterable[str], leads_to: str | None) -> list[str]:
+def gone_lines(gone_ids: Iterable[str], points_to: str | None) -> list[str]:
     """Return a line for each record that was written for a deleted topic of the same name."""
     lines = [
         f"Mode record of topic id {gone}: that topic was deleted; the record applies to nothing" for gone in gone_ids
     ]
-    if leads_to is not None:
-        lines.append(f"The name points to {leads_to}, which has replaced a deleted topic: clients do not use this one")
+    if points_to is not None:
+        lines.append(f"The name points to {points_to}, which has replaced a deleted topic: clients do not use this one")
     return lines
 
 

@@ -90,7 +90,7 @@ class ModeLog:
         of_name = replaced(self.replay.records_of(topic))
         return next((record for record, replacement in of_name if replacement.deleting_ms is not None), None)
 
-    def leads_to(self, topic: str, topic_id: str | None = None) -> str | None:
+    def points_to(self, topic: str, topic_id: str | None = None) -> str | None:
         """Return the new topic to which the name of a deleted topic points; ``topic_id`` as of :meth:`gone_ids`.
 
         None also after a rename back, if the live topic is a new topic with an earlier name of its chain.
@@ -179,7 +179,7 @@ class Session:
 def no_such_topic(topic: str, known: Iterable[str], log: ModeLog | None = None) -> RequestRefused:
     """Return the error for a topic that does not exist. The message names the new topic, by ``log``, or the nearest
     name of ``known``."""
-    new_topic = log.leads_to(topic) if log is not None else None
+    new_topic = log.points_to(topic) if log is not None else None
     why = f"topic {topic!r} does not exist"
     if new_topic is not None:
         why += f" any more: its name points to {new_topic!r}, which has replaced it"

@@ -496,7 +496,7 @@ def test_a_client_that_is_dropped_gives_its_views_back(views: FakeViews) -> None
     eventually(lambda: views.closed)
 
 
-def test_a_name_is_listed_as_the_topic_that_it_leads_to_once_its_own_is_gone(
+def test_a_name_is_listed_as_the_topic_that_it_points_to_once_its_own_is_gone(
     admin: AdminClient, views: FakeViews, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Brokers that create topics automatically would bring the old one back."""

@@ -74,7 +74,7 @@ def back(count: int = 2, **more: object) -> ReplaceTopicCommand:
     return replace(ReplaceTopicCommand(NAME, TOPIC, count), **more)  # type: ignore[arg-type]  # by name
 
 
-def test_topic_may_be_replaced_under_the_name_of_an_alias_that_leads_to_it_and_under_no_other() -> None:
+def test_topic_may_be_replaced_under_the_name_of_an_alias_that_points_to_it_and_under_no_other() -> None:
     now_ms = (LED.gone_ms or 0) + FORGOTTEN_MS
     refuse_alias(back(), TopicFacts("", ID), [ALIAS], now_ms)
     refuse_alias(back(9), TopicFacts("", ID), [ALIAS], now_ms)
@@ -159,7 +159,7 @@ def test_another_topic_under_an_alias_within_a_chain_is_not_changed() -> None:
     assert "points to 'orders-v3'" in refusal(CreatePartitionsCommand(NAME, 9), "other", ALIAS, second)
 
 
-def test_alias_ends_when_the_topic_it_leads_to_is_gone_and_its_name_has_a_topic_again() -> None:
+def test_alias_ends_when_the_topic_it_points_to_is_gone_and_its_name_has_a_topic_again() -> None:
     returned = Replacement(TOPIC, 2, 0, new_topic_id="id-3", announced_ms=1, switched_ms=2, released_ms=3)
     second = TopicRecord(NAME, ID, 3, EPOCH, (RO,) * 2, replacement=returned)
     assert ended_by(second, [ALIAS, second]) == []
@@ -174,7 +174,7 @@ def test_alias_whose_topic_was_deleted_raises_one_alarm() -> None:
     deleted = replace(ABSENT, new_topic=TopicFacts(NAME, None, gone=True))
     found = gone(ALIAS, deleted)
     assert found.record is not None
-    assert reason_of(found) == reasons.LEADS_NOWHERE
+    assert reason_of(found) == reasons.POINTS_NOWHERE
     (alarm,) = found.alarms
     assert "the topic that the name points to was deleted" in alarm
     taken = replace(deleted, topic_id="another", gone=True)
@@ -279,19 +279,19 @@ def led(records: list[TopicRecord]) -> list[tuple[str, str, str | None, int]]:
     return [(name, now.new_topic, now.new_topic_id, now.num_partitions) for name, now in found if now is not None]
 
 
-def test_alias_does_not_end_the_alias_that_it_leads_to() -> None:
+def test_alias_does_not_end_the_alias_that_it_points_to() -> None:
     """Its record is appended again when another topic comes up under its name, say."""
     assert ended_by(ALIAS, [ALIAS, SECOND]) == []
 
 
-def test_alias_leads_on_when_the_one_that_it_leads_to_is_forgotten() -> None:
+def test_alias_leads_on_when_the_one_that_it_points_to_is_forgotten() -> None:
     after = relink([ID], [], [ALIAS, SECOND])
     assert led(after) == [(TOPIC, "orders-v3", "id-3", 7)]
     assert (after[0].topic_id, after[0].view().topic) == (ALIAS.topic_id, TOPIC)
     assert relink([ALIAS.topic_id], [], [ALIAS, SECOND]) == []
 
 
-def test_alias_stays_as_it_is_when_the_topic_that_it_leads_to_is_deleted() -> None:
+def test_alias_stays_as_it_is_when_the_topic_that_it_points_to_is_deleted() -> None:
     """Also where that topic has a record of its own: of a shrink, or of a replacement that it was not switched to."""
     assert SECOND.replacement is not None
     began = replace(SECOND.replacement, switched_ms=None, released_ms=None, gone_ms=None)
@@ -299,7 +299,7 @@ def test_alias_stays_as_it_is_when_the_topic_that_it_leads_to_is_deleted() -> No
         assert relink([ID], [], [ALIAS, record]) == []
 
 
-def test_alias_leads_to_the_new_topic_when_the_name_that_it_leads_to_is_used_again() -> None:
+def test_alias_points_to_the_new_topic_when_the_name_that_it_points_to_is_used_again() -> None:
     returned = Replacement(NAME, 5, 0, new_topic_id="id-4", announced_ms=1, switched_ms=2, released_ms=3, gone_ms=4)
     third = TopicRecord("orders-v3", "id-3", 3, EPOCH, (RO,) * 7, replacement=returned)
     records = [ALIAS, SECOND, third]

@@ -353,7 +353,7 @@ def on_site(monkeypatch: pytest.MonkeyPatch) -> TopicBrokers:
         unusable=lambda name, _: error if name == "a" else None,
         record=lambda *_: None,
         gone_ids=lambda *_: (),
-        leads_to=lambda *_: None,
+        points_to=lambda *_: None,
         deleted=lambda *_: None,
         replaced=(),
     )

@@ -111,7 +111,7 @@ def test_client_is_told_which_of_the_groups_it_has_named_have_an_open_gate(
 
 @pytest.mark.parametrize("by_name", [True, False])
 @pytest.mark.parametrize(("code", "told"), [(3, 0), (29, 29)])
-def test_name_of_a_topic_that_is_gone_leads_to_its_new_topic_for_users_who_may_know_of_it(
+def test_name_of_a_topic_that_is_gone_points_to_its_new_topic_for_users_who_may_know_of_it(
     by_name: bool, code: int, told: int
 ) -> None:
     gone = replace(MOVED, new_topic=replace(NEW_TOPIC, released=True, gone=True))

@@ -465,7 +465,7 @@ def test_repeated_replacement_is_submitted_though_the_new_topic_exists_and_an_un
     assert undo.submitted
 
 
-def test_alias_is_forgotten_by_rights_on_the_topic_it_leads_to() -> None:
+def test_alias_is_forgotten_by_rights_on_the_topic_it_points_to() -> None:
     forget = replace(COMMAND, configs={}, replication_factor=-1, accept_state_loss=(), forget=True)
     talk = decided(replacing(forget), FakeBroker(rights={"orders-v2": ALTER | DELETE}))
     assert [codec.peek_header(payload).api_key for payload in talk.sent] == [3], "nothing is created"

@@ -260,6 +260,6 @@ def test_a_topic_of_a_chain_keeps_its_own_facts_and_has_those_of_the_next_one() 
     second = replace(first, topic=NEW, topic_id="id-2", replacement=replace(SWITCHED, new_topic="orders-v3"))
     observer: Any = Chain()
     found = look_at_groups(observer, [Look(TOPIC, first), Look(NEW, second)], ())
-    leads_to = {each.topic: each.new_topic.topic for each in found if isinstance(each, TopicFacts) and each.new_topic}
-    assert leads_to == {TOPIC: NEW, NEW: "orders-v3"}
+    points_to = {each.topic: each.new_topic.topic for each in found if isinstance(each, TopicFacts) and each.new_topic}
+    assert points_to == {TOPIC: NEW, NEW: "orders-v3"}
     assert all(isinstance(each, TopicFacts) and each.groups["billing"].caught_up for each in found)

@@ -126,7 +126,7 @@ def test_serializers_see_the_name_that_the_application_gave(views: FakeViews) ->
 
 
 class TestTopicIds:
-    def test_a_topic_that_was_deleted_and_made_anew_leads_nowhere(self, made: Made, views: FakeViews) -> None:
+    def test_a_topic_that_was_deleted_and_made_anew_points_nowhere(self, made: Made, views: FakeViews) -> None:
         switch(views, "orders", "orders-v2")
         views.live_ids["orders"] = "made-anew"
         made.producer.send("orders", b"v", b"key")

@@ -203,7 +203,7 @@ def test_second_half_is_requested_as_the_whole_was() -> None:
         (GONE, LEADS_BACK, False),
         (SWITCHED, None, False),
         (replace(GONE, keep_name=False), None, False),
-        (replace(GONE, reason=reasons.LEADS_NOWHERE), None, False),
+        (replace(GONE, reason=reasons.POINTS_NOWHERE), None, False),
         (replace(GONE, reason=reasons.NAME_TAKEN), None, True),
     ],
 )

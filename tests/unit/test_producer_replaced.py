@@ -209,7 +209,7 @@ class TestTopicIds:
         producer.produce("orders", b"v")
         assert len(views.verified) == before
 
-    def test_a_topic_that_was_deleted_and_made_anew_leads_nowhere(
+    def test_a_topic_that_was_deleted_and_made_anew_points_nowhere(
         self, send: Producer, views: FakeViews, queue: Queue
     ) -> None:
         switch(views, "orders", "orders-v2")

@@ -396,8 +396,8 @@ def test_wait_ends_where_it_pauses_is_done_or_is_given_up_and_knows_the_pause_of
 @pytest.mark.parametrize(
     ("now_under_the_name", "was_seen", "what"),
     [
-        ({"leads_to": "orders-v2"}, False, reasons.text(reasons.NAME_TAKEN)),
-        ({"leads_to": "orders-v2"}, True, reasons.text(reasons.NAME_TAKEN)),
+        ({"points_to": "orders-v2"}, False, reasons.text(reasons.NAME_TAKEN)),
+        ({"points_to": "orders-v2"}, True, reasons.text(reasons.NAME_TAKEN)),
         ({"replaces": "orders-v2"}, False, "a new topic has the name, which replaces orders-v2"),
         ({}, True, reasons.text(reasons.NAME_TAKEN)),
     ],
@@ -424,13 +424,13 @@ def test_wait_for_a_replacement_fails_where_it_was_given_up() -> None:
         outcome(cast(Any, SimpleNamespace()), "orders", watch)
 
 
-def test_name_of_a_topic_that_is_gone_leads_to_its_new_topic() -> None:
+def test_name_of_a_topic_that_is_gone_points_to_its_new_topic() -> None:
     gone = replace(RECORD, topic_id="old", replacement=replace(SWITCHED, gone_ms=6_000))
     deleted = replace(RECORD, topic_id="older")
     replay = fold([(record.topic_id, record.to_json()) for record in (deleted, gone)])
     log = ModeLog("modes", replay)
-    assert (log.gone_ids("orders", "new"), log.leads_to("orders", "new")) == (("older",), "orders-v2")
-    assert log.leads_to("orders", "old") is None, "that is the topic itself"
+    assert (log.gone_ids("orders", "new"), log.points_to("orders", "new")) == (("older",), "orders-v2")
+    assert log.points_to("orders", "old") is None, "that is the topic itself"
     returning = replace(
         RECORD,
         topic="orders-v2",
@@ -438,11 +438,11 @@ def test_name_of_a_topic_that_is_gone_leads_to_its_new_topic() -> None:
         replacement=replace(SWITCHED, new_topic="orders", new_topic_id="new"),
     )
     replay.apply("id-2", returning.to_json())
-    assert ModeLog("modes", replay).leads_to("orders", "new") is None, "it has come back to the name"
+    assert ModeLog("modes", replay).points_to("orders", "new") is None, "it has come back to the name"
     assert "its name points to 'orders-v2', which has replaced it" in str(no_such_topic("orders", ["order"], log))
     for log_of in (log, None):
         assert str(no_such_topic("payments", ["orders"], log_of)).endswith("does not exist")
-    again = replace(described(None, ""), gone_ids=("older",), leads_to="orders-v2")
+    again = replace(described(None, ""), gone_ids=("older",), points_to="orders-v2")
     told = describe_text([again], expand=False)
     assert "The name points to orders-v2" in told
     assert "topic id older: that topic was deleted" in told

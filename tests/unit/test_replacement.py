@@ -583,7 +583,7 @@ def test_the_name_leads_on_where_the_old_topic_is_gone() -> None:
     assert written_topic(TOPIC, {TOPIC: view, NAME: TopicView.unlisted(NAME)}.__getitem__).topic_id == ID
 
 
-def test_a_topic_of_another_id_under_the_new_topics_name_leads_nowhere() -> None:
+def test_a_topic_of_another_id_under_the_new_topics_name_points_nowhere() -> None:
     view = SWITCHED.view()
     assert view.new_topic is not None
     onward = replace(view.new_topic, topic="third", topic_id="id-of-third")

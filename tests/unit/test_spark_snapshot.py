@@ -152,7 +152,7 @@ def test_a_name_leads_through_its_chain_from_the_switch_on(views: LogViews) -> N
     assert names("orders-v2") == ["orders-v2", "orders-v3"]
 
 
-def test_a_topic_of_another_id_leads_nowhere(views: LogViews) -> None:
+def test_a_topic_of_another_id_points_nowhere(views: LogViews) -> None:
     lead(views, "orders", "orders-v2")
     lead(views, "orders-v2", "orders-v3")
     views.live_ids["orders-v2"] = "made-anew"

@@ -113,7 +113,7 @@ def test_next_command_of_a_replacement(reason: str, expected: str | None) -> Non
 
 
 def test_every_reason_of_a_change_has_a_next_command_or_needs_none() -> None:
-    of_aliases = {reasons.NAME_TAKEN, reasons.LEADS_NOWHERE, reasons.NAME_SUBSCRIBED}
+    of_aliases = {reasons.NAME_TAKEN, reasons.POINTS_NOWHERE, reasons.NAME_SUBSCRIBED}
     assert {*NEXT, *BY_ITSELF, *of_aliases} == reasons.CODES
 
 

@@ -40,7 +40,7 @@ def test_topic_that_came_up_under_an_alias_is_listed_and_not_read(
         eventually(lambda: (alias(site, topic) or {})["reason"] == "name-taken", 60)
         found = alias(site, topic)
         assert found is not None
-        assert (found["leads_to"], found["taken_by"] is None) == (f"{topic}-v2", False)
+        assert (found["points_to"], found["taken_by"] is None) == (f"{topic}-v2", False)
         produce_keyed(site.servers, f"{topic}-v2", [(b"k", b"99")])
         eventually(lambda: {name for name, *_ in reader.records} == {f"{topic}-v2"})
 
@@ -64,7 +64,7 @@ def test_alias_whose_topic_was_deleted_by_hand_raises_an_alarm_and_is_forgotten(
     replaced(site, topic)
     admin = AdminClient({"bootstrap.servers": site.servers})
     admin.delete_topics([f"{topic}-v2"])[f"{topic}-v2"].result(30)
-    eventually(lambda: (alias(site, topic) or {})["reason"] == "leads-nowhere", 60)
+    eventually(lambda: (alias(site, topic) or {})["reason"] == "points-nowhere", 60)
     assert "that topic was deleted" in site.run("alias", "list").out
     assert site.run("alias", "forget", topic, "--yes").out == f"{topic}: forgotten.\n"
     assert alias(site, topic) is None
