@@ -86,7 +86,7 @@ bench: $(STAMP)
 chaos: $(STAMP)
 	$(PY) -m tests.chaos --minutes $(or $(MINUTES),2) --json chaos-report.json $(CHAOS_ARGS)
 
-# Replaces a topic every minute, and has its old topics deleted, under 14 000 records a second.
+# Replaces a topic every minute, and has each old topic deleted, under 14 000 records a second.
 soak: $(STAMP)
 	$(PY) -m tests.soak --hours $(or $(HOURS),2) --json soak-report.json $(SOAK_ARGS)
 

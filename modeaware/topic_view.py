@@ -57,7 +57,7 @@ class ReplacedBy:
     """The topic that replaces another one, as clients need to know it.
 
     Attributes:
-        topic, topic_id, partition_count: the new topic.
+        topic, topic_id, partition_count: of the new topic; the first is its name.
         switched: producers write to the new topic. Before, they write to the old topic.
         released: every required group has read the old topic, and no record is missing in ``read_up_to``. Members of
             a group that has read it need not subscribe to it any more.
@@ -157,7 +157,7 @@ class TopicView:
 
     @property
     def is_replaced(self) -> bool:
-        """Whether producers that use the topic's name write to its new topic."""
+        """Whether producers that use the topic's name write to the new topic."""
         return self.new_topic is not None and self.new_topic.switched
 
     @property

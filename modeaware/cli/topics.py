@@ -369,11 +369,11 @@ def _describe(args: argparse.Namespace, session: Session) -> int:
         return 0
     log = session.read_log()
     records, details = _records(args, log, chosen)
-    succeeding = [replacement.new_topic for _, replacement in replaced(log.replaced)]
+    new_topics = [replacement.new_topic for _, replacement in replaced(log.replaced)]
     limit = args.partition_size_limit_per_response or PARTITIONS_PER_ANSWER
     states = topic_states(session.cluster.brokers, names, listed.live_brokers, limit)
     changed = [topic for topic, record in records.items() if record is not None and record.epoch >= 0]
-    changed += [topic for topic in succeeding if topic in records and topic not in changed]
+    changed += [topic for topic in new_topics if topic in records and topic not in changed]
     if changed and not args.topics_with_overrides and not any(getattr(args, name) for name in _FILTERS):
         for description in describe_topics(session, changed):
             text = describe_text([description], expand=args.partitions == EXPAND)

@@ -36,7 +36,7 @@ class Resize:
         old_count, new_count: the number of writable partitions before and after.
         moved_share: the share of keys that go to another partition than before, 0 to 1; None: unknown, because a user's
             partitioner fails for random keys.
-        new_topic: the new topic that has replaced this one, with ``new_count`` partitions; None: the topic is the same.
+        new_topic: the topic that has replaced this one, with ``new_count`` partitions; None: the topic is the same.
     """
 
     topic: str

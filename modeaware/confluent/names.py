@@ -115,7 +115,7 @@ class LogicalNames:
             raise KafkaException(
                 KafkaError(
                     KafkaError._INVALID_ARG,
-                    f"{name}: this consumer has returned records of its new topic under this name "
+                    f"{name}: this consumer has returned records of the new topic under this name "
                     "(modeaware.topic.names=logical), so an offset for it is ambiguous. Pass the message instead "
                     "(commit(message=...)), or the topic that consumer.physical_topic(message) returns",
                 )

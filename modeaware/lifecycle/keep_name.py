@@ -159,7 +159,7 @@ def to_keep_name(command: ReplaceTopicCommand, current: TopicRecord, *, compacte
         return
     if command.new_topic != (name := interim_name(command.topic, current.topic_id)):
         why = f"the interim topic of a replacement that keeps the name is {name!r}, not {command.new_topic!r}"
-        yield no("new_topic", ErrorCode.INVALID_REQUEST, why)
+        yield no("new-topic", ErrorCode.INVALID_REQUEST, why)
     if command.num_partitions == current.writable_count == len(current.modes):
         why = f"it has {command.num_partitions} partitions already and keeps its name; nothing to change"
         yield no("count", ErrorCode.INVALID_PARTITIONS, why)

@@ -202,13 +202,13 @@ def _to_replacement(command: ReplaceTopicCommand, current: TopicRecord, facts: T
         yield no("replaced", ErrorCode.INVALID_REQUEST, "it is not being replaced; nothing to undo")
     if not is_topic_name(command.new_topic):
         why = f"invalid topic name {command.new_topic!r}: 1 to 249 letters, digits, '.', '_' and '-'"
-        yield no("new_topic", ErrorCode.INVALID_TOPIC_EXCEPTION, why)
+        yield no("new-topic", ErrorCode.INVALID_TOPIC_EXCEPTION, why)
     if not 1 <= command.num_partitions <= MAX_PARTITIONS:
         why = f"{command.num_partitions} partitions: 1 to {MAX_PARTITIONS}"
         yield no("count", ErrorCode.INVALID_PARTITIONS, why)
     if command.new_topic == command.topic:
         why = "it cannot replace itself: the new topic needs a name of its own"
-        yield no("new_topic", ErrorCode.INVALID_REQUEST, why)
+        yield no("new-topic", ErrorCode.INVALID_REQUEST, why)
     if command.keep_name:
         yield from to_keep_name(command, current, compacted=facts.compacted)
     if command.fence not in FENCES:
@@ -230,7 +230,7 @@ def _to_replacement(command: ReplaceTopicCommand, current: TopicRecord, facts: T
         yield no("compacted", ErrorCode.INVALID_REQUEST, why)
     if facts.new_topic is not None and facts.new_topic.topic_id is not None:
         why = f"a topic {command.new_topic!r} exists already: choose another name for the new topic"
-        yield no("new_topic", ErrorCode.TOPIC_ALREADY_EXISTS, why)
+        yield no("new-topic", ErrorCode.TOPIC_ALREADY_EXISTS, why)
 
 
 def _added(topic: str, current: TopicRecord, facts: TopicFacts) -> Objection:

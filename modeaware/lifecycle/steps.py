@@ -242,7 +242,7 @@ def _still_drained(
 
 
 def _waits_for_old_topic(this: Pass) -> Drain | None:
-    """Return a drain that waits if an old topic that this one replaced exists (again). A group that still reads the old
-    topic does not show here (invariant I1). New shrinks are refused meanwhile."""
+    """Return a drain that waits if an earlier topic of the chain exists (again). A group that still reads that topic
+    does not show here (invariant I1). New shrinks are refused meanwhile."""
     old_topic = this.facts.old_topic
     return None if old_topic is None else Drain(reason=reasons.of_group(reasons.EARLIER_TOPIC_FIRST, old_topic))

@@ -223,7 +223,7 @@ def diff_replaced(
 
     Args:
         record: the old topic's record, which has ``replacement``.
-        new_topic: the new topic; None: the new topic does not exist.
+        new_topic: as it is; None: it does not exist.
     """
     try:
         if replacement.released_ms is None:

@@ -182,10 +182,10 @@ class Operator(Task):
 class Remaker(Task):
     """In turn deletes and recreates a shrunk topic, and shrinks many topics at once.
 
-    A recreated topic has nothing to do with its old topic (invariant I8): a producer and a group that start after the
-    creation must reach every partition of it, whatever the mode log still holds under the name. A request for many
-    topics must report each topic's outcome as it is: no error that promises "nothing was changed" for a topic that was
-    shrunk.
+    A recreated topic has nothing to do with the earlier topic of its name (invariant I8): a producer and a group that
+    start after the creation must reach every partition of it, whatever the mode log still holds under the name. A
+    request for many topics must report each topic's outcome as it is: no error that promises "nothing was changed" for
+    a topic that was shrunk.
 
     Args:
         pause_s: the rest between two rounds (from, to).

@@ -77,8 +77,8 @@ def test_keys_go_where_librdkafkas_own_partitioner_puts_them_in_the_new_topic(
 ) -> None:
     topic, new_topic = make_topic(6), make_topic(5)
     live = {name: id_of(served, name) for name in (topic, new_topic)}
-    leads = ReplacedBy(new_topic, live[new_topic], 5, switched=True)
-    fake_views.put(TopicView(topic, live[topic], (1, 1), modes_of(6, 0), new_topic=leads))
+    replaced_by = ReplacedBy(new_topic, live[new_topic], 5, switched=True)
+    fake_views.put(TopicView(topic, live[topic], (1, 1), modes_of(6, 0), new_topic=replaced_by))
     keys = [key.encode() for key in KEYS] + [b""]
     for partitioner in ("consistent", "consistent_random", "murmur2", "murmur2_random", "fnv1a", "fnv1a_random"):
         conf = {**served.conf, "partitioner": partitioner}

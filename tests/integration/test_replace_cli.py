@@ -134,7 +134,7 @@ def test_several_topics_in_one_call(site: Site, filled: str, make_topic: MakeTop
         assert f"{topic}: replaced by {topic}-v2; every group that is waited for has moved." in told.out
         assert "kept up waited" in told.out
     taken = site.run("replace", f"{filled}-v2=x-{filled}", f"{other}-v2=x-{filled}", "--partitions", "1", "--dry-run")
-    assert (taken.status, "wait until that is done" in taken.err) == (1, True), "one new topic of two topics"
+    assert (taken.status, "wait until that is done" in taken.err) == (1, True), "one new topic for two old topics"
 
 
 def test_several_paused_replacements_are_undone_in_one_call(

@@ -211,7 +211,7 @@ a seal waits for the followers  seal 3000000140
     lifecycle.replacement: and log.log_end <= log.end_offset =>
 a record behind a seal is drained  I2 3500000001
     lifecycle.replacement: if retired.seal_offset is not None and seal_broken_by(retired.seal_offset, log) is not None:
-what overrides a fence of its name is removed before a new topic is announced  fence 4000000000
+what overrides a fence of its name is removed before the new topic is announced  fence 4000000000
     lifecycle.replacement: if overriding := _overriding(new_topic, replacement):\n        return
         => if False:\n        return
 a fence that was lifted is restored  I2 3000000140
@@ -259,13 +259,13 @@ a group in a rebalance may be subscribed  subscribed 3500000043
 a record says first that its topic is being deleted  record 3500000000
     lifecycle.replacement: return replace(replacement, deleting_ms=deleting_ms), (deletion,)
         => return replacement, (deletion,)
-a new topic that was deleted is created anew  I2 3000000008
+the new topic is created again if it was deleted  I2 3000000008
     lifecycle.replacement: if new_topic.topic_id is not None and _as_intended(new_topic, replacement):
 what arrives too late is read  I2 3000004310
     lifecycle.replacement: elif held_up and replacement.released_ms is not None: => elif False:
 partitions of another tool are drained  I2 3000032766
     lifecycle.state: if count <= len(record.modes): => if True:
-a name leads on without its topic  I8 3000000103
+a name points to the new topic without the old one  I8 3000000103
     lifecycle.alias: if replacement.switched_ms is None:\n        return None => if True:\n        return None
 there is no undo after the switch  I8 3000000141
     lifecycle.objections: return back if switched else None => return None
@@ -297,7 +297,7 @@ an alias ends only when its name has a topic again  I2 4000000033
 an alias ends when its name has a topic again  I2 4000000000
     lifecycle.alias: for alias in ended if alias.topic_id != replacement.new_topic_id]
         => for alias in ended if False]
-an alias leads on when the one that it leads to is removed  I2 4000000016
+an alias points to the next topic when the alias that it points to is removed  I2 4000000016
     lifecycle.alias: if before is None or alias.record.topic_id in gone: => if True:
 a producer follows the chain to its end  I8 4000000005
     chain: return segments(topic, views)[-1] => return segments(topic, views)[:2][-1]

@@ -46,7 +46,7 @@ class World:
         ids_are_watched: controllers compare the ids of all records with the cluster's.
         doubtful, denied, gitops: group listings leave groups out; the right to probe fences is gone; fences are lifted
             again and again.
-        switched_at: new topic -> the step at which its name was led to.
+        switched_at: new topic -> the step at which producers were switched to it.
     """
 
     def __init__(self, seed: int, kind: Kind, coverage: Coverage, story: list[str] | None = None) -> None:
@@ -224,7 +224,7 @@ class World:
                 self.sent[number].lost = True
 
     def foreign_record(self, topic: Topic) -> None:
-        """Somebody writes to a topic that no name leads to."""
+        """Somebody writes to a topic that no name points to."""
         sent = self.new_record(producer=99)
         sent.lost = True
         self.append(topic.logs[0], sent.number)

@@ -1,4 +1,4 @@
-"""``python -m tests.soak --hours H``: a topic that is replaced every minute, its old topics deleted, while writers
+"""``python -m tests.soak --hours H``: a topic that is replaced every minute, each old topic deleted, while writers
 and groups go on under its first name.
 
 The controller has its default configs, and so have the clients. Figures come every minute, a JSON report at the end.

@@ -101,7 +101,7 @@ def test_a_query_reads_and_writes_on_while_both_its_topics_are_replaced(
             fed = feed(conf, source, fed, 400)
             read = replace(served, source, 2)
             served.wait_for(source, lambda record: topic_phase(record) == "drain")
-            fed = feed(conf, source, fed, 400)  # of the new topic, before the query has read the topic itself
+            fed = feed(conf, source, fed, 400)  # of the new topic, before the query has read the old topic
             query = started(start)
             arrived(fed)
             served.wait_done(source)  # by what the listener commits on both
@@ -131,7 +131,7 @@ def test_records_that_brokers_refuse_while_the_sink_reports_none_are_written_to_
     spark: SparkSession, served: Controlled, make_topic: MakeTopic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """kafka-clients 3.9 splits a batch that is too large, and its flush does not wait for the parts (KAFKA-19479)."""
-    monkeypatch.setattr(plug_ins, "_are_loaded", lambda spark: False)  # they would lead the records to the new topic
+    monkeypatch.setattr(plug_ins, "_are_loaded", lambda spark: False)  # they would send the records to the new topic
     topic, records = make_topic(6), 1000
     conf = {**served.conf, "modeaware.mode.log.topic": served.log}
     planned = topic_segments(conf, topic)

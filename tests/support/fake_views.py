@@ -13,7 +13,7 @@ __all__ = ["FakeViews", "announce", "modes_of", "switch"]
 
 
 def announce(views: FakeViews, topic: str, new_topic: str, count: int = 4) -> TopicView:
-    """As the record of ``topic`` shows it once its new topic exists."""
+    """As the record of ``topic`` shows it once the new topic exists."""
     view = views.view(topic)
     if view.topic_id is None:
         view = TopicView(topic, f"id-of-{topic}", (1, 1), modes_of(12, 12))

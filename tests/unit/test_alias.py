@@ -1,4 +1,4 @@
-"""Aliases: which are there, how one is forgotten, and where names lead that are used again."""
+"""Aliases: which are there, how one is forgotten, and where names point that are used again."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from modeaware.topic_view import TopicView
 from tests.support.fake_views import FakeViews
 from tests.support.lifecycle import CONFIG, EPOCH, NOW_MS, RO, TOPIC, group, refuse_alias
 
-NAME, ID = "orders-v2", "id-of-the-new_topic"
+NAME, ID = "orders-v2", "id-of-the-new-topic"
 LED = Replacement(NAME, 2, 0, delay_ms=5, new_topic_id=ID, announced_ms=1, switched_ms=2, released_ms=3, gone_ms=4)
 ALIAS = TopicRecord(TOPIC, "id-of-the-first", 9, EPOCH, (RO,) * 2, replacement=LED, required_groups=("billing",))
 FORGET = ReplaceTopicCommand(TOPIC, NAME, 2, forget=True)

@@ -68,7 +68,7 @@ def test_modes_are_the_views_and_the_rest_is_the_brokers() -> None:
 
 MOVED = TopicView("orders", ORDERS_ID, (3, 8), (RO,) * 3, {0: 9, 1: 3, 2: 0})
 NEW_TOPIC = ReplacedBy(
-    "orders-v2", "c3VjY2Vzc29yLWlkLWluLQ", 4, True, False, False, {0: 9, 1: 2, 2: 0}, frozenset("ba"), False
+    "orders-v2", "bmV3LXRvcGljLWlkLWluLQ", 4, True, False, False, {0: 9, 1: 2, 2: 0}, frozenset("ba"), False
 )
 
 

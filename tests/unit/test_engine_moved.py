@@ -37,7 +37,7 @@ OLD, NEW = "orders", "orders-v2"
 
 
 def old_topic(topic: str = OLD, *, groups: tuple[str, ...] = ("g",), end: int = 10) -> TopicRecord:
-    """A sealed topic of two partitions, whose name leads to a new one."""
+    """A sealed topic of two partitions, whose name points to the new topic."""
     return TopicRecord(
         topic,
         f"id-{topic}",
@@ -148,7 +148,7 @@ def test_looks_follow_the_pace_of_the_groups_and_their_own_cost() -> None:
     world.serve(60_000)
     world.looks.clear()
     world.serve(100_000)
-    assert 18 <= len(world.looks) <= 24, "the topic and its new topic, every ten seconds"
+    assert 18 <= len(world.looks) <= 24, "the old and the new topic, every ten seconds"
     world.look_ms = 1_000
     world.looks.clear()
     world.serve(200_000)

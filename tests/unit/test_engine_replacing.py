@@ -242,7 +242,7 @@ def test_a_controller_that_finds_the_topic_gone_knows_whose_deletion_it_was(capl
 
 
 def test_a_record_older_than_the_switch_is_not_removed_where_another_topic_has_the_name() -> None:
-    """Of a mode log that was restored: whether its name led to the new topic, that one's records show."""
+    """Of a mode log that was restored: whether its name pointed to the new topic, that one's records show."""
     world = Deleting()
     world.record_is(released("old", "id-of-old", NEW, switched_ms=None, own_configs=None))
     world.engine.remove(["id-of-old"])
@@ -361,7 +361,7 @@ def test_alias_is_forgotten_once(world: World) -> None:
 
 
 def test_aliases_of_a_chain_stay_when_another_topic_comes_up_under_the_first_name() -> None:
-    """And lead on, in the same append, when the second one is forgotten."""
+    """And point to the last topic, in the same append, when the second one is forgotten."""
     world = Deleting()
     gone = released("older", "id-of-older", "old", released_ms=3, gone_ms=4)
     world.record_is(gone, released("old", "id-of-old", NEW, released_ms=3, gone_ms=4))

@@ -329,7 +329,7 @@ def consumer_of_two_topics() -> Any:
 
 
 def test_a_consumer_is_answered_for_the_topic_that_is_there(views: FakeViews) -> None:
-    """While the group reads ``orders`` its offsets are its own; then the name leads on."""
+    """While the group reads ``orders`` its offsets are its own; then the name points to the new topic."""
     consumer, asked = consumer_of_two_topics(), TopicPartition("orders", 1)
 
     def check(count: int) -> None:

@@ -228,7 +228,7 @@ def test_a_producer_lists_the_topic_that_is_written(producer: modeaware.Producer
 
 
 def test_a_consumer_is_answered_for_the_topic_that_is_there(consumer: modeaware.Consumer, views: FakeViews) -> None:
-    """While the group reads ``orders`` its offsets are its own; then the name leads on."""
+    """While the group reads ``orders`` its offsets are its own; then the name points to the new topic."""
     asked = TopicPartition("orders", 1)
     consumer.commit(offsets=[TopicPartition("orders", 1, 9), TopicPartition("orders-v2", 1, 2)], asynchronous=False)
 

@@ -161,7 +161,7 @@ def test_names_of_new_topics(name: str, taken: tuple[str, ...], new: str) -> Non
 
 def test_a_name_that_is_too_long_is_refused() -> None:
     found = advised(topic("t" * 249))
-    assert (found.do, found.blocks) == ("leave", ("new_topic",))
+    assert (found.do, found.blocks) == ("leave", ("new-topic",))
 
 
 def fleet(sizing: Sizing = Sizing()) -> FleetPlan:  # noqa: B008  # immutable

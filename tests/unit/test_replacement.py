@@ -68,7 +68,7 @@ from tests.support.lifecycle import refusal as refused
 from tests.support.stories import Steps, Story
 
 ANNOUNCE_MS = CONFIG.announce_ms
-NAME, ID = "orders-v2", "id-of-the-new_topic"
+NAME, ID = "orders-v2", "id-of-the-new-topic"
 ABSENT = TopicFacts(NAME, None)
 COMMAND = ReplaceTopicCommand(TOPIC, NAME, 2)
 ENDS = {0: 10, 1: 0, 2: 7}
@@ -186,7 +186,7 @@ STORIES = {
         do.has(reason=None),
         record=SWITCHED,
     ),
-    "a new topic that was deleted after the switch is created anew": Story(
+    "the new topic is created again if it was deleted after the switch": Story(
         do.look(seen(ABSENT), SWITCH_MS, reason=reasons.UNAVAILABLE, alarms=0),
         do.look(LOST, SWITCH_MS, reason=reasons.NEW_TOPIC_GONE, alarm="creating it again"),
         do.look(LOST, SWITCH_MS, appended=False, alarms=0, effects=(CreateTopic(TOPIC, TOPIC_ID, NAME, 2, -1),)),
@@ -198,7 +198,7 @@ STORIES = {
             SWITCH_MS,
             effects=(RemoveConfigs(NAME, "id-3", tuple(NO_FENCE), TOPIC_ID),),
         ),
-        # Its name leads there.
+        # The name points there.
         (do.look(seen(ANEW), SWITCH_MS, new_topic_id="id-3", reason=None), do.keeps_its_new_topic()),
         record=replace(SWITCHED, groups_complete=True),
     ),
@@ -207,10 +207,10 @@ STORIES = {
         do.look(READY, announced_ms=NOW_MS),
         record=BEGUN,
     ),
-    "the partitions of a new topic that are unknown are told after a while": coming(
+    "the partitions of the new topic that are unknown are told after a while": coming(
         {"partitions": {0: log()}}, reasons.UNAVAILABLE
     ),
-    "groups that may be on a new topic are told after a while": coming(
+    "groups that may be on the new topic are told after a while": coming(
         {"groups_doubt": GroupsDoubt("group 'share' has an unknown type")}, reasons.GROUPS_UNKNOWN
     ),
     "what overrides a fence is removed before the announcement": overridden({}, *NO_FENCE),
@@ -499,7 +499,7 @@ def test_only_a_topic_exactly_as_intended_is_the_new_topic(found: dict[str, Any]
 def test_a_record_older_than_the_switch_leads_on_where_the_topic_is_gone(
     found: TopicFacts, leads_on: bool | None
 ) -> None:
-    """The mode log was restored: that the new topic has records shows that its old topic's name led to it."""
+    """The mode log was restored: that the new topic has records shows that the old topic's name pointed to it."""
     announced = step(admitted(COMMAND, seen=seen()), seen(new_topic()), NOW_MS).record
     assert announced is not None
     after = step(announced, replace(seen(found), topic_id=None, gone=True), NOW_MS)

@@ -37,7 +37,7 @@ from tests.support.lifecycle import (
 )
 from tests.support.stories import Steps, Story
 
-NAME, ID, COUNT = "orders-v2", "id-of-the-new_topic", 2
+NAME, ID, COUNT = "orders-v2", "id-of-the-new-topic", 2
 SEALS = {0: 10, 1: 0, 2: 7}
 PROOF = "modeaware-evacuation-orders-5"
 COMMAND = ReplaceTopicCommand(TOPIC, NAME, COUNT, delay_ms=0, evacuate=True)
@@ -179,7 +179,7 @@ STORIES = {
     "markers are no proof": Story(
         do.look(replace(MARKED, groups={"billing": group(SEALS)}), evacuated_to={0: None, 1: None, 2: None})
     ),
-    "a new topic that is created anew takes the copies with it, and the proof": Story(
+    "the copies and the proof are gone once the new topic has been created again": Story(
         do.look(replace(PROVED, new_topic=new_topic(groups={})), evacuated_to={0: 10, 1: None, 2: 7}),
         (do.look(LOST), do.look(LOST), do.look(ANEW, new_topic_id="another id", is_released=False)),
         do.has(evacuated_to={0: None, 1: None, 2: None}, first_reason=reasons.NOT_EVACUATED, is_another_proof=True),

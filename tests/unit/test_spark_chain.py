@@ -54,7 +54,7 @@ class World:
         self.logs[topic, partition] += count
 
     def change(self, topic: str, **state: Any) -> None:
-        """What the record of a topic says of its new topic."""
+        """What the record of a topic says of the new topic."""
         to, count = self.following[topic], COUNTS[topic]
         view = self.views.get(topic, TopicView(topic, self.ids[topic], (1, 1), modes_of(count, count)))
         new_topic = replace(view.new_topic or ReplacedBy(to, self.ids[to], COUNTS[to]), **state)
@@ -229,7 +229,7 @@ class Run:
 
 do = Steps()
 STORIES = {
-    "a topic is read to its end, and then its new topic": Story(
+    "a topic is read to its end, and then the new topic": Story(
         (do.write("a", 5), do.reads(("a", 0, 0, 5))),
         (do.change("a", switched=False), do.write("a"), do.reads(("a", 0, 5, 6))),
         (do.change("a", switched=True), do.write("b", 4, partition=1), do.reads()),  # not sealed: records may come
@@ -301,7 +301,7 @@ STORIES = {
         do.reads_in_order(("a", 0, 5, 6), ("b", 0, 3, 4)),
         (do.restart(), do.write("b"), do.reads(("b", 0, 4, 5))),
     ),
-    "retention may have taken records of the new topic before a query is new": Story(
+    "retention may have taken records of the new topic before a query begins": Story(
         (do.seal("a"), do.write("b", 9), do.retention("b", 4), do.begins(), do.reads(("b", 0, 4, 9)))
     ),
     "a query that is killed in its first batch skips no more than it would have": Story(
@@ -497,8 +497,8 @@ class TestBatch:
 
 @pytest.mark.parametrize("seed", range(100))
 def test_nothing_is_lost_or_repeated_or_out_of_order_wherever_the_query_is_killed(world: World, seed: int) -> None:
-    """Records that are written before the switch to a new topic come in earlier batches than those of it, or in one
-    task before them, if the query begins before."""
+    """Records that are written before a switch come in earlier batches than those of the new topic, or in one task
+    before them, if the query begins before."""
     choose = random.Random(seed)
     query, topic = Query(), "a"
     phases = [("a", "switched"), ("a", "sealed"), ("b", "switched"), ("b", "sealed"), ("b", "released"), ("b", "gone")]

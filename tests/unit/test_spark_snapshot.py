@@ -130,7 +130,7 @@ def test_a_forked_child_leaves_its_parents_alone(views: LogViews) -> None:
 
 
 def lead(views: LogViews, topic: str, to: str, *, switched: bool = True) -> None:
-    """Have the name lead to another topic, or announce that."""
+    """Have the name point to another topic, or announce that."""
     view = views.view(topic)
     view = view if view.modes else TopicView(topic, f"id-of-{topic}", (1, 0), modes_of(3, 3))
     new_topic, modes = ReplacedBy(to, f"id-of-{to}", 4, switched=switched), modes_of(3, 0 if switched else 3)

@@ -132,7 +132,7 @@ STORIES = {
         (do.has(state=PartitionState.NON_EXISTENT), do.look(EMPTIED, appended=False)),
         make=retiring,
     ),
-    "nothing is drained or deleted while groups may come from an old topic": Story(
+    "nothing is drained or deleted while groups may come from an earlier topic": Story(
         # One that was adopted in the middle of the shrink, say.
         do.look(BEHIND, mode=RO, reason="earlier-topic-first:older"),
         (do.look(SEEN, mode=NONE), do.look(BEHIND, appended=True, effects=(), mode=RO)),

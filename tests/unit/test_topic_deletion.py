@@ -21,7 +21,7 @@ from modeaware.modelog.records import Replacement, RetiredPartition, TopicRecord
 from tests.support.lifecycle import EPOCH, NOW_MS, RO, TOPIC, TOPIC_ID, Life, facts, group, log, look, rule
 from tests.support.stories import Steps, Story
 
-NAME, ID = "orders-v2", "id-of-the-new_topic"
+NAME, ID = "orders-v2", "id-of-the-new-topic"
 SEALS = {0: 10, 1: 0, 2: 7}
 MOVED = {0: 3, 1: 0}
 """What a group has committed on the new topic."""

@@ -1,4 +1,4 @@
-"""Messages of a new topic under the name that was subscribed to, and their offsets where they belong."""
+"""Messages of the new topic under the name that was subscribed to, and their offsets where they belong."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ class ReplaceActions(Actions):
         return True
 
     def check_end(self) -> None:
-        """The name leads where the record says, and producers write there."""
+        """The name points where the record says, and producers write there."""
         world, record = self.world, self.world.first_record
         world.shrinks = int(is_released(world))
         now = record.replacement if record is not None else None
@@ -102,7 +102,7 @@ class ReplaceActions(Actions):
         for producer in world.producers:
             target = producer.target()
             if producer.reader is not None and target is not None and target.topic_id != now.new_topic_id:
-                raise Violation("I8", f"a producer writes to {target.topic_id}, the name leads to {now.new_topic_id}")
+                raise Violation("I8", f"a producer writes to {target.topic_id}, the name points to {now.new_topic_id}")
 
     # Controllers and people
 

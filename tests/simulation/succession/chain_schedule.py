@@ -1,6 +1,6 @@
 """Schedules of chains: new topics are replaced, topics come up under aliases, and a name comes to be used again.
 
-They begin when the first name leads to its new topic, or when its topic is released, or gone.
+They begin when the first name points to the new topic, or when the old topic is released, or gone.
 """
 
 from __future__ import annotations
@@ -59,13 +59,13 @@ class ChainActions(ReplaceActions):
         return True
 
     def check_end(self) -> None:
-        """Every name that led to a new topic leads to the last topic."""
+        """Every name that pointed to a new topic points to the last topic."""
         self.world.shrinks = int(len(self.judge.chain) > 2)
         for producer in self.world.producers:
             target = producer.target()
             if producer.reader is not None and target is not self.last:
                 raise Violation("I8", f"producer {producer.number} writes to {target and target.topic_id}, "
-                                      f"{producer.named} has led to {self.last.topic_id}")  # fmt: skip
+                                      f"{producer.named} has pointed to {self.last.topic_id}")  # fmt: skip
 
     @property
     def last(self) -> Topic:
@@ -85,7 +85,7 @@ class ChainActions(ReplaceActions):
 
     @property
     def is_complete(self) -> bool:
-        """Whether the last link that is to be requested was, and the name leads on to it."""
+        """Whether the last link that is to be requested was, and the name points to it."""
         return len(self.judge.chain) > self.links
 
     def replace(self) -> None:
@@ -106,7 +106,7 @@ class ChainActions(ReplaceActions):
             )
 
     def _plan(self) -> None:
-        """Choose the next new topic: often the first name, once that is an alias."""
+        """Choose the name of the next topic: often the first name, once that is an alias."""
         world = self.world
         free = [name for name in (NAME, NEW_TOPIC, THIRD) if name not in world.topics]
         if free:
@@ -189,8 +189,8 @@ class ChainActions(ReplaceActions):
                 self.world.delete(record.topic)
 
     def delete_left_over(self) -> None:
-        """The owner deletes a topic that keeps the next one from its name: a new topic that stayed when its replacement
-        was undone, because somebody had written to it, or one that somebody has created in its place."""
+        """The owner deletes a topic that keeps the next one from its name: the new topic of an undone
+        replacement, which stayed because somebody had written to it, or one that somebody has created in its place."""
         topic = self.world.topics.get(self.request.new_topic)
         if topic is None or topic.topic_id in self.judge.chain:
             return
@@ -204,7 +204,7 @@ class ChainActions(ReplaceActions):
                 self.command(ReplaceTopicCommand(record.topic, OTHER, 1))
 
     def forget(self) -> None:
-        """All clients are moved to the name that an alias leads to first."""
+        """All clients are moved to the name that an alias points to first."""
         found = self.aliases()
         if not found:
             return

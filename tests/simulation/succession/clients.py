@@ -1,4 +1,4 @@
-"""Groups of a name that leads through a chain of topics: aware ones before the gate, and stock ones."""
+"""Groups of a name that stands for a chain of topics: aware ones before the gate, and stock ones."""
 
 from __future__ import annotations
 

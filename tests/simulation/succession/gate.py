@@ -1,7 +1,7 @@
 """The gate before a new topic: when a simulated group may read it.
 
 Notes and the controller's decision are not simulated (the model of the rule is :mod:`tests.support.gate_model`): a
-simulated group reads a new topic once it has committed the old topic to its end, in every partition. What it has
+simulated group reads the new topic once it has committed the old topic to its end, in every partition. What it has
 committed of the new topic, or of a later topic, shows that the gate was open before, and an open gate never shuts for
 it; or a group that is set back would wait for itself.
 """
@@ -29,7 +29,7 @@ def has_read(view: TopicView, committed: Mapping[int, int], log_starts: Mapping[
 
 
 def is_open(view: TopicView, *, has_read: bool, has_moved: bool, waived: bool = False, is_next: bool = True) -> bool:
-    """Return whether a group may read a partition of the new topic of the topic of ``view`` (invariant I2).
+    """Return whether a group may read a partition of the new topic that replaces the topic of ``view`` (invariant I2).
 
     Args:
         has_read: :func:`has_read`.
@@ -44,14 +44,14 @@ def is_open(view: TopicView, *, has_read: bool, has_moved: bool, waived: bool = 
 
 def needs_old_topic(view: TopicView, *, has_read: bool, has_moved: bool, owes_commit: bool = False) -> bool:
     """Return whether members of a group subscribe to the topic of ``view`` itself. A group that begins late still reads
-    what it holds, and before the new topic. One that has moved does not read it anew when its offsets there expire.
+    its records, and before the new topic. One that has moved does not read it again when its offsets there expire.
 
     Args:
         has_read: :func:`has_read`.
         has_moved: the same as for :func:`is_open`, and the group has no offsets on the topic. With others ``has_read``
             decides: a group that was set back leaves records.
-        owes_commit: the topic has an old topic, which is kept until the group has a commit on each partition of the
-            topic, and it has not: also where there is nothing to read.
+        owes_commit: the topic has replaced another one, which is kept until the group has a commit on each partition
+            of the topic, and the group has not: also where there is nothing to read.
     """
     new_topic = view.new_topic
     if new_topic is None:

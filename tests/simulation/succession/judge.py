@@ -1,4 +1,4 @@
-"""The invariants of replacements: where a name leads, what is sealed and released, and what is deleted."""
+"""The invariants of replacements: where a name points, what is sealed and released, and what is deleted."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ChainJudge(DrainJudge):
         sealed: (topic id, partition) -> the seal that is in force.
         lifted, lost_at: somebody has lifted a fence; the step at which a new topic was last deleted by hand.
         last: the id of the topic that is written to.
-        chain: the ids of the topics that the first name has led to. Another one of the name is nobody's (I8).
+        chain: the ids of the topics that the first name has pointed to. Another one of the name is nobody's (I8).
         announced: the ids of new topics.
         early: stock producers that wrote to the new topic of an old name before others did: their keys have no order.
         acknowledged_at: topic id -> the step at which its first record was acknowledged.
@@ -47,21 +47,21 @@ class ChainJudge(DrainJudge):
     # The mode log
 
     def _leads(self, before: TopicView, after: TopicView) -> None:
-        """A client's view changes: a name that has led to a new topic leads there for good (I8)."""
+        """A client's view changes: a name that has pointed to a new topic points there for good (I8)."""
         was, now = before.new_topic, after.new_topic
         if was is None or not was.switched or (now is not None and now.topic_id == was.topic_id):
             return
         if self.world.chains and after.topic_id != before.topic_id:
             return  # its alias has ended: the name is looked at when it is used
         if now is None or self.world.topics.get(was.topic) is self.world.by_id[was.topic_id]:
-            raise Violation("I8", f"{before.topic} led to {was.topic_id}, and leads to {now and now.topic_id}")
+            raise Violation("I8", f"{before.topic} pointed to {was.topic_id}, and points to {now and now.topic_id}")
 
     def _removed(self, before: TopicRecord | None) -> None:
-        """Only an alias of a chain ends. Where its name leads then is looked at when a client uses it."""
+        """Only an alias of a chain ends. Where its name points then is looked at when a client uses it."""
         if before is None or before.replacement is None or before.replacement.switched_ms is None:
             return
         if not (self.world.chains and before.is_alias):
-            raise Violation("I8", f"the record of {before.topic} is removed, whose name leads to a new topic")
+            raise Violation("I8", f"the record of {before.topic} is removed, whose name points to a new topic")
         self.world.tell("the alias %s of %s ends", before.topic, before.topic_id)
 
     def _replaced(self, before: TopicRecord | None, after: TopicRecord, writer: Controller) -> None:
@@ -71,7 +71,7 @@ class ChainJudge(DrainJudge):
             same = now is not None and (now.new_topic_id == was.new_topic_id or self._may_lead_on(was, now))
             if now is None or not same or now.switched_ms != was.switched_ms:
                 raise Violation(
-                    "I8", f"{after.topic} led to {was.new_topic_id} since {was.switched_ms}, and does not now"
+                    "I8", f"{after.topic} pointed to {was.new_topic_id} since {was.switched_ms}, and does not now"
                 )
             if now.undone_ms is not None:
                 raise Violation("I8", f"the replacement of {after.topic} is undone after its switch")
@@ -106,7 +106,7 @@ class ChainJudge(DrainJudge):
             return
         if was is None or was.switched_ms is None:
             if self.world.chains and after.topic_id != self.last:
-                raise Violation("I8", f"the name leads from {after.topic_id} on, and had led to {self.last} already")
+                raise Violation("I8", f"{after.topic_id} is replaced, and the name points to {self.last} already")
         elif was.new_topic_id == now.new_topic_id:
             return
         if after.topic_id in self.chain and now.new_topic_id not in self.chain:
@@ -114,8 +114,8 @@ class ChainJudge(DrainJudge):
             self.chain.add(now.new_topic_id)
 
     def _may_lead_on(self, was: Replacement, now: Replacement) -> bool:
-        """Whether a name may lead to another new topic: an alias leads on, once the one that it led to is removed; or
-        the new topic was deleted by hand before groups came to it."""
+        """Whether a name may point to another new topic: the alias that it pointed to is removed; or the new topic was
+        deleted by hand before groups came to it."""
         if self.world.chains:
             return was.gone_ms is not None and now.new_topic_id in self.chain
         is_lost = self.world.topics.get(was.new_topic) is not self.world.by_id[was.new_topic_id or ""]
@@ -201,7 +201,7 @@ class ChainJudge(DrainJudge):
             return
         if isinstance(effect, FenceTopic):
             if now is None or now.switched_ms is None:
-                raise Violation("fence", "a topic is fenced whose name leads to no new topic")
+                raise Violation("fence", "a topic is fenced whose name points to no new topic")
             if now.own_configs is None:
                 raise Violation("fence", "a topic is fenced before its configs are on the record")
         if isinstance(effect, DeleteOldTopic) and (now is None or None in (now.released_ms, now.deleting_ms)):
@@ -245,7 +245,7 @@ class ChainJudge(DrainJudge):
         if not looked.sure:
             raise Violation("I2", f"{topic.topic_id} is deleted though not all groups are known")
         if self.lost_at < looked.at and world.topics.get(now.new_topic) is not world.by_id[now.new_topic_id or ""]:
-            raise Violation("I8", f"{topic.topic_id} is deleted, and its new topic is not there")
+            raise Violation("I8", f"{topic.topic_id} is deleted, and the new topic is not there")
         required = self.required.get(topic.topic_id, set()) | set(looked.of_topic[topic.topic_id])
         for name, group in world.groups.items():
             if topic.topic_id in group.assigned and group.subscribed_at[topic.topic_id] < looked.at:
@@ -293,7 +293,7 @@ class ChainJudge(DrainJudge):
         if producer.reader is None:
             self.early.add(producer.number)
         elif not producer.reader.behind:
-            raise Violation("I8", f"a record goes to {topic.topic_id}, which no name leads to")
+            raise Violation("I8", f"a record goes to {topic.topic_id}, which no name points to")
 
     def acknowledged(self, topic: Topic, partition: int, offset: int, sent: Sent) -> None:
         self.acknowledged_at.setdefault(topic.topic_id, self.world.steps)
@@ -307,7 +307,7 @@ class ChainJudge(DrainJudge):
 
     def given(self, group: Group, topic: Topic, partition: int, sent: Sent) -> None:
         if group.aware and self.world.chains and topic.topic_id not in self.chain:
-            raise Violation("I8", f"group {group.name} is given a record of {topic.topic_id}, which no name leads to")
+            raise Violation("I8", f"group {group.name} is given a record of {topic.topic_id}, which no name points to")
         if sent.number in group.given:
             return
         if group.aware and not self.lifted and sent.producer not in self.early:
