@@ -225,7 +225,7 @@ def _parts(target: ast.expr) -> list[ast.expr]:
 
 def main() -> None:
     new_topic = ReplacedBy("new", "id-of-new", 4, switched=True)
-    views = FakeViews(views=[TopicView("old", "id-of-old", (1, 1), modes_of(12, 0), new_topic=new_topic)])
+    views = FakeViews(views=[TopicView("old", "id-of-old", (1, 1), modes_of(12, 0), replaced_by=new_topic)])
     with mock.patch.object(registry, "acquire", return_value=views):
         consumer = modeaware.Consumer(dict(NOWHERE))
     with closing(consumer):

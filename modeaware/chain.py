@@ -60,7 +60,7 @@ def segments(topic: str, views: Views) -> tuple[TopicView, ...]:
     """
 
     def switched_to(view: TopicView) -> Iterable[TopicView]:
-        if (new_topic := view.new_topic) is None or not new_topic.switched:
+        if (new_topic := view.replaced_by) is None or not new_topic.switched:
             return ()
         return (_following(new_topic, views) or TopicView(new_topic.topic, new_topic.topic_id),)
 
@@ -72,8 +72,8 @@ def old_topics(views: Mapping[str, TopicView]) -> dict[str, TopicView]:
     I8)."""
     before: dict[str, TopicView] = {}
     for view in views.values():
-        if view.new_topic is not None and _following(view.new_topic, views.get) is not None:
-            before[view.new_topic.topic] = view
+        if view.replaced_by is not None and _following(view.replaced_by, views.get) is not None:
+            before[view.replaced_by.topic] = view
     return before
 
 
@@ -93,7 +93,7 @@ def links(topic: str, views: Callable[[str], TopicView | None]) -> tuple[TopicVi
     """Return the views of the topics of the chain that begins at ``topic``, with those that are only announced."""
 
     def replaced_by(view: TopicView) -> Iterable[TopicView]:
-        following = _following(view.new_topic, views) if view.new_topic is not None else None
+        following = _following(view.replaced_by, views) if view.replaced_by is not None else None
         return () if following is None else (following,)
 
     return tuple(walk((views(topic) or TopicView.unlisted(topic),), replaced_by))
@@ -130,10 +130,10 @@ def topics_before(topic: str, before: Mapping[str, TopicView]) -> Iterator[Topic
 
     def replaced_by(view: TopicView) -> Iterable[TopicView]:
         old = before.get(view.topic)
-        if old is None or old.new_topic is None:
+        if old is None or old.replaced_by is None:
             return ()
         # After a rename back, the topic that is gone has the name of the last topic, and not its old topic.
-        return (old,) if view.topic_id == old.new_topic.topic_id else ()
+        return (old,) if view.topic_id == old.replaced_by.topic_id else ()
 
     first = before.get(topic)
     return walk(() if first is None else (first,), replaced_by)

@@ -110,7 +110,7 @@ class TopicView:
             read when the partition comes (back) to it: the seal offset, or the offset at which it was opened.
         reclaimed: the partitions whose records were deleted up to the resume offset.
         previous_count: how many partitions were writable before the shrink in force; None where there is none.
-        new_topic: the topic that replaces this one, once it exists.
+        replaced_by: the topic that replaces this one, once it exists.
     """
 
     topic: str
@@ -120,7 +120,7 @@ class TopicView:
     resume_offsets: Mapping[int, int] = field(default_factory=dict, hash=False)
     reclaimed: frozenset[int] = frozenset()
     previous_count: int | None = None
-    new_topic: ReplacedBy | None = None
+    replaced_by: ReplacedBy | None = None
 
     @classmethod
     def unlisted(cls, topic: str) -> TopicView:
@@ -145,10 +145,10 @@ class TopicView:
         if held is None or held.topic_id != self.topic_id:
             return self
         newer, other = (held, self) if self.is_older_than(held) else (self, held)
-        if newer.new_topic is None or other.new_topic is None:
+        if newer.replaced_by is None or other.replaced_by is None:
             return newer
-        moved = max(newer.new_topic.moved, other.new_topic.moved, key=lambda moved: moved.version)
-        return replace(newer, new_topic=replace(newer.new_topic, moved=moved))
+        moved = max(newer.replaced_by.moved, other.replaced_by.moved, key=lambda moved: moved.version)
+        return replace(newer, replaced_by=replace(newer.replaced_by, moved=moved))
 
     @property
     def epoch(self) -> int:
@@ -158,12 +158,12 @@ class TopicView:
     @property
     def is_replaced(self) -> bool:
         """Whether producers that use the topic's name write to the new topic."""
-        return self.new_topic is not None and self.new_topic.switched
+        return self.replaced_by is not None and self.replaced_by.switched
 
     @property
     def is_alias(self) -> bool:
         """Whether the topic was replaced and is gone: its name stands for the new topic alone."""
-        return self.new_topic is not None and self.new_topic.gone
+        return self.replaced_by is not None and self.replaced_by.gone
 
     @cached_property
     def writable(self) -> tuple[int, ...]:

@@ -79,7 +79,7 @@ class Ends:
             if not topic.ends or partition.state is not State.SHOWN or partition.step is not Step.DONE:
                 continue
             if (end := topic.ends.get(key[1])) is not None:
-                is_due = may_show and (topic.awaits_report or topic.view.new_topic is None)
+                is_due = may_show and (topic.awaits_report or topic.view.replaced_by is None)
                 is_final = not is_due or _subject(topic.view, key, end) in self._shown
                 ended.append(Ended(key, partition, end, topic.awaits_report, key in self._paused, is_final))
         return ended
@@ -159,7 +159,7 @@ class Ends:
             return may_be
         done = {entry.key for entry in ended if entry.partition.is_handled(entry.end, paused=entry.paused)}
         busy = {entry.key[0] for entry in ended if entry.key not in done}
-        busy |= {key[0] for key in self._partitions if key not in done and reading.view(key[0]).new_topic is not None}
+        busy |= {key[0] for key in self._partitions if key not in done and reading.view(key[0]).replaced_by is not None}
         return may_be - busy
 
 
@@ -171,4 +171,4 @@ def _subjects(reading: Reading, keys: Iterable[Key]) -> set[_Subject]:
 def _subject(view: TopicView, key: Key, end: int) -> _Subject:
     """Return the subject of one revocation: an old topic; or a retired partition, until it is retired again."""
     topic = view.topic_id or key[0]
-    return (topic, -1, -1) if view.new_topic is not None else (topic, key[1], end)
+    return (topic, -1, -1) if view.replaced_by is not None else (topic, key[1], end)

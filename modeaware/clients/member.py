@@ -519,7 +519,7 @@ class Member:
         passed = {
             view.topic_id
             for view in self.reading.views.values()
-            if view.new_topic is not None and view.topic_id is not None and view.modes
+            if view.replaced_by is not None and view.topic_id is not None and view.modes
             and ended.issuperset((view.topic, partition) for partition in range(len(view.modes)))
         }  # fmt: skip
         if not passed <= self.reading.reader.passed:

@@ -74,13 +74,13 @@ class MemberViews:
                     "%s: partitions %s are in mode None and left out until they are readable",
                     topic, format_ranges(hidden),
                 )  # fmt: skip
-            if view.new_topic is not None:
+            if view.replaced_by is not None:
                 log.warning(
                     "%s: %s is being replaced by %s, and its partitions were assigned with assign(): assign those of "
                     "%s when these are read to their end, or subscribe instead",
-                    self._group_id, topic, view.new_topic.topic, view.new_topic.topic,
+                    self._group_id, topic, view.replaced_by.topic, view.replaced_by.topic,
                 )  # fmt: skip
-            if hidden or view.new_topic is not None:
+            if hidden or view.replaced_by is not None:
                 self._warned.add(topic)
 
     def stats(self) -> dict[str, Any]:

@@ -75,7 +75,7 @@ class NamedTopics:
         first = self._first_view
         if not first.over:
             first.arrived(first.left_s() if timeout_s < 0 else min(timeout_s, first.left_s()))
-        if self._views.view(name).new_topic is None:
+        if self._views.view(name).replaced_by is None:
             return name
         self._verify(name)
         return topic_of(name, self._views.view).topic

@@ -125,7 +125,7 @@ def _behind_open_gates(reading: Reading, topics: set[str]) -> Iterable[tuple[str
     """
     group = reading.reader.group
     for topic in sorted(reading.new_topics & topics):
-        new_topic = reading.old[topic].new_topic
+        new_topic = reading.old[topic].replaced_by
         if new_topic is None or new_topic.gone or reading.gate(topic) is not Gate.OPEN:
             continue
         if not new_topic.released or group in new_topic.groups or group in new_topic.moved.groups:

@@ -71,12 +71,12 @@ class Refusals:
 
     def may_be_fenced(self, topic: str) -> bool:
         """Return whether ``topic`` is an old topic: its fence may cause a rejection without explanation."""
-        return self.views is not None and self.views.view(topic).new_topic is not None
+        return self.views is not None and self.views.view(topic).replaced_by is not None
 
     def _new_topic(self, topic: str) -> ReplacedBy | None:
         """Return the new topic that has replaced ``topic``; None without one: the record is too large."""
         views = self.views
-        new_topic = None if views is None else views.view(topic).new_topic
+        new_topic = None if views is None else views.view(topic).replaced_by
         if views is None or new_topic is None:
             return None
         views.refresh_soon()
@@ -85,7 +85,7 @@ class Refusals:
                 views.refresh(left_s)
             except ModeSourceError as error:
                 logger.info("%s: it is unknown whether the topic was replaced: %s", topic, error)
-            new_topic = views.view(topic).new_topic
+            new_topic = views.view(topic).replaced_by
         return new_topic if new_topic is not None and new_topic.switched else None
 
     def _patience_s(self) -> float:

@@ -98,8 +98,8 @@ class Route:
         if not is_absent and view.is_writable(partition):
             return None
         if view.is_replaced:
-            assert view.new_topic is not None, "the topic is replaced"
-            return f"{view.topic} was replaced by {view.new_topic.topic} and takes no records: write to that topic"
+            assert view.replaced_by is not None, "the topic is replaced"
+            return f"{view.topic} was replaced by {view.replaced_by.topic} and takes no records: write to that topic"
         if not self.choices:
             return f"no partition of {view.topic} takes records now ({view.describe()}); grow the topic"
         advice = f"leave the partition out, or choose one of {format_ranges(self.choices)}"
@@ -159,7 +159,7 @@ class Names:
         for name in self.through(changed):
             before = self.points_to(name)
             chain = segments(name, lambda topic: changed[topic] if topic in changed else views(topic))
-            if chain[0].new_topic is None:
+            if chain[0].replaced_by is None:
                 self._segments.pop(name, None)
             else:
                 self._segments[name] = chain
@@ -173,7 +173,7 @@ class Names:
         chain = self.segments(name)
         if not chain:
             return None
-        coming = chain[-1].new_topic
+        coming = chain[-1].replaced_by
         topic, topic_id = (chain[-1].topic, chain[-1].topic_id) if coming is None else (coming.topic, coming.topic_id)
         return (topic, topic_id) if topic_id is not None and not views(topic).applies_to(topic_id) else None
 
@@ -197,7 +197,7 @@ class Names:
     @property
     def is_any_announced(self) -> bool:
         """Whether some topic has a new topic to which producers have not been switched yet."""
-        return any(chain[-1].new_topic is not None for chain in self._segments.values())
+        return any(chain[-1].replaced_by is not None for chain in self._segments.values())
 
 
 class Routes:
@@ -296,7 +296,7 @@ class Routes:
         for name, before in moved.items():
             topic = self._names.points_to(name)
             replaced = next((view for view in self._names.segments(name) if view.topic == before), None)
-            if first or replaced is None or replaced.new_topic is None:
+            if first or replaced is None or replaced.replaced_by is None:
                 continue
             text = (
                 "%s was replaced by %s: records under the name %s go there from now on. Earlier ones that are still "
@@ -304,7 +304,7 @@ class Routes:
             )
             logger.info(text, before, topic, name)
             view = self._views.view(topic)
-            count = len(view.writable) if view.modes else replaced.new_topic.partition_count
+            count = len(view.writable) if view.modes else replaced.replaced_by.partition_count
             self._resizes.replaced(name, replaced, topic, count)
         for name in self._names.through(changed):
             self._forget_earlier_topic(name)
@@ -327,7 +327,7 @@ class Routes:
         names = self._names.through(routes)
         for name in names:
             segments = self._names.segments(name)
-            if len(segments) > 1 and segments[-1].topic == name and (new_topic := segments[-2].new_topic) is not None:
+            if len(segments) > 1 and segments[-1].topic == name and (new_topic := segments[-2].replaced_by) is not None:
                 self._back[name] = self._passing(segments[-1], tuple(range(new_topic.partition_count)))
             else:
                 self._back.pop(name, None)
@@ -351,7 +351,7 @@ class Routes:
         if route is None or (route.view.is_replaced and not route.view.applies_to(last.topic_id)):
             route = self._passing(last, last.writable)
         if last.topic != name:
-            new_topic = segments[-2].new_topic
+            new_topic = segments[-2].replaced_by
             assert new_topic is not None, "the name points to the last topic"
             count = max(len(route.view.modes), new_topic.partition_count)
             picks = self._resizes.observed_name(name, route.partitioner)

@@ -72,7 +72,7 @@ def start_on_new_topic(view: TopicView, group: str, *, has_used: bool = False) -
         has_used: the group has offsets on the old topic or on a topic before it: the group was away for long, or the
             offsets were set for it. It continues on the new topic and must skip nothing.
     """
-    new_topic = view.new_topic
+    new_topic = view.replaced_by
     if new_topic is None:
         return None
     is_noted = group in new_topic.groups or not new_topic.groups_complete
@@ -259,10 +259,10 @@ class Starts:
         """Log that topics which ``topics`` have replaced were deleted before the group had read them; each once."""
         for topic in sorted(self._old_topics.keys() & set(topics) - self._told):
             before = self._old_topics[topic]
-            if before.new_topic is not None and before.new_topic.gone:
+            if before.replaced_by is not None and before.replaced_by.gone:
                 self._told.add(topic)
                 logger.log(
-                    logging.WARNING if self._group in before.new_topic.groups else logging.INFO,
+                    logging.WARNING if self._group in before.replaced_by.groups else logging.INFO,
                     "group %r begins at topic %r, the replacement of topic %r, which was deleted; records that the "
                     "group had not read there are lost to it",
                     *(self._group, topic, before.topic),
@@ -316,7 +316,7 @@ class Starts:
         """
         start = self._started.get(key, _Started())
         if (before := start.old_topic) is not None:
-            was, new_topic = before.new_topic, self._views.view(before.topic).new_topic
+            was, new_topic = before.replaced_by, self._views.view(before.topic).replaced_by
             if (
                 was is not None
                 and new_topic is not None

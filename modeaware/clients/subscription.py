@@ -81,13 +81,13 @@ class Reader:
 
     def has_open_gate(self, old: TopicView) -> bool:
         """Return whether the controller has opened the gate behind ``old`` for the group."""
-        if old.new_topic is None:
+        if old.replaced_by is None:
             return False
-        return old.new_topic.moved.has_open_gate(self.group) if self.group else old.topic_id in self.passed
+        return old.replaced_by.moved.has_open_gate(self.group) if self.group else old.topic_id in self.passed
 
     def needs(self, old: TopicView) -> bool:
         """Return whether the member subscribes to ``old``, which is replaced."""
-        new_topic = old.new_topic
+        new_topic = old.replaced_by
         return new_topic is None or not (new_topic.gone or (new_topic.released and self.has_open_gate(old)))
 
 
@@ -143,7 +143,7 @@ class Reading:
         reading = self._topics.get(topic)
         if reading is None:
             view = self.view(topic)
-            waits = view.new_topic is not None and not self.reader.has_open_gate(view)
+            waits = view.replaced_by is not None and not self.reader.has_open_gate(view)
             reading = TopicReading(view, self._gate(topic, view), _ends(view), bool(self.reader.group) and waits)
             self._topics[topic] = reading
         return reading
@@ -153,7 +153,7 @@ class Reading:
         return self.topic(topic).gate
 
     def _gate(self, topic: str, view: TopicView) -> Gate:
-        if self.reader.follows and view.new_topic is not None and not self.reader.needs(view):
+        if self.reader.follows and view.replaced_by is not None and not self.reader.needs(view):
             return Gate.LEFT
         if topic in self.old:
             return self._gates[topic]
@@ -173,7 +173,7 @@ class Reading:
         return {topic: Gate.CLOSED if topic in closed else Gate.OPEN for topic in self.old}
 
     def _is_passed(self, old: TopicView) -> bool:
-        new_topic = old.new_topic
+        new_topic = old.replaced_by
         if new_topic is None or new_topic.gone or self.reader.has_open_gate(old):
             return True
         group = self.reader.group
@@ -182,7 +182,7 @@ class Reading:
 
     def topic_id(self, topic: str) -> str | None:
         """Return the id of ``topic``, as far as it is known: a new topic has no record of its own."""
-        new_topic = self.old[topic].new_topic if topic in self.old else None
+        new_topic = self.old[topic].replaced_by if topic in self.old else None
         return self.view(topic).topic_id if new_topic is None else new_topic.topic_id
 
     @cached_property
@@ -212,8 +212,8 @@ def read(reader: Reader, views: Mapping[str, TopicView]) -> Reading:
 
 
 def _ends(view: TopicView) -> Mapping[int, int]:
-    if view.new_topic is not None:
-        return view.new_topic.read_up_to
+    if view.replaced_by is not None:
+        return view.replaced_by.read_up_to
     ends = view.resume_offsets.items()
     return {partition: end for partition, end in ends if view.mode(partition) is PartitionMode.READ_ONLY}
 
@@ -236,7 +236,7 @@ def _matched(reader: Reader, pattern: str, views: Mapping[str, TopicView], left_
     Args:
         left_out: gets the topics of these chains that the pattern matches and that are no longer read.
     """
-    replaced = {topic for topic, view in views.items() if view.new_topic and reader.match(pattern, topic)}
+    replaced = {topic for topic, view in views.items() if view.replaced_by and reader.match(pattern, topic)}
     needed = dict.fromkeys(topic for first in sorted(replaced) for topic in read_topics(first, views.get, reader.needs))
     left_out |= replaced - needed.keys()
     return [pattern, *(topic for topic in needed if reader.match(pattern, topic) is False)]

@@ -360,7 +360,7 @@ class AdminClient(librdkafka.AdminClient):
             retrying = partial(Retrying, deadline, RetryPolicy.from_conf(self._calls.conf))
             options = {"pause_before_switch": pause_before_switch, "undo": undo, "validate_only": validate_only}
             with closing(self._brokers(request_timeout)) as brokers:
-                new_topics = {topic: views.view(topic).new_topic for topic in topics}
+                new_topics = {topic: views.view(topic).replaced_by for topic in topics}
                 under_way = {topic: new_topic for topic, new_topic in new_topics.items() if new_topic is not None}
                 servers = bootstrap_servers(self._calls.conf)
                 commands, failures = replace_commands(brokers, topics, under_way, servers, retrying, **options)
@@ -390,7 +390,7 @@ class AdminClient(librdkafka.AdminClient):
             views = self._calls.views(deadline)
             commands, failures = [], {}
             for topic in names:
-                if (points_to := views.view(topic).new_topic) is None:
+                if (points_to := views.view(topic).replaced_by) is None:
                     why = f"topic {topic!r}: the name is no alias and points to no other topic"
                     failures[topic] = RequestRefused(why, code=ErrorCode.INVALID_REQUEST, topic=topic)
                     continue

@@ -140,7 +140,7 @@ def split_growths(
     """Return the growths for the brokers, and those for the controller. The latter are of topics with a record in the
     mode log, and of new topics whose old topic is not released yet, which the controller refuses."""
     waiting = {
-        new_topic.topic for view in views.views().values() if (new_topic := view.new_topic) and not new_topic.released
+        new_topic.topic for view in views.views().values() if (new_topic := view.replaced_by) and not new_topic.released
     }
     controlled = {topic for topic in growths if topic in waiting or views.view(topic).topic_id is not None}
     return (

@@ -315,7 +315,7 @@ class Consumer(_Slots):
 
     def _note(self, changed: Mapping[str, TopicView]) -> None:
         """Leave a note for the polling thread (called by the source's thread)."""
-        if any(view.new_topic is not None for view in changed.values()):
+        if any(view.replaced_by is not None for view in changed.values()):
             self._take_names()
         concerned = [view for view in changed.values() if self._concerns(view)]
         for view in concerned:
@@ -347,7 +347,9 @@ class Consumer(_Slots):
         return read(replace(self._reader, names=subscription.topics), self._views.views()).logical
 
     def _concerns(self, view: TopicView) -> bool:
-        return self._membership.concerns({view.topic} if view.new_topic is None else {view.topic, view.new_topic.topic})
+        return self._membership.concerns(
+            {view.topic} if view.replaced_by is None else {view.topic, view.replaced_by.topic}
+        )
 
     def _look_soon(self) -> None:
         if self._membership.watches:

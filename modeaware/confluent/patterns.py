@@ -78,7 +78,7 @@ class Patterns:
         self.due_s: float | None = None
 
     def viewed(self, views: Mapping[str, TopicView]) -> None:
-        self._met |= {topic for topic, view in views.items() if view.new_topic and not view.new_topic.gone}
+        self._met |= {topic for topic, view in views.items() if view.replaced_by and not view.replaced_by.gone}
 
     def topics(self, subscribe: Subscribe) -> tuple[str, ...]:
         """Return the names and patterns to pass to librdkafka's ``subscribe``."""

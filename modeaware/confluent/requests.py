@@ -76,7 +76,9 @@ class Requests:
 
     def _present(self, keys: frozenset[Key], *, inside: bool) -> list[Key]:
         old = self._member.reading.old
-        is_switched = {key[0]: (new_topic := old[key[0]].new_topic) is not None and new_topic.switched for key in keys}
+        is_switched = {
+            key[0]: (new_topic := old[key[0]].replaced_by) is not None and new_topic.switched for key in keys
+        }
         new = {topic for topic, switched in is_switched.items() if not switched}
         present = self._probe.present(new, inside=inside) if new else set()
         return [key for key in keys if is_switched[key[0]] or key[0] in present]

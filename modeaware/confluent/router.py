@@ -402,8 +402,8 @@ class Router(Routes):
             # Of names that are kept: on brokers that create topics, the request creates any other topic again.
             if (
                 view.is_alias
-                and view.new_topic is not None
-                and is_interim_of(view.new_topic.topic, topic)
+                and view.replaced_by is not None
+                and is_interim_of(view.replaced_by.topic, topic)
                 and not first
             ):
                 self._notice_deletion(topic)
@@ -414,7 +414,7 @@ class Router(Routes):
     def _enter(self, name: str) -> None:
         route = self._by_name(name)
         segments = self._names.segments(name)
-        if self._deliveries is not None and segments and segments[-1].new_topic is not None:
+        if self._deliveries is not None and segments and segments[-1].replaced_by is not None:
             self._reports[name] = self._deliveries.report
         else:
             self._reports.pop(name, None)

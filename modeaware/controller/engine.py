@@ -36,7 +36,7 @@ from modeaware.lifecycle.alias import (
     chain_of,
     ended_by,
     facts_for_alias,
-    old_topic_of,
+    earlier_topic_of,
     record_after,
     relink,
 )
@@ -501,7 +501,7 @@ class Engine:
                 raise facts
             with self.failures.isolated(f"topic {record.topic!r}: a check"):
                 now_ms = self._clock.now_ms()
-                facts = replace(facts, old_topic=old_topic_of(facts.topic_id, chain))
+                facts = replace(facts, earlier_topic=earlier_topic_of(facts.topic_id, chain))
                 fence = facts.fence
                 if fence is not None and record.topic_id in self._refused_fences and not is_fence(fence.configs):
                     facts = replace(facts, fence=replace(fence, refused=True))

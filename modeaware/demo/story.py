@@ -368,4 +368,4 @@ class Story:
 
 def _succession(state: str) -> Callable[[TopicView], bool]:
     """Return a condition: the replacement has reached ``state`` (one of ``REPLACEMENT_STATES``)."""
-    return lambda view: view.new_topic is not None and view.new_topic.state >= REPLACEMENT_STATES.index(state)
+    return lambda view: view.replaced_by is not None and view.replaced_by.state >= REPLACEMENT_STATES.index(state)

@@ -402,7 +402,7 @@ def _moded(partitions: list[bytes], view: TopicView) -> list[bytes]:
 
 def _mode_and_tags(view: TopicView, index: int) -> bytes:
     mode = _MODES[view.mode(index)]
-    read_up_to = None if view.new_topic is None else view.new_topic.read_up_to.get(index)
+    read_up_to = None if view.replaced_by is None else view.replaced_by.read_up_to.get(index)
     known = index in view.resume_offsets or index in view.reclaimed
     if not known and read_up_to is None:
         return mode + b"\0"
@@ -420,14 +420,15 @@ def _topic_tags(view: TopicView, asking: frozenset[str]) -> bytes:
     epochs = _EPOCHS.pack(1, 8, view.version[0], 2, 8, view.version[1]) if view.modes else b""
     topic_id = b"" if view.topic_id is None else _tag(0, _string(view.topic_id))
     previous = b"" if view.previous_count is None else _tag(3, struct.pack(">i", view.previous_count))
-    new_topic, moved = b"", list[bytes]()
-    if view.new_topic is not None:
-        new_topic, moved = _tag(4, b"\2" + _new_topic(view.new_topic)), _moved_tags(view.new_topic.moved, asking)
-    count = 2 * bool(epochs) + bool(topic_id) + bool(previous) + bool(new_topic) + len(moved)
-    return b"".join([bytes([count]), topic_id, epochs, previous, new_topic, *moved])
+    replaced_by, moved = b"", list[bytes]()
+    if view.replaced_by is not None:
+        replaced_by = _tag(4, b"\2" + _replaced_by(view.replaced_by))
+        moved = _moved_tags(view.replaced_by.moved, asking)
+    count = 2 * bool(epochs) + bool(topic_id) + bool(previous) + bool(replaced_by) + len(moved)
+    return b"".join([bytes([count]), topic_id, epochs, previous, replaced_by, *moved])
 
 
-def _new_topic(new_topic: ReplacedBy) -> bytes:
+def _replaced_by(new_topic: ReplacedBy) -> bytes:
     groups, complete = sorted(new_topic.groups), bytes([new_topic.groups_complete])
     named = [_string(new_topic.topic), _string(new_topic.topic_id)]
     state = struct.pack(">ib", new_topic.partition_count, new_topic.state)

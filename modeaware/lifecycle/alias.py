@@ -46,7 +46,7 @@ def chain_of(records: Iterable[TopicRecord]) -> Chain:
     return chain
 
 
-def old_topic_of(topic_id: str | None, chain: Chain) -> str | None:
+def earlier_topic_of(topic_id: str | None, chain: Chain) -> str | None:
     """Return the name of the nearest earlier topic of the chain that is not gone; None: all are gone. If a topic
     between was deleted by hand, groups still come from the topic before that.
 
@@ -237,7 +237,7 @@ def _before_groups_moved(
     command: TopicCommand, topic_id: str | None, records: Iterable[TopicRecord]
 ) -> Iterator[Objection]:
     """Refuse a shrink while an earlier topic of the chain exists, even if a topic between them is gone."""
-    before = old_topic_of(topic_id, chain_of(records)) if isinstance(command, DeletePartitionsCommand) else None
+    before = earlier_topic_of(topic_id, chain_of(records)) if isinstance(command, DeletePartitionsCommand) else None
     if before is not None:
         why = f"groups of {before!r}, an earlier topic of its chain, may still come to it: wait until "
         yield _too_early(command.topic, why + _deleted(before))

@@ -197,7 +197,7 @@ class TopicFacts:
         topic_id: the topic id; None when the cluster has no topic of that name.
         gone: whether the topic's absence (or another id under its name) is confirmed, not only reported by one broker.
         new_topic: if this topic is replaced: the facts of the topic that has, or is to have, the new topic's name.
-        old_topic: the name of the nearest earlier topic of the chain that is not gone; None: all are gone.
+        earlier_topic: the name of the nearest earlier topic of the chain that is not gone; None: all are gone.
         replication_factor, configs: of the topic with the new topic's name, until it is known to be the new topic: its
             replicas, if all partitions have the same number, and its own configs. None: not known.
         fence: if this topic's new topic exists and this topic is not gone.
@@ -223,7 +223,7 @@ class TopicFacts:
     gone: bool = False
     new_topic: TopicFacts | None = None
     fence: FenceFacts | None = None
-    old_topic: str | None = None
+    earlier_topic: str | None = None
     replication_factor: int | None = None
     configs: Mapping[str, str] | None = None
 

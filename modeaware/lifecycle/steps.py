@@ -189,7 +189,7 @@ def _drained(
         return Drain(reason=None if log.log_start >= seal_offset else reasons.RETENTION), None
     if this.now_ms < deletion.earliest_ms:
         return Drain(reason=reasons.DELAY), deletion.earliest_ms
-    if (waits := _waits_for_old_topic(this)) is not None:
+    if (waits := _waits_for_earlier_topic(this)) is not None:
         return waits, None
     return check_drain(partition, seal_offset, retired.truncated_to, log, this.facts, this.requirement), None
 
@@ -235,14 +235,14 @@ def _still_drained(
     if this.facts.compacted:
         return Drain(reason=reasons.COMPACTED)
     if policy == DRAINED:  # a group may have appeared, or been reset, since the proof
-        if (waits := _waits_for_old_topic(this)) is not None:
+        if (waits := _waits_for_earlier_topic(this)) is not None:
             return waits
         return check_drain(partition, seal_offset, retired.truncated_to, log, this.facts, this.requirement)
     return Drain()
 
 
-def _waits_for_old_topic(this: Pass) -> Drain | None:
+def _waits_for_earlier_topic(this: Pass) -> Drain | None:
     """Return a drain that waits if an earlier topic of the chain exists (again). A group that still reads that topic
     does not show here (invariant I1). New shrinks are refused meanwhile."""
-    old_topic = this.facts.old_topic
-    return None if old_topic is None else Drain(reason=reasons.of_group(reasons.EARLIER_TOPIC_FIRST, old_topic))
+    topic = this.facts.earlier_topic
+    return None if topic is None else Drain(reason=reasons.of_group(reasons.EARLIER_TOPIC_FIRST, topic))

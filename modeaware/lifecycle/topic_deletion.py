@@ -85,8 +85,8 @@ def _not_due(
 
 def _not_first(replacement: Replacement, facts: TopicFacts) -> Stay | None:
     """Return why another topic of the chain prevents the deletion, such as an earlier one with groups."""
-    if facts.old_topic is not None:
-        return Stay(reasons.of_group(reasons.EARLIER_TOPIC_FIRST, facts.old_topic))
+    if facts.earlier_topic is not None:
+        return Stay(reasons.of_group(reasons.EARLIER_TOPIC_FIRST, facts.earlier_topic))
     new_topic = facts.new_topic
     if new_topic is None or new_topic.topic_id != replacement.new_topic_id:
         is_gone = new_topic is not None and (new_topic.gone or replacement.reason == reasons.NO_NEW_TOPIC)

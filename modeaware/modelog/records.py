@@ -406,7 +406,7 @@ class TopicRecord(VersionedRecord):
             resume_offsets={p: offset for p, offset in resume.items() if offset is not None},
             reclaimed=frozenset(p for p, r in known.items() if r.replica_state is done),
             previous_count=None if self.deletion is None else self.deletion.previous_count,
-            new_topic=self._new_topic(moved),
+            replaced_by=self._new_topic(moved),
         )
 
     def _new_topic(self, moved: Moved) -> ReplacedBy | None:

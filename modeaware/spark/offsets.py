@@ -111,7 +111,7 @@ def first_topics(views: Sequence[TopicView], wanted: Wanted) -> Sequence[TopicVi
     """Return the topics of a chain to which ``startingOffsets`` of a new query applies; the query reads the others from
     their start. ``latest`` skips the records of a new topic once the old topic is released, as in a group."""
     count = 1
-    while count < len(views) and wanted == LATEST and (before := views[count - 1].new_topic) and before.released:
+    while count < len(views) and wanted == LATEST and (before := views[count - 1].replaced_by) and before.released:
         count += 1
     return views[:count]
 
@@ -119,13 +119,13 @@ def first_topics(views: Sequence[TopicView], wanted: Wanted) -> Sequence[TopicVi
 def needs_look(view: TopicView, position: Positions | None) -> bool:
     """Return whether a query must request the ends of a topic. It must not if the topic is released and the query has
     read it: such a topic may be deleted at any time."""
-    done = view.new_topic is not None and view.new_topic.released
+    done = view.replaced_by is not None and view.replaced_by.released
     return not done or position is None or view.topic not in position or not _has_read(view, position[view.topic])
 
 
 def _has_read(view: TopicView, position: Mapping[int, int]) -> bool:
     """Whether a query has read the topic of ``view``, which is replaced, to its end in every partition."""
-    new_topic = view.new_topic
+    new_topic = view.replaced_by
     return new_topic is not None and all(
         partition in new_topic.read_up_to and position.get(partition, 0) >= new_topic.read_up_to[partition]
         for partition in range(len(view.modes))
@@ -162,7 +162,7 @@ def _is_read(view: TopicView, positions: Positions, position: Positions | None) 
     """
     if position is not None:
         return _has_read(view, position.get(view.topic, {}))
-    read_up_to = {} if view.new_topic is None else view.new_topic.read_up_to
+    read_up_to = {} if view.replaced_by is None else view.replaced_by.read_up_to
     sealed = {**view.resume_offsets, **read_up_to}
     reached = positions[view.topic]
     return all(p in sealed and reached.get(p, 0) >= sealed[p] for p in range(len(view.modes)))

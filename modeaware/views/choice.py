@@ -312,7 +312,7 @@ class ModeSource:
             self._note_new_topics()
 
     def _note_new_topics(self) -> None:
-        new_topics = [view.new_topic for view in self.store.views().values()]
+        new_topics = [view.replaced_by for view in self.store.views().values()]
         self._following = any(new_topic is not None and not new_topic.released for new_topic in new_topics)
 
     # The thread

@@ -76,7 +76,7 @@ def _keeps_name(view: TopicView) -> bool:
     After the release the controller may delete the old topic, and brokers may create another topic of that name before
     the deletion is on the log.
     """
-    return view.new_topic is not None and (view.new_topic.released or view.new_topic.gone)
+    return view.replaced_by is not None and (view.replaced_by.released or view.replaced_by.gone)
 
 
 class ViewStore:

@@ -271,7 +271,7 @@ class WireSource:
             {p.partition_index: p.resume_offset for p in topic.partitions if p.resume_offset >= 0},
             frozenset(p.partition_index for p in topic.partitions if p.reclaimed),
             topic.previous_count if topic.previous_count >= 0 else None,
-            _new_topic(topic),
+            _replaced_by(topic),
         )
 
     def _counted(self, name: str, modes: tuple[PartitionMode, ...]) -> TopicView | None:
@@ -331,15 +331,15 @@ def _modes(topic: Any) -> tuple[PartitionMode, ...]:
         raise ModeSourceError(f"modes over the wire: topic {topic.name!r}: {error}", topic=topic.name) from error
 
 
-def _new_topic(topic: Any) -> ReplacedBy | None:
+def _replaced_by(topic: Any) -> ReplacedBy | None:
     """Return the new topic of a topic in a response, or None. An unknown state counts as the last known one."""
-    if not topic.new_topic:
+    if not topic.replaced_by:
         return None
-    (new_topic,) = topic.new_topic[:1]
+    (new_topic,) = topic.replaced_by[:1]
     decided = int(topic.moved_controller_epoch), int(topic.moved_epoch)
     return ReplacedBy(
-        new_topic.new_topic_name,
-        new_topic.new_topic_id,
+        new_topic.name,
+        new_topic.topic_id,
         int(new_topic.partition_count),
         **{name: new_topic.state >= n for n, name in enumerate(REPLACEMENT_STATES) if n},
         read_up_to={p.partition_index: p.read_up_to for p in topic.partitions if p.read_up_to >= 0},

@@ -271,7 +271,7 @@ class Replacer(Task):
             calm = self.done.is_set()
 
     def _new_topic(self, topic: str) -> ReplacedBy | None:
-        return self._view(topic).new_topic
+        return self._view(topic).replaced_by
 
     def _listed(self) -> set[str]:
         """Return the topics that the brokers have now."""

@@ -113,7 +113,7 @@ class PythonReader:
 
     def text(self, view: TopicView) -> str:
         writable = "all" if view.all_writable else str(list(view.writable)).replace(" ", "")
-        now = view.new_topic if view.is_replaced else None
+        now = view.replaced_by if view.is_replaced else None
         names = ("-", "-") if now is None else (now.topic, now.topic_id)
         written = written_topic(view.topic, self.store.view).topic
         version = ".".join(map(str, view.version))

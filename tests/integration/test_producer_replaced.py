@@ -78,7 +78,7 @@ def test_keys_go_where_librdkafkas_own_partitioner_puts_them_in_the_new_topic(
     topic, new_topic = make_topic(6), make_topic(5)
     live = {name: id_of(served, name) for name in (topic, new_topic)}
     replaced_by = ReplacedBy(new_topic, live[new_topic], 5, switched=True)
-    fake_views.put(TopicView(topic, live[topic], (1, 1), modes_of(6, 0), new_topic=replaced_by))
+    fake_views.put(TopicView(topic, live[topic], (1, 1), modes_of(6, 0), replaced_by=replaced_by))
     keys = [key.encode() for key in KEYS] + [b""]
     for partitioner in ("consistent", "consistent_random", "murmur2", "murmur2_random", "fnv1a", "fnv1a_random"):
         conf = {**served.conf, "partitioner": partitioner}
@@ -112,7 +112,7 @@ producer = modeaware.Producer({**conf, "on_delivery": note, "linger.ms": 60000, 
 producer.produce(topic, b"early")
 producer.flush(30)
 print("sent", flush=True)
-while producer._modeaware._views.view(topic).new_topic is None:
+while producer._modeaware._views.view(topic).replaced_by is None:
     time.sleep(0.05)  # what follows was queued after the announcement
 for number in range(20):
     if number % 2:

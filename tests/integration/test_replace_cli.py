@@ -252,7 +252,7 @@ def test_clients_of_both_sources_see_the_same_new_topic(
     with OurAdminClient(conf) as admin:
 
         def new_topic() -> ReplacedBy | None:
-            return admin.describe_modes([topic])[topic].result().new_topic
+            return admin.describe_modes([topic])[topic].result().replaced_by
 
         admin.replace_topics(wanted, pause_before_switch=True)[topic].result()
         announced = eventually(new_topic)

@@ -73,7 +73,7 @@ def test_a_topic_is_replaced_and_released_once_its_group_has_moved(
         assert own_configs(served, topic).items() >= FENCE_CONFIGS.items()
         assert refusal(served, topic) == "MSG_SIZE_TOO_LARGE"
         ends = watermarks(served.servers, topic)
-        view = sealed.view().new_topic
+        view = sealed.view().replaced_by
         assert view is not None
         assert {p: r.seal_offset for p, r in sealed.retired.items()} == {p: end for p, (_, end) in ends.items()}
         assert view.read_up_to == {p: ends[p][1] - (p == 1) for p in range(3)}, "behind the last record, not the marker"

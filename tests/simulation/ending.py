@@ -253,7 +253,7 @@ def _no_new_topic(world: World, _actions: Actions, record: TopicRecord, _name: s
     world.delete(record.topic)
 
 
-def _old_topic_first(world: World, _actions: Actions, _record: object, topic: str) -> None:
+def _earlier_topic_first(world: World, _actions: Actions, _record: object, topic: str) -> None:
     """A topic that was replaced without a fence is never deleted: its owner does."""
     record = world.log.truth.record(topic)
     if topic in world.topics and record is not None and record.replacement and not record.replacement.has_fence:
@@ -293,7 +293,7 @@ REPLACING: dict[str, Help] = ANYWHERE | {
     reasons.GROUP_LAG: _comes_back,
     reasons.RETENTION: _retention,
     reasons.NO_NEW_TOPIC: _no_new_topic,
-    reasons.EARLIER_TOPIC_FIRST: _old_topic_first,
+    reasons.EARLIER_TOPIC_FIRST: _earlier_topic_first,
     reasons.FENCE_DENIED: _denied,
     reasons.NOT_FENCED: _a_turn_more,
     reasons.DELAY: _a_turn_more,

@@ -288,7 +288,7 @@ a late group reads the old topic  I2 3000000105
 a group comes to an empty topic before it leaves  I2 4010002009
     tests.simulation.succession.gate: (owes_commit or not => (not
 a chain is deleted from its beginning  I2 4000000001
-    lifecycle.topic_deletion: if facts.old_topic is not None:
+    lifecycle.topic_deletion: if facts.earlier_topic is not None:
 a topic under an alias is not replaced  I8 4000000074
     lifecycle.alias: if not waits and record.topic in wanted and replacement.switched_ms is not None:
 an alias ends only when its name has a topic again  I2 4000000033

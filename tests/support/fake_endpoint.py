@@ -171,7 +171,7 @@ class FakeEndpoint:
             topic.topic_id = view.topic_id
             topic.controller_epoch, topic.mode_epoch = view.version
             topic.previous_count = -1 if view.previous_count is None else view.previous_count
-            if (to := view.new_topic) is not None:
+            if (to := view.replaced_by) is not None:
                 noted = sorted(to.groups), to.groups_complete
                 topic.new_topic = [(to.topic, to.topic_id, to.partition_count, to.state, *noted)]
                 topic.moved = list(filter(to.moved.has_open_gate, groups))
@@ -194,6 +194,6 @@ class FakeEndpoint:
         if view is not None and self.ours:
             partition.resume_offset = view.resume_offsets.get(number, -1)
             partition.reclaimed = number in view.reclaimed
-            if view.new_topic is not None:
-                partition.read_up_to = view.new_topic.read_up_to.get(number, -1)
+            if view.replaced_by is not None:
+                partition.read_up_to = view.replaced_by.read_up_to.get(number, -1)
         return partition

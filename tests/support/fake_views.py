@@ -17,19 +17,19 @@ def announce(views: FakeViews, topic: str, new_topic: str, count: int = 4) -> To
     view = views.view(topic)
     if view.topic_id is None:
         view = TopicView(topic, f"id-of-{topic}", (1, 1), modes_of(12, 12))
-    view = replace(view, version=(1, view.epoch + 1), new_topic=ReplacedBy(new_topic, f"id-of-{new_topic}", count))
+    view = replace(view, version=(1, view.epoch + 1), replaced_by=ReplacedBy(new_topic, f"id-of-{new_topic}", count))
     views.put(view)
     return view
 
 
 def switch(views: FakeViews, topic: str, new_topic: str, count: int = 4, **state: Any) -> TopicView:
     view = announce(views, topic, new_topic, count)
-    assert view.new_topic is not None
+    assert view.replaced_by is not None
     view = replace(
         view,
         version=(1, view.epoch + 1),
         modes=(PartitionMode.READ_ONLY,) * len(view.modes),
-        new_topic=replace(view.new_topic, switched=True, **state),
+        replaced_by=replace(view.replaced_by, switched=True, **state),
     )
     views.put(view)
     return view

@@ -158,7 +158,7 @@ PASSED: Mapping[str, Callable[[Advance, TopicRecord | None], Any]] = {
     "newer": lambda step, before: (
         step.record is not None and before is not None and step.record.version > before.version
     ),
-    "new_topic_stays": lambda step, before: before and step.record.view().new_topic == before.view().new_topic,
+    "new_topic_stays": lambda step, before: before and step.record.view().replaced_by == before.view().replaced_by,
     "fields": lambda step, before: {
         each.name
         for each in fields(Replacement)
@@ -180,7 +180,7 @@ replacement it has changed."""
 
 def _groups_seen(record: TopicRecord) -> tuple[set[str], bool] | None:
     """Which groups clients see that the record names, and whether those are all."""
-    new_topic = record.view().new_topic
+    new_topic = record.view().replaced_by
     return None if new_topic is None else (set(new_topic.groups), new_topic.groups_complete)
 
 
@@ -197,7 +197,7 @@ SHOWN: dict[str, Callable[[TopicRecord], Any]] = {
     "stragglers": lambda record: sum(retired.stragglers for retired in record.retired.values()),
     "resume_offsets": lambda record: record.view().resume_offsets,
     "groups_seen": lambda record: _groups_seen(record),
-    "read_up_to": lambda record: dict(record.view().new_topic.read_up_to) if record.view().new_topic else None,
+    "read_up_to": lambda record: dict(record.view().replaced_by.read_up_to) if record.view().replaced_by else None,
 }
 """What a story sees of a record, beside its fields and those of its replacement."""
 

@@ -45,7 +45,7 @@ def replaced(old: str = "a", new: str = "b", topic_id: str | None = None, **stat
     """The view of a topic with two partitions of five records, which another topic replaces."""
     given: dict[str, Any] = {"switched": True, "read_up_to": {0: END, 1: END}, "groups": frozenset({"g"}), **state}
     new_topic = ReplacedBy(new, f"id-{new}", 2, **given)
-    return TopicView(old, topic_id or f"id-{old}", (1, 5), (READ_ONLY, READ_ONLY), new_topic=new_topic)
+    return TopicView(old, topic_id or f"id-{old}", (1, 5), (READ_ONLY, READ_ONLY), replaced_by=new_topic)
 
 
 def plain(*modes: PartitionMode) -> TopicView:

@@ -141,7 +141,7 @@ class World:
                 new, f"id-{new}", self.count(new), stage >= 2, stage >= 5, stage >= 6, sealed, frozenset({GROUP}),
                 moved=Moved(groups=frozenset({GROUP} if stage >= 4 else ())),
             )  # fmt: skip
-            view = TopicView(topic, f"id-{topic}", (1, stage), tuple(modes), new_topic=new_topic if stage else None)
+            view = TopicView(topic, f"id-{topic}", (1, stage), tuple(modes), replaced_by=new_topic if stage else None)
             if stage or self.hidden:
                 found[topic] = view
         return found

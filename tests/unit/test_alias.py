@@ -242,7 +242,7 @@ def test_clients_follow_a_chain_that_leads_back_to_its_name() -> None:
         views = {TOPIC: ALIAS.view(), NAME: record.view()}
         found = written_topic(TOPIC, views.__getitem__)
         assert (found.topic, found.topic_id) == written
-        assert read_topics(TOPIC, views.__getitem__, lambda view: not (view.new_topic and view.new_topic.gone)) == [
+        assert read_topics(TOPIC, views.__getitem__, lambda view: not (view.replaced_by and view.replaced_by.gone)) == [
             NAME,
             TOPIC,
         ]

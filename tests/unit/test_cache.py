@@ -126,12 +126,12 @@ def test_decision_about_groups_never_goes_back_whatever_becomes_of_the_rest(stor
     def publish(epoch: int, version: tuple[int, int], *groups: str, topic_id: str = "id") -> None:
         moved = Moved(groups=frozenset(groups), version=version)
         now = ReplacedBy("orders-v2", "id-2", 4, moved=moved)
-        store.publish([replace(view(epoch=epoch), topic_id=topic_id, new_topic=now)])
+        store.publish([replace(view(epoch=epoch), topic_id=topic_id, replaced_by=now)])
 
     def held() -> tuple[int, list[str]]:
         found = store.view("orders")
-        assert found.new_topic is not None
-        return found.epoch, sorted(found.new_topic.moved.groups)
+        assert found.replaced_by is not None
+        return found.epoch, sorted(found.replaced_by.moved.groups)
 
     store.confirm()
     publish(3, (1, 2), "a", "b")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from modeaware.chain import logical_topic, old_topics, read_topics, segments, topics_before
-from modeaware.lifecycle.alias import chain_of, is_rename_back, old_topic_of
+from modeaware.lifecycle.alias import chain_of, is_rename_back, earlier_topic_of
 from modeaware.lifecycle.commands import ReplaceTopicCommand
 from modeaware.modelog.records import Replacement, TopicRecord
 from modeaware.modes import PartitionMode
@@ -40,11 +40,11 @@ def test_records_are_walked_past_topics_that_are_gone() -> None:
     third = replaced("orders", "id-3", "last", "id-4")
     gone = replaced("interim", "id-2", "orders", "id-3", gone=True)
     chain = chain_of([FIRST, gone, third])
-    assert old_topic_of("id-4", chain) == "orders"
-    assert old_topic_of("id-3", chain) is None
+    assert earlier_topic_of("id-4", chain) == "orders"
+    assert earlier_topic_of("id-3", chain) is None
     first = replaced("orders", "id-1", "interim", "id-2")
-    assert old_topic_of("id-3", chain_of([first, gone])) == "orders", "one between them was deleted by hand"
-    assert old_topic_of(None, chain) is None
+    assert earlier_topic_of("id-3", chain_of([first, gone])) == "orders", "one between them was deleted by hand"
+    assert earlier_topic_of(None, chain) is None
 
 
 def test_the_way_back_is_found_through_the_chain() -> None:

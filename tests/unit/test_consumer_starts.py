@@ -322,7 +322,7 @@ def test_partition_whose_log_start_is_not_known_is_shown_later() -> None:
     """Retention may have taken its first records while the gate was closed: ``latest`` would skip the others."""
     world = Reader("latest")
     state: dict[str, Any] = {"switched": True, "groups": frozenset({"g"})}
-    before = TopicView("old", "id-old", (1, 1), modes_of(2, 2), new_topic=ReplacedBy("t", "id-t", 2, **state))
+    before = TopicView("old", "id-old", (1, 1), modes_of(2, 2), replaced_by=ReplacedBy("t", "id-t", 2, **state))
     world.views.put(before)
     world.subscribe("old")
     world.assign(T0, T1)
@@ -330,7 +330,7 @@ def test_partition_whose_log_start_is_not_known_is_shown_later() -> None:
     world.begins(3, 3)
     world.stock.silent = {T0}
     moved = ReplacedBy("t", "id-t", 2, moved=Moved(groups=frozenset({"g"})), **state)
-    world.views.put(TopicView("old", "id-old", (1, 2), modes_of(2, 2), new_topic=moved))
+    world.views.put(TopicView("old", "id-old", (1, 2), modes_of(2, 2), replaced_by=moved))
     world.poll()
     assert (world.held(), world.stock.sought) == ({T1}, {T1: 3}), "those whose leader answers are read"
     world.stock.silent = set()
@@ -568,7 +568,7 @@ class Chain:
 
     def say(self, **state: Any) -> None:
         new_topic = ReplacedBy("b", "id-b", 2, switched=True, read_up_to={0: 5, 1: 5}, **state)
-        self.views.put(TopicView("a", "id-a", (1, 1), modes_of(2, 2), new_topic=new_topic))
+        self.views.put(TopicView("a", "id-a", (1, 1), modes_of(2, 2), replaced_by=new_topic))
 
     def found(self, *keys: Key, group: bool = True) -> dict[Key, int]:
         offsets = SimpleNamespace(
@@ -595,7 +595,7 @@ def test_late_group_that_has_used_the_old_topic_skips_nothing_of_the_new_one(com
     its end: it may have been restarted there. Another one begins now."""
     chain = Chain("latest", released=True)
     end = ReplacedBy("c", "id-c", 2, switched=True, released=True, read_up_to={0: 9, 1: 9})
-    chain.views.put(TopicView("b", "id-b", (1, 1), modes_of(2, 2), new_topic=end))
+    chain.views.put(TopicView("b", "id-b", (1, 1), modes_of(2, 2), replaced_by=end))
     chain.firsts = defaultdict(lambda: 2)
     chain.commits["a", 1] = committed
     keys = [("b", 0), ("c", 0)]

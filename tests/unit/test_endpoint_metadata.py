@@ -82,10 +82,10 @@ NEW_TOPIC = ReplacedBy(
     ],
 )
 def test_new_topic_is_returned(new_topic: ReplacedBy, state: int) -> None:
-    talk = Talk(FakeDesk({"orders": replace(MOVED, new_topic=new_topic)}))
+    talk = Talk(FakeDesk({"orders": replace(MOVED, replaced_by=new_topic)}))
     (topic,) = asked(talk, modes_request(2, ["orders"])).topics
-    (told,) = topic.new_topic
-    assert (told.new_topic_name, told.new_topic_id) == (NEW_TOPIC.topic, NEW_TOPIC.topic_id)
+    (told,) = topic.replaced_by
+    assert (told.name, told.topic_id) == (NEW_TOPIC.topic, NEW_TOPIC.topic_id)
     assert (told.partition_count, told.state, told.groups) == (4, state, ["a", "b"])
     assert not told.groups_complete
     assert [p.read_up_to for p in topic.partitions] == [9, 2, 0]
@@ -103,7 +103,7 @@ def test_new_topic_is_returned(new_topic: ReplacedBy, state: int) -> None:
 def test_client_is_told_which_of_the_groups_it_has_named_have_an_open_gate(
     moved: Moved, named: list[str], told: tuple[list[str], int, int]
 ) -> None:
-    talk = Talk(FakeDesk({"orders": replace(MOVED, new_topic=replace(NEW_TOPIC, moved=moved))}))
+    talk = Talk(FakeDesk({"orders": replace(MOVED, replaced_by=replace(NEW_TOPIC, moved=moved))}))
     for groups, expected in ((named, told), ([], ([], *told[1:]))):  # the answers are kept apart
         (topic,) = asked(talk, modes_request(2, ["orders"], groups=groups)).topics
         assert (topic.moved, topic.moved_controller_epoch, topic.moved_epoch) == expected
@@ -114,14 +114,14 @@ def test_client_is_told_which_of_the_groups_it_has_named_have_an_open_gate(
 def test_name_of_a_topic_that_is_gone_points_to_its_new_topic_for_users_who_may_know_of_it(
     by_name: bool, code: int, told: int
 ) -> None:
-    gone = replace(MOVED, new_topic=replace(NEW_TOPIC, released=True, gone=True))
+    gone = replace(MOVED, replaced_by=replace(NEW_TOPIC, released=True, gone=True))
     talk = Talk(FakeDesk({"orders": gone}), broker=FakeBroker(rights={}, missing=code, ids={"orders": bytes(16)}))
     question = {"topics": ["orders"]} if by_name else {"modes_only": True}
     found = asked(talk, modes_request(2, **question)).topics
     assert [topic.error_code for topic in found] == ([told] if by_name or not told else [])
     if not told:
         assert ([p.mode for p in found[0].partitions], found[0].topic_id) == ([RO] * 3, ORDERS_ID)
-        assert len(found[0].new_topic) == 1
+        assert len(found[0].replaced_by) == 1
 
 
 def test_of_the_topics_a_client_holds_those_whose_record_was_taken_back_are_named() -> None:

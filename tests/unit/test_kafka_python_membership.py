@@ -463,7 +463,7 @@ def test_topic_that_is_released_is_left_out_of_a_pattern(views: FakeViews, relea
 
 def test_new_topic_of_an_undone_replacement_stays_hidden(member: Member) -> None:
     joined(member)
-    member.views.put(replace(member.views.view("orders"), version=(1, 9), new_topic=None))
+    member.views.put(replace(member.views.view("orders"), version=(1, 9), replaced_by=None))
     member.membership.noted = True
     member.poll()
     assert member.subscription.subscription == {"orders"}
@@ -525,7 +525,7 @@ def test_topics_are_created_where_the_application_allows_it_and_none_is_replaced
     announce(views, "orders", "orders-v2", 2)
     member.poll()
     assert not config["allow_auto_create_topics"], "a new topic that is deleted would come up again"
-    views.put(replace(views.view("orders"), version=(1, 9), new_topic=None))
+    views.put(replace(views.view("orders"), version=(1, 9), replaced_by=None))
     member.poll()
     member.assign([*OLD])
     member.poll()

@@ -101,8 +101,8 @@ def test_new_topic_is_read_once_the_group_has_an_open_gate(
         application.until(lambda: application.noted() == {(RECORDS, READ)})
         assert application.records[NEW] == set(), "its gate is closed"
         assert all(NEW not in topics for _, topics in application.shown)
-        assert view.new_topic is not None
-        moved = replace(view.new_topic, moved=Moved(groups=frozenset({"g"}), version=(1, 1)))
-        views.put(replace(view, version=(1, view.epoch + 1), new_topic=moved))
+        assert view.replaced_by is not None
+        moved = replace(view.replaced_by, moved=Moved(groups=frozenset({"g"}), version=(1, 1)))
+        views.put(replace(view, version=(1, view.epoch + 1), replaced_by=moved))
         application.until(lambda: len(application.records[NEW]) == COUNT * RECORDS)
         assert len(application.records[OLD]) == COUNT * RECORDS

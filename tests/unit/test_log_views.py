@@ -111,7 +111,7 @@ def test_a_view_changes_when_a_group_has_an_open_gate(log: Log) -> None:
     log.heard.clear()
     log.tell(moved_record(0, "billing"))
     log.tell(moved_record(1, "billing", "audit"))
-    found = [view.new_topic.moved for call in log.heard for view in call.values() if view.new_topic is not None]
+    found = [view.replaced_by.moved for call in log.heard for view in call.values() if view.replaced_by is not None]
     assert found == [Moved(groups=frozenset(each)) for each in ({"billing"}, {"billing", "audit"})]
     assert [log.epoch(), log.views.stats()["rejected_records"]] == [5, 0]
 
@@ -119,13 +119,13 @@ def test_a_view_changes_when_a_group_has_an_open_gate(log: Log) -> None:
 def test_the_groups_with_an_open_gate_are_of_one_topic_id(log: Log) -> None:
     log.read(moved_record(0, "billing"), replaced_record("old", 5))  # compaction keeps the last of each key
     log.tell(replaced_record("new", 1))
-    new = log.store.view("orders").new_topic
+    new = log.store.view("orders").replaced_by
     assert new is not None
     assert new.moved == Moved()
     assert [view.topic_id for view in log.views.views_of("orders")] == ["old", "new"]
     log.tell(replaced_record("new", 2), moved_record(0, "audit", topic_id="new"))
     log.tell((moved_key("old"), None))
-    new = log.store.view("orders").new_topic
+    new = log.store.view("orders").replaced_by
     assert new is not None
     assert new.moved == Moved(groups=frozenset({"audit"}))
 
@@ -134,8 +134,8 @@ def test_a_log_that_lost_its_tail_shuts_no_gate(log: Log) -> None:
     log.read(replaced_record("old", 5), moved_record(3, "billing", "audit"))
     log.read(replaced_record("old", 6), moved_record(2, "billing"))
     held = log.store.view("orders")
-    assert held.new_topic is not None
-    assert (held.epoch, sorted(held.new_topic.moved.groups)) == (6, ["audit", "billing"])
+    assert held.replaced_by is not None
+    assert (held.epoch, sorted(held.replaced_by.moved.groups)) == (6, ["audit", "billing"])
 
 
 @pytest.mark.parametrize(

@@ -94,9 +94,9 @@ class Application:
 
     def open_gate(self) -> None:
         view = self.views.view(OLD)
-        assert view.new_topic is not None
-        new_topic = replace(view.new_topic, moved=Moved(groups=frozenset({"g"}), version=(1, 1)))
-        self.views.put(replace(view, version=(1, view.epoch + 1), new_topic=new_topic))
+        assert view.replaced_by is not None
+        new_topic = replace(view.replaced_by, moved=Moved(groups=frozenset({"g"}), version=(1, 1)))
+        self.views.put(replace(view, version=(1, view.epoch + 1), replaced_by=new_topic))
 
 
 @pytest.fixture

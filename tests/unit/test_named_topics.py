@@ -267,12 +267,12 @@ def test_name_that_a_chain_leads_back_to_stands_for_the_topic_that_has_it_again(
     consumer.commit(offsets=[TopicPartition("orders", 1, 9), TopicPartition("orders-v2", 1, 2)], asynchronous=False)
     switch(views, "orders", "orders-v2", gone=True)
     back = announce(views, "orders-v2", "orders")
-    assert back.new_topic is not None
-    views.put(replace(back, version=(1, 9), new_topic=replace(back.new_topic, topic_id="id of the new one")))
+    assert back.replaced_by is not None
+    views.put(replace(back, version=(1, 9), replaced_by=replace(back.replaced_by, topic_id="id of the new one")))
     assert consumer.committed([TopicPartition("orders", 1)], 10)[0].offset == 2, "announced: nothing has changed yet"
-    switched = replace(back.new_topic, topic_id="id of the new one", switched=True)
+    switched = replace(back.replaced_by, topic_id="id of the new one", switched=True)
     for state in ({}, {"released": True}):
-        views.put(replace(back, version=(1, views.view("orders-v2").epoch + 1), new_topic=replace(switched, **state)))
+        views.put(replace(back, version=(1, views.view("orders-v2").epoch + 1), replaced_by=replace(switched, **state)))
         assert consumer.committed([TopicPartition("orders", 1)], 10)[0].offset == 9
         assert consumer.get_watermark_offsets(TopicPartition("orders", 0), 10) == (0, 0)
         assert consumer.committed([TopicPartition("orders-v2", 1)], 10)[0].offset == 2

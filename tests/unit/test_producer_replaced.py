@@ -178,7 +178,7 @@ def test_partitioner_of_the_application_picks_among_the_new_topics_partitions(
 def test_nothing_of_ours_runs_where_a_replacement_was_undone(producer: Producer, views: FakeViews) -> None:
     view = announce(views, "orders", "orders-v2")
     assert not is_librdkafkas_own(producer.produce)
-    views.put(replace(view, version=(1, 9), new_topic=None))
+    views.put(replace(view, version=(1, 9), replaced_by=None))
     assert is_librdkafkas_own(producer.produce)
 
 

@@ -130,14 +130,14 @@ class TestWire:
     ) -> None:
         monkeypatch.setattr(choice, "SOON_S", 0.01)
         view, to = topic_record("orders", 1).view(), ReplacedBy("orders-v2", "v2-id", 4)
-        endpoint.views["orders"] = replace(view, new_topic=to)
+        endpoint.views["orders"] = replace(view, replaced_by=to)
         views = acquire()  # which would ask again after minutes
         assert views.wait_ready(30)
-        endpoint.views["orders"] = replace(view, version=(1, 2), new_topic=replace(to, switched=True))
+        endpoint.views["orders"] = replace(view, version=(1, 2), replaced_by=replace(to, switched=True))
         eventually(lambda: views.view("orders").epoch == 2)
         released = replace(to, switched=True, released=True)
-        endpoint.views["orders"] = replace(view, version=(1, 3), new_topic=released)
-        eventually(lambda: views.view("orders").new_topic == released)
+        endpoint.views["orders"] = replace(view, version=(1, 3), replaced_by=released)
+        eventually(lambda: views.view("orders").replaced_by == released)
         asked = len(endpoint.asked)
         views.refresh_soon()
         eventually(lambda: len(endpoint.asked) > asked)

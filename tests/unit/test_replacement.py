@@ -506,7 +506,7 @@ def test_a_record_older_than_the_switch_leads_on_where_the_topic_is_gone(
     assert after.tombstone is (leads_on is False)
     assert (after.record is not None) is (leads_on is True)
     if after.record is not None:
-        view = after.record.view().new_topic
+        view = after.record.view().replaced_by
         assert (view.topic, view.switched, view.released) == (NAME, True, True)
         assert after.record.modes == (RO,) * 3
         (alarm,) = after.alarms
@@ -585,12 +585,12 @@ def test_the_name_leads_on_where_the_old_topic_is_gone() -> None:
 
 def test_a_topic_of_another_id_under_the_new_topics_name_points_nowhere() -> None:
     view = SWITCHED.view()
-    assert view.new_topic is not None
-    onward = replace(view.new_topic, topic="third", topic_id="id-of-third")
-    other = TopicView(NAME, "another-id", (1, 1), view.modes, new_topic=onward)
+    assert view.replaced_by is not None
+    onward = replace(view.replaced_by, topic="third", topic_id="id-of-third")
+    other = TopicView(NAME, "another-id", (1, 1), view.modes, replaced_by=onward)
     views = {TOPIC: view, NAME: other, "third": TopicView.unlisted("third")}
     assert [each.topic for each in segments(TOPIC, views.__getitem__)] == [TOPIC, NAME]
-    views[NAME] = replace(other, topic_id=view.new_topic.topic_id)
+    views[NAME] = replace(other, topic_id=view.replaced_by.topic_id)
     assert written_topic(TOPIC, views.__getitem__).topic == "third"
 
 
@@ -640,11 +640,11 @@ def test_a_new_topic_is_not_shrunk_before_its_old_topic_is_gone() -> None:
 
 
 def test_groups_of_a_replacement_begin_at_the_start_of_the_new_topic() -> None:
-    assert READ.view().new_topic.read_up_to == {}, "no end is final yet"
+    assert READ.view().replaced_by.read_up_to == {}, "no end is final yet"
     view = step(READ, seen(new_topic(), fenced=True), NOW_MS + 60_000).record.view()
-    assert view.new_topic.read_up_to == ENDS
+    assert view.replaced_by.read_up_to == ENDS
     assert (start_on_new_topic(view, "billing"), start_on_new_topic(view, "late")) == (0, 0), "not released yet"
-    released = replace(view, new_topic=replace(view.new_topic, released=True))
+    released = replace(view, replaced_by=replace(view.replaced_by, released=True))
     assert (start_on_new_topic(released, "billing"), start_on_new_topic(released, "late")) == (0, None)
     assert start_on_new_topic(released, "late", has_used=True) == 0, "it comes from the old topic"
     assert start_on_new_topic(TopicView.unlisted(TOPIC), "billing") is None

@@ -57,10 +57,10 @@ class World:
         """What the record of a topic says of the new topic."""
         to, count = self.following[topic], COUNTS[topic]
         view = self.views.get(topic, TopicView(topic, self.ids[topic], (1, 1), modes_of(count, count)))
-        new_topic = replace(view.new_topic or ReplacedBy(to, self.ids[to], COUNTS[to]), **state)
+        new_topic = replace(view.replaced_by or ReplacedBy(to, self.ids[to], COUNTS[to]), **state)
         modes = modes_of(count, 0 if new_topic.switched else count)
         sealed = {**view.resume_offsets, **new_topic.read_up_to}
-        self.views[topic] = replace(view, modes=modes, new_topic=new_topic, resume_offsets=sealed)
+        self.views[topic] = replace(view, modes=modes, replaced_by=new_topic, resume_offsets=sealed)
 
     def seal(self, topic: str, **state: Any) -> None:
         ends = {p: end for (name, p), end in self.logs.items() if name == topic}
@@ -80,7 +80,7 @@ class World:
 
     def segments(self, conf: object, topic: str, stale: bool) -> tuple[TopicView, ...]:
         found = [self.views.get(topic, TopicView.unlisted(topic))]
-        while (new_topic := found[-1].new_topic) is not None and new_topic.switched:
+        while (new_topic := found[-1].replaced_by) is not None and new_topic.switched:
             following = self.views.get(new_topic.topic)
             is_known = following is not None and following.applies_to(new_topic.topic_id)
             found.append(following if is_known else TopicView(new_topic.topic, new_topic.topic_id))
@@ -462,7 +462,7 @@ def test_records_that_arrive_while_a_query_starts_at_the_latest_are_of_its_secon
 
 def test_a_position_that_is_known_waits_for_a_seal_that_was_broken() -> None:
     new_topic = ReplacedBy("b", "id-b", 2, switched=True)
-    view = TopicView("a", "id-a", (1, 1), modes_of(1, 0), {0: 5}, new_topic=new_topic)
+    view = TopicView("a", "id-a", (1, 1), modes_of(1, 0), {0: 5}, replaced_by=new_topic)
     chain, ends = (view, TopicView("b", "id-b")), {"a": {0: 6}, "b": {0: 3}}
     assert next_positions(chain, ends, {"a": {0: 6}}, {}) == {"a": {0: 6}}
     assert next_positions(chain, ends, None, {}) == ends, "the query may have come to it"

@@ -134,7 +134,7 @@ def lead(views: LogViews, topic: str, to: str, *, switched: bool = True) -> None
     view = views.view(topic)
     view = view if view.modes else TopicView(topic, f"id-of-{topic}", (1, 0), modes_of(3, 3))
     new_topic, modes = ReplacedBy(to, f"id-of-{to}", 4, switched=switched), modes_of(3, 0 if switched else 3)
-    views.put(replace(view, version=(1, view.epoch + 1), modes=modes, new_topic=new_topic))
+    views.put(replace(view, version=(1, view.epoch + 1), modes=modes, replaced_by=new_topic))
 
 
 def names(topic: str = "orders") -> list[str]:

@@ -116,7 +116,7 @@ def waits_for_retention(start: int) -> tuple[Any, ...]:
 
 
 STILL_MS = NOW_MS + QUIET_MS
-BEHIND = replace(SEEN, old_topic="older")
+BEHIND = replace(SEEN, earlier_topic="older")
 WRITING = facts(logs={P: log(10, stable=9, quiet_since_ms=STILL_MS, moved=True)}, groups=READ)
 MORE = facts(logs={P: log(20, quiet_since_ms=STILL_MS + 1_000, moved=True)}, groups=READ)
 STOPPED = facts(logs={P: log(20, quiet_since_ms=STILL_MS)}, groups={"g": group({P: 20})})

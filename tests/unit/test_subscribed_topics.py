@@ -24,8 +24,8 @@ REFRESH_S = 300.0
 MOVED = Moved(groups=frozenset({"g"}))
 RELEASED: dict[str, Any] = {"switched": True, "released": True, "moved": MOVED}
 GONE: dict[str, Any] = {**RELEASED, "gone": True}
-B_TO_BB = TopicView("b", "id-b", (1, 50), modes_of(2, 2), new_topic=ReplacedBy("bb", "id-bb", 1, **RELEASED))
-BACK = TopicView("b", "id-b", (1, 3), modes_of(2, 2), new_topic=ReplacedBy("a", "id-2", 2))
+B_TO_BB = TopicView("b", "id-b", (1, 50), modes_of(2, 2), replaced_by=ReplacedBy("bb", "id-bb", 1, **RELEASED))
+BACK = TopicView("b", "id-b", (1, 3), modes_of(2, 2), replaced_by=ReplacedBy("a", "id-2", 2))
 """The topic ``b`` is replaced by one of the first name."""
 do = Steps()
 
@@ -40,7 +40,7 @@ class Subscriber(World):
     def replaced(self, **state: Any) -> None:
         epoch = self.views.view("a").epoch + 1
         new_topic = ReplacedBy("b", state.pop("topic_id", "id-b"), 2, **state)
-        self.views.put(TopicView("a", "id-a", (1, epoch), modes_of(2, 2), new_topic=new_topic))
+        self.views.put(TopicView("a", "id-a", (1, epoch), modes_of(2, 2), replaced_by=new_topic))
 
     def undo(self) -> None:
         epoch = self.views.view("a").epoch + 1
@@ -180,7 +180,7 @@ STORIES = {
         (do.brokers_have("a", "b", "c"), do.poll(REFRESH_S), do.has({"b", "c"})),
     ),
     "pattern matches whole names where brokers match them": Story(
-        (do.put(replace(BACK, topic="a", topic_id="id-a", new_topic=ReplacedBy("ab", "id-ab", 2, switched=True)))),
+        (do.put(replace(BACK, topic="a", topic_id="id-a", replaced_by=ReplacedBy("ab", "id-ab", 2, switched=True)))),
         (do.reads("^a"), do.has(("^a", "ab"))),
         whole_names=True,
     ),

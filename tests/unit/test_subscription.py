@@ -23,7 +23,7 @@ def matches(pattern: str, topic: str) -> bool | None:
 def replaced(topic: str, new: str, *, topic_id: str = "", new_id: str = "", **state: Any) -> TopicView:
     given: dict[str, Any] = {"switched": True, "groups": USER, **state}
     new_topic = ReplacedBy(new, new_id or f"id-{new}", 1, **given)
-    return TopicView(topic, topic_id or f"id-{topic}", (1, 1), (PartitionMode.READ_ONLY,), new_topic=new_topic)
+    return TopicView(topic, topic_id or f"id-{topic}", (1, 1), (PartitionMode.READ_ONLY,), replaced_by=new_topic)
 
 
 AB, BC = replaced("a", "b"), replaced("b", "c")
@@ -44,7 +44,7 @@ BACK = (  # orders, interim, and orders again
         (("a",), (AB, BC), ("a", "b", "c"), ()),
         (("b",), (AB,), ("b",), ()),
         (("a",), (RELEASED,), ("b",), ()),
-        (("a",), (replace(RELEASED, new_topic=replace(RELEASED.new_topic, moved=Moved())),), ("a", "b"), ()),
+        (("a",), (replace(RELEASED, replaced_by=replace(RELEASED.replaced_by, moved=Moved())),), ("a", "b"), ()),
         (("a",), (AB_MOVED,), ("a", "b"), ()),
         (("a",), (replaced("a", "b", gone=True),), ("b",), ()),
         (("^a",), (AB,), ("^a", "b"), ()),
@@ -91,8 +91,8 @@ def test_member_that_reads_what_it_names_follows_no_chain() -> None:
         (("b",), (replaced("a", "b", groups=frozenset(), switched=False),), "b", Gate.CLOSED),  # not known before
         (("orders",), BACK, "orders", Gate.CLOSED),
         (("orders",), BACK, "interim", Gate.OPEN),  # it does not wait for itself
-        (("orders",), (BACK[0], replace(BACK[1], new_topic=replace(BACK[1].new_topic, groups=frozenset()))), "orders",
-         Gate.CLOSED),  # its name means the first topic, from which its chain leads by the interim one
+        (("orders",), (BACK[0], replace(BACK[1], replaced_by=replace(BACK[1].replaced_by, groups=frozenset()))),
+         "orders", Gate.CLOSED),  # its name means the first topic, from which its chain leads by the interim one
         (("a",), (RELEASED,), "a", Gate.LEFT),
         (("a",), (AB_MOVED,), "a", Gate.ABSENT),
         (("a",), (), "b", Gate.UNNAMED),

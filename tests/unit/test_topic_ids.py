@@ -309,7 +309,7 @@ class TestViewStore:
     def test_name_of_a_topic_that_is_released_leads_on_whatever_comes_up_before_its_deletion_is_on_the_log(
         self, store: ViewStore
     ) -> None:
-        released = replace(view("old"), new_topic=ReplacedBy("orders-v2", "its-id", 4, switched=True, released=True))
+        released = replace(view("old"), replaced_by=ReplacedBy("orders-v2", "its-id", 4, switched=True, released=True))
         store.publish([released])
         assert not store.choose("orders", "new")
         assert store.held("orders") == released
@@ -317,10 +317,10 @@ class TestViewStore:
     def test_name_of_a_topic_that_was_replaced_and_is_gone_leads_on_whatever_comes_up_under_it(
         self, store: ViewStore
     ) -> None:
-        switched = replace(view("old"), new_topic=ReplacedBy("orders-v2", "its-id", 4, switched=True))
+        switched = replace(view("old"), replaced_by=ReplacedBy("orders-v2", "its-id", 4, switched=True))
         store.publish([switched])
         assert store.choose("orders", "new"), "it was deleted, and its record does not say so yet"
-        gone = replace(view("old", 2), new_topic=ReplacedBy("orders-v2", "its-id", 4, switched=True, gone=True))
+        gone = replace(view("old", 2), replaced_by=ReplacedBy("orders-v2", "its-id", 4, switched=True, gone=True))
         store.publish([gone])
         assert store.held("orders") == gone
         assert not store.choose("orders", "new")

@@ -17,8 +17,8 @@ from tests.support.offline import is_librdkafkas_own
 
 NOWHERE: dict[str, Any] = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "log_level": 0}
 LOGICAL = {**NOWHERE, "modeaware.topic.names": "logical"}
-A = TopicView("a", "id-a", (1, 1), modes_of(2, 2), new_topic=ReplacedBy("b", "id-b", 2, switched=True))
-B = TopicView("b", "id-b", (1, 1), modes_of(2, 2), new_topic=ReplacedBy("c", "id-c", 1, switched=True))
+A = TopicView("a", "id-a", (1, 1), modes_of(2, 2), replaced_by=ReplacedBy("b", "id-b", 2, switched=True))
+B = TopicView("b", "id-b", (1, 1), modes_of(2, 2), replaced_by=ReplacedBy("c", "id-c", 1, switched=True))
 
 
 class Stock:
@@ -55,8 +55,8 @@ def test_logical_topic_is_the_earliest_of_the_chain_that_is_subscribed_to(
 
 
 def test_chain_that_leads_back_to_its_name_ends() -> None:
-    assert B.new_topic is not None
-    back = replace(B, new_topic=replace(B.new_topic, topic="a", topic_id="id-a"))
+    assert B.replaced_by is not None
+    back = replace(B, replaced_by=replace(B.replaced_by, topic="a", topic_id="id-a"))
     assert logical_topic("b", lambda name: name == "a", old_topics({"a": A, "b": back})) == "a"
 
 

@@ -89,7 +89,7 @@ class TestAnswers:
             groups_complete=state > 1,
             **reached,
         )
-        told = wire.endpoint.views["orders"] = replace(told, new_topic=to)
+        told = wire.endpoint.views["orders"] = replace(told, replaced_by=to)
         wire.ask()
         assert (wire.held(), to.state) == (told, state)
 
@@ -98,12 +98,12 @@ class TestAnswers:
 
         def ask(version: tuple[int, int], *groups: str, every: bool = False) -> Moved:
             moved = Moved(every, frozenset(groups), version)
-            wire.endpoint.views["orders"] = replace(told, new_topic=ReplacedBy("v2", "id-2", 4, moved=moved))
+            wire.endpoint.views["orders"] = replace(told, replaced_by=ReplacedBy("v2", "id-2", 4, moved=moved))
             wire.ask()
             held = wire.held()
             assert held is not None
-            assert held.new_topic is not None
-            return held.new_topic.moved
+            assert held.replaced_by is not None
+            return held.replaced_by.moved
 
         assert ask((1, 0), "billing") == Moved()
         wire.groups |= {"billing", "audit"}

@@ -64,7 +64,7 @@ def test_a_short_demo_loses_nothing(kafka: Kafka, tmp_path: Path) -> None:
     topics = AdminClient(conf).list_topics(timeout=10).topics
     assert not {report["topic"], report["new_topic"]} & topics.keys(), "nothing of it is left"
     with contextlib.closing(registry.acquire(conf, ClientConfig())) as views:
-        assert views.view(report["topic"]).new_topic is None, "nor is its name an alias"
+        assert views.view(report["topic"]).replaced_by is None, "nor is its name an alias"
     eventually(lambda: processes_of(process.pid) == [], message="child processes are left")
     assert [path.name for path in tmp_path.iterdir()] == ["report.json"], "its own files are gone"
 

@@ -115,9 +115,9 @@ class Group:
         ids = {self.named: reader.view_of(self.named).topic_id}
 
         def needs(view: TopicView) -> bool:
-            assert view.new_topic is not None, "its topic is replaced"
-            ids.update({view.topic: view.topic_id, view.new_topic.topic: view.new_topic.topic_id})
-            has_moved = bool(self.committed.get(view.new_topic.topic_id)) and not self._held(view)
+            assert view.replaced_by is not None, "its topic is replaced"
+            ids.update({view.topic: view.topic_id, view.replaced_by.topic: view.replaced_by.topic_id})
+            has_moved = bool(self.committed.get(view.replaced_by.topic_id)) and not self._held(view)
             before = reader.before().get(view.topic)
             is_awaited = before is not None and awaits_group(before, self.name, self._held(before))
             owes = is_awaited and len(self._held(view)) < len(view.modes)
@@ -170,7 +170,7 @@ class Group:
 
     def _has_used(self, topic: str, before: dict[str, TopicView]) -> bool:
         """Whether it has offsets on one of the topics before a new topic that remain."""
-        remain = (each for each in topics_before(topic, before) if each.new_topic and not each.new_topic.gone)
+        remain = (each for each in topics_before(topic, before) if each.replaced_by and not each.replaced_by.gone)
         return any(self._held(each) for each in remain)
 
     def _latest(self, topic: Topic, partition: int, reader: Reader | None) -> int:
@@ -191,7 +191,11 @@ class Group:
     def _seen(self) -> list[dict[str, tuple[str, bool]]]:
         """What decides about the subscription, by each member's views."""
         return [
-            {name: (v.new_topic.topic_id, v.new_topic.released) for name, v in reader.views().items() if v.new_topic}
+            {
+                name: (v.replaced_by.topic_id, v.replaced_by.released)
+                for name, v in reader.views().items()
+                if v.replaced_by
+            }
             for reader in self.readers
         ]
 
@@ -232,12 +236,12 @@ class Group:
 
     def _is_open(self, view: TopicView, before: dict[str, TopicView]) -> bool:
         """Whether the gate behind the topic of a view is open; ``before``: new topic -> the view of its old topic."""
-        assert view.new_topic is not None, "its topic is replaced"
+        assert view.replaced_by is not None, "its topic is replaced"
         earlier = before.get(view.topic)
         is_next = (
-            earlier is None or bool(earlier.new_topic and earlier.new_topic.gone) or self._is_open(earlier, before)
+            earlier is None or bool(earlier.replaced_by and earlier.replaced_by.gone) or self._is_open(earlier, before)
         )
-        has_moved = bool(self.committed.get(view.new_topic.topic_id))
+        has_moved = bool(self.committed.get(view.replaced_by.topic_id))
         return is_open(view, has_read=self._has_read(view), has_moved=has_moved, is_next=is_next)
 
     def commit(self) -> None:

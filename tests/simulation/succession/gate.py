@@ -20,7 +20,7 @@ def has_read(view: TopicView, committed: Mapping[int, int], log_starts: Mapping[
         committed: the group's offsets on it.
         log_starts: what its retention has taken need not be read.
     """
-    new_topic = view.new_topic
+    new_topic = view.replaced_by
     return new_topic is not None and all(
         partition in new_topic.read_up_to
         and max(committed.get(partition, 0), log_starts.get(partition, 0)) >= new_topic.read_up_to[partition]
@@ -38,7 +38,7 @@ def is_open(view: TopicView, *, has_read: bool, has_moved: bool, waived: bool = 
         is_next: the gate before the topic of ``view`` itself is open: one that nothing was written to counts as read,
             also by a group that still reads the topic before it.
     """
-    new_topic = view.new_topic
+    new_topic = view.replaced_by
     return new_topic is None or new_topic.gone or (has_read and is_next) or has_moved or waived
 
 
@@ -53,7 +53,7 @@ def needs_old_topic(view: TopicView, *, has_read: bool, has_moved: bool, owes_co
         owes_commit: the topic has replaced another one, which is kept until the group has a commit on each partition
             of the topic, and the group has not: also where there is nothing to read.
     """
-    new_topic = view.new_topic
+    new_topic = view.replaced_by
     if new_topic is None:
         return True
     return not new_topic.gone and (owes_commit or not (new_topic.released and (has_read or has_moved)))
@@ -66,7 +66,7 @@ def awaits_group(view: TopicView, group: str, committed: Mapping[int, int]) -> b
     Args:
         committed: the group's offsets on the topic.
     """
-    new_topic = view.new_topic
+    new_topic = view.replaced_by
     if new_topic is None or new_topic.gone:
         return False
     return not new_topic.released or bool(committed) or group in new_topic.groups

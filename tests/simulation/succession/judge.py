@@ -48,7 +48,7 @@ class ChainJudge(DrainJudge):
 
     def _leads(self, before: TopicView, after: TopicView) -> None:
         """A client's view changes: a name that has pointed to a new topic points there for good (I8)."""
-        was, now = before.new_topic, after.new_topic
+        was, now = before.replaced_by, after.replaced_by
         if was is None or not was.switched or (now is not None and now.topic_id == was.topic_id):
             return
         if self.world.chains and after.topic_id != before.topic_id:
