@@ -34,9 +34,9 @@ from modeaware.lifecycle.admission import admit, alter_group_rules, forget_alias
 from modeaware.lifecycle.alias import (
     Chain,
     chain_of,
+    earlier_topic_of,
     ended_by,
     facts_for_alias,
-    earlier_topic_of,
     record_after,
     relink,
 )

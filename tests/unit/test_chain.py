@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from modeaware.chain import logical_topic, old_topics, read_topics, segments, topics_before
-from modeaware.lifecycle.alias import chain_of, is_rename_back, earlier_topic_of
+from modeaware.lifecycle.alias import chain_of, earlier_topic_of, is_rename_back
 from modeaware.lifecycle.commands import ReplaceTopicCommand
 from modeaware.modelog.records import Replacement, TopicRecord
 from modeaware.modes import PartitionMode
