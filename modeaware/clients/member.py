@@ -317,7 +317,8 @@ class Member:
         commits of the library's timer, which may have overwritten a note."""
         for key, at in offsets.items():
             if (partition := self.partitions.get(key)) is not None:
-                partition.committed, partition.knows_commit = at, True
+                # Below the start it may be the late answer to a commit that was sent before the assignment.
+                partition.committed, partition.knows_commit = at, at.offset >= (partition.start or 0)
 
     def doubted(self, keys: Iterable[Key]) -> None:
         """Note that commits of the application have failed or were not seen, so the committed offsets have to be

@@ -265,6 +265,11 @@ COMMITS = {
         (do.poll(), do.does("committed a0")),
         automatic=False,
     ),
+    "commit below the start may be one from before the assignment, and is looked up": Story(
+        (do.set(committed={A0: Committed(END)}), *joined(A0), do.set(done=[])),
+        (do.call("committed", {A0: Committed(3)}), do.poll(), do.does("committed a0")),
+        automatic=True,
+    ),
     "failed commit is looked up of a partition that the application went back in": Story(
         (*joined(A0), do.call("committed", {A0: Committed(END)}), do.poll(a0=END), do.does("commit a0=5 read")),
         (do.call("sought", A0, 1), do.call("doubted", [A0]), do.poll(), do.does("committed a0", "commit a0=5 busy")),
