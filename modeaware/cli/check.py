@@ -50,7 +50,7 @@ Exit status: 0 if nothing fails; {FAILED} if something does; 1 for an error, for
         for name, text in (
             ("group", "a consumer group that uses the topics; the client's own"),
             ("transactional-id", "a client's own"),
-            ("new_topic", "the new topic of a replacement of TOPIC, which controllers create"),
+            ("new-topic", "the new topic of a replacement of TOPIC, which controllers create"),
         ):
             text += "; may be repeated"
             parser.add_argument(f"--{name}", action="append", default=[], metavar=name.upper(), help=text)

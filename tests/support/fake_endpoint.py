@@ -173,7 +173,7 @@ class FakeEndpoint:
             topic.previous_count = -1 if view.previous_count is None else view.previous_count
             if (to := view.replaced_by) is not None:
                 noted = sorted(to.groups), to.groups_complete
-                topic.new_topic = [(to.topic, to.topic_id, to.partition_count, to.state, *noted)]
+                topic.replaced_by = [(to.topic, to.topic_id, to.partition_count, to.state, *noted)]
                 topic.moved = list(filter(to.moved.has_open_gate, groups))
                 topic.moved_controller_epoch, topic.moved_epoch = to.moved.version
         return topic

@@ -82,7 +82,7 @@ def test_nothing_speaks_against_it() -> None:
     [
         ({"logs": {**logs(), 1: log(0)}, "partitions": {0: logs()[0]}}, reasons.UNAVAILABLE),
         ({"partition_count": 4}, reasons.UNAVAILABLE),
-        ({"old_topic": "older"}, "earlier-topic-first:older"),
+        ({"earlier_topic": "older"}, "earlier-topic-first:older"),
         ({"new_topic": TopicFacts(NAME, None, gone=True)}, reasons.NO_NEW_TOPIC),
         ({"new_topic": TopicFacts(NAME, None)}, reasons.UNAVAILABLE),
         ({"new_topic": new_topic(topic_id="another", gone=True)}, reasons.NO_NEW_TOPIC),
