@@ -1,9 +1,9 @@
 """The chain of topics that begins at a name: each topic has replaced the one before it.
 
-Producers write to the last topic of the chain that has been switched to (:mod:`modeaware.lifecycle.replacement`). The
-gates decide which topics of the chain a group reads (:mod:`modeaware.clients.subscription`). A rename back brings
-an earlier name into the chain again, for a topic of another id: a step is a name, and :func:`walk` passes each topic
-id once.
+Producers write to the last topic of the chain whose switch has taken place (:mod:`modeaware.lifecycle.replacement`).
+The gates decide which topics of the chain a group reads (:mod:`modeaware.clients.subscription`). A rename back brings
+an earlier name into the chain again, for a topic of another id. So :func:`walk` follows names, but passes each topic id
+once.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ def written_topic(topic: str, views: Views) -> TopicView:
 
 
 def present_topic(topic: str, views: Views) -> TopicView:
-    """Return the view of the topic of that name; where brokers have no such topic, of the first topic in its chain that
+    """Return the view of the topic of that name; if brokers have no such topic, of the first topic in its chain that
     brokers have.
 
-    After a rename back that is the newest topic of the name, not the interim topic before it.
+    After a rename back this is the newest topic of the name, not the topic between.
     """
     topics = segments(topic, views)
     here = [view for view in topics if not view.is_alias] or [topics[-1]]
@@ -68,7 +68,7 @@ def segments(topic: str, views: Views) -> tuple[TopicView, ...]:
 
 
 def old_topics(views: Mapping[str, TopicView]) -> dict[str, TopicView]:
-    """Return name of a new topic -> the view of its old topic, where the names belong to those topics (invariant
+    """Return the name of each new topic -> the view of its old topic; without a name that another topic has (invariant
     I8)."""
     before: dict[str, TopicView] = {}
     for view in views.values():
@@ -78,9 +78,9 @@ def old_topics(views: Mapping[str, TopicView]) -> dict[str, TopicView]:
 
 
 def _following(new_topic: ReplacedBy, views: Callable[[str], TopicView | None]) -> TopicView | None:
-    """Return the view of the new topic; None where another topic has the new topic's name.
+    """Return the view of the new topic; None if another topic has the new topic's name.
 
-    During a rename back the view in force under the earlier name may be that of the topic that is gone.
+    During a rename back, the view in force under that name may still be that of the topic that is gone.
     """
     view = views(new_topic.topic)
     if view is not None and view.topic_id == new_topic.topic_id:
@@ -90,7 +90,7 @@ def _following(new_topic: ReplacedBy, views: Callable[[str], TopicView | None]) 
 
 
 def links(topic: str, views: Callable[[str], TopicView | None]) -> tuple[TopicView, ...]:
-    """Return the views of the topics of the chain that begins at ``topic``, with those that are only announced."""
+    """Return the views of all topics of the chain that begins at ``topic``, also if only announced."""
 
     def replaced_by(view: TopicView) -> Iterable[TopicView]:
         following = _following(view.replaced_by, views) if view.replaced_by is not None else None
@@ -132,7 +132,7 @@ def topics_before(topic: str, before: Mapping[str, TopicView]) -> Iterator[Topic
         old = before.get(view.topic)
         if old is None or old.replaced_by is None:
             return ()
-        # After a rename back, the topic that is gone has the name of the last topic, and not its old topic.
+        # After a rename back, the first topic of the chain and the last one share a name, but not the old topic.
         return (old,) if view.topic_id == old.replaced_by.topic_id else ()
 
     first = before.get(topic)

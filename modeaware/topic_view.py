@@ -1,7 +1,7 @@
-"""A topic's id, and what a client applies to the topic with that id: an immutable view of its partition modes.
+"""A topic's id, and the *view* of the topic with that id: the immutable part of its record that clients apply.
 
 A topic id has one form here: Kafka's own, URL-safe base64 without padding, 22 characters. The mode log keys its records
-by it. On the wire an id is 16 bytes, kafka-python returns a ``UUID``, and librdkafka a type of its own.
+by this form. On the wire an id is 16 bytes, kafka-python returns a ``UUID``, and librdkafka a type of its own.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class Moved:
     """The groups with an open gate to the new topic of a replacement, as the controller has decided.
 
     Attributes:
-        all: every group is.
-        groups: these are. A reader over the wire has the names of its own groups here, and no others.
-        version: ``(controller epoch, epoch)`` of the decision. It orders decisions and is no part of what is compared.
+        all: every group has an open gate.
+        groups: the groups with an open gate. A client over the wire gets only its own groups here.
+        version: ``(controller epoch, epoch)`` of the decision. It orders decisions; equality does not depend on it.
     """
 
     all: bool = False
@@ -54,19 +54,19 @@ class Moved:
 
 @dataclass(frozen=True)
 class ReplacedBy:
-    """The topic that replaces another one, as clients need to know it.
+    """The new topic, in the view of its old topic.
 
     Attributes:
-        topic, topic_id, partition_count: of the new topic; the first is its name.
+        topic, topic_id, partition_count: the new topic's name, id and number of partitions.
         switched: producers write to the new topic. Before, they write to the old topic.
-        released: every required group has read the old topic, and no record is missing in ``read_up_to``. Members of
-            a group that has read it need not subscribe to it any more.
+        released: every required group has read the old topic, and ``read_up_to`` is complete. Members of a group with
+            an open gate need not subscribe to the old topic any more.
         gone: the old topic does not exist any more.
-        read_up_to: partition of the old topic -> the offset behind its last record, where that is final.
-        groups: those that used the old topic at the switch: they read the new topic from its start. Once a controller
-            has deleted the old topic, the waived ones alone: each other had an offset on each partition by then.
-        groups_complete: False: one may be missing in ``groups``, and any group reads the new topic from its start.
-        moved: the groups with an open gate: these have read the old topic, as the controller has found.
+        read_up_to: partition of the old topic -> the offset behind its last record, once that is final.
+        groups: the groups that used the old topic at the switch: they read the new topic from its start. Once a
+            controller has deleted the old topic, only the waived ones: the others have an offset on each partition.
+        groups_complete: False: a group may be missing in ``groups``, so any group reads the new topic from its start.
+        moved: the groups with an open gate: the controller has found that they have read the old topic.
     """
 
     topic: str
@@ -82,12 +82,12 @@ class ReplacedBy:
 
     @property
     def remains(self) -> bool:
-        """Whether the old topic is released, and still there."""
+        """Return whether the old topic is released and still exists."""
         return self.released and not self.gone
 
     @property
     def state(self) -> int:
-        """How far the replacement has come, as a number: the last of :data:`REPLACEMENT_STATES` that holds."""
+        """Return the number of the last of :data:`REPLACEMENT_STATES` that holds."""
         return max(n for n, name in enumerate(REPLACEMENT_STATES) if not n or getattr(self, name))
 
 
@@ -101,15 +101,15 @@ class TopicView:
 
     Attributes:
         topic: the topic's name.
-        topic_id: the topic id (Kafka's base64 form), or None where no record exists for the topic.
+        topic_id: the topic id (Kafka's base64 form); None if the topic has no record.
         version: ``(controller epoch, topic epoch)``; views are ordered by it and never go back (invariant I4).
-        modes: the mode of partition 0, 1, 2, ...; empty where no record exists. While a topic has retired partitions,
-            a partition that is not listed is readable but not writable: another tool may have grown the topic, and
-            groups may not read the partition yet.
+        modes: the mode of partition 0, 1, 2, ...; empty if the topic has no record. While a topic has retired
+            partitions, a partition that is not listed is readable but not writable: another tool may have grown the
+            topic, and groups may not read the partition yet.
         resume_offsets: for retired and newly opened partitions, the offset from which a group without a commit has to
-            read when the partition comes (back) to it: the seal offset, or the offset at which it was opened.
+            read the partition once it is readable: the seal, or the offset at which the partition was opened.
         reclaimed: the partitions whose records were deleted up to the resume offset.
-        previous_count: how many partitions were writable before the shrink in force; None where there is none.
+        previous_count: how many partitions were writable before the shrink in force; None: no shrink is in force.
         replaced_by: the topic that replaces this one, once it exists.
     """
 
@@ -128,8 +128,8 @@ class TopicView:
         return cls(topic)
 
     def applies_to(self, topic_id: str | None) -> bool:
-        """Return whether the view may be applied to the topic with the id ``topic_id`` (invariant I8): a topic that was
-        deleted and created again is another one. None: the topic's id is not known."""
+        """Return whether the view may be applied to the topic with the id ``topic_id`` (None: not known): a topic that
+        was deleted and created again is another topic (invariant I8)."""
         return topic_id is None or self.topic_id is None or self.topic_id == topic_id
 
     def is_older_than(self, other: TopicView | None) -> bool:
@@ -137,10 +137,10 @@ class TopicView:
         return other is not None and other.topic_id == self.topic_id and self.version < other.version
 
     def over(self, held: TopicView | None) -> TopicView:
-        """Return what is in force once this view comes after ``held`` (invariant I4).
+        """Return the view that is in force when this view arrives after ``held`` (invariant I4).
 
-        Of one topic id that is the newer view, with the newer decision about the groups with an open gate. Either
-        has a version of its own.
+        For one topic id, that is the newer view, with the newer decision about the groups with an open gate: views and
+        decisions have versions of their own.
         """
         if held is None or held.topic_id != self.topic_id:
             return self
@@ -152,7 +152,7 @@ class TopicView:
 
     @property
     def epoch(self) -> int:
-        """The topic's mode epoch; -1 where no record exists."""
+        """The topic's mode epoch; -1 if the topic has no record."""
         return self.version[1]
 
     @property
@@ -177,7 +177,7 @@ class TopicView:
 
     @cached_property
     def all_writable(self) -> bool:
-        """Whether the stock client's own behaviour is right for this topic: no partition is retired."""
+        """Whether no partition is retired, so that a stock client's behaviour is right for this topic."""
         return len(self.writable) == len(self.modes)
 
     @cached_property
@@ -186,7 +186,7 @@ class TopicView:
         return len(self.readable) == len(self.modes)
 
     def is_writable(self, partition: int) -> bool:
-        """Whether a producer may write to ``partition``. One that is not listed moves no key (invariant I3)."""
+        """Whether a producer may write to ``partition``; if not listed, only while none is retired (invariant I3)."""
         if self.all_writable:
             return True
         return 0 <= partition < len(self.modes) and self.modes[partition].writable

@@ -1,8 +1,8 @@
 """Actions for the client library: the outputs of :class:`~modeaware.clients.member.Member`.
 
-A shell carries out one action at a time, in the polling thread. It answers each action with :meth:`Member.done`, or
-with :meth:`Member.failed`, after which the member repeats what is still to be done. Commits may be answered later
-(:meth:`Member.begun`), so that no commit blocks the polling thread.
+A *shell* (the code over one library) carries out one action at a time, in the polling thread. It answers each action
+with :meth:`Member.done`, or with :meth:`Member.failed`: then the member repeats what is still to be done. Commits may
+be answered later (:meth:`Member.begun`), so that no commit blocks the polling thread.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class Subscribe:
 
 @dataclass(frozen=True)
 class Rejoin:
-    """Leave the group and join it again. A follower that joins again without leaving starts no rebalance."""
+    """Leave the group and join it again. A member that only joins again starts no rebalance, unless it leads."""
 
 
 class Asked(Enum):

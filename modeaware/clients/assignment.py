@@ -1,18 +1,18 @@
 """Which partitions a member of a consumer group reads: pure decisions, no client and no clock.
 
-A stock coordinator assigns *all* partitions of a topic, also those in mode None. To leave these out is right for every
-strategy but ``range``, which assigns contiguous runs: after 12 -> 4 the first member would hold all survivors. So
-members of a ``range`` group assign again over the readable partitions only, by range's own rule and in its own order of
-members.
+A stock coordinator assigns *all* partitions of a topic, also those in mode None. With any strategy but ``range``, a
+member simply leaves these out. ``range`` assigns contiguous runs: after a shrink from 12 to 4, the first member would
+hold all readable partitions. So members of a ``range`` group assign again over the readable partitions only, by range's
+own rule and in its own order of members.
 
-A member cannot see which views of the modes the others used. Two members never hold one partition, because:
+A member cannot see the views of the modes that the other members used. Two members never hold one partition, because:
 
 * Before it joins, a member notes the view in force. Let J be the newest view that any member of a generation noted. A
   rebalance completes after every join. So a member that reads the mode log *after* it got its assignment has J or a
   newer view.
 * In one generation every partition has one owner. A partition that is readable in J belongs to the member to which
-  range assigns it over the readable partitions. A partition that is hidden in J belongs to the member that the
-  coordinator gave it to (:func:`owned`). Modes that change within the generation change who *reads*, never who owns.
+  range assigns it over the readable partitions. A partition that is hidden in J belongs to the member to which the
+  coordinator gave it (:func:`owned`). Later modes change which partitions are *read*, never their owners.
 * If a member's view after the join is the one it noted before, that view is J. Any other member takes only the
   partitions that it owns under every view that may be J (:func:`share`), and requests another rebalance.
 """
@@ -38,7 +38,7 @@ def range_order(given: Given) -> tuple[str, ...] | None:
     """Return the members in range's order, or None if ``given`` is not range's assignment of partitions 0..P-1.
 
     The order is read off the partitions, so it does not depend on how a client sorts member ids or instance ids.
-    Members without a partition are left out: range gives them none of fewer partitions either.
+    Members without a partition are left out: of fewer partitions, range would not give them any, either.
     """
     holders = sorted((min(partitions), member) for member, partitions in given.items() if partitions)
     order = tuple(member for _, member in holders)
@@ -48,8 +48,8 @@ def range_order(given: Given) -> tuple[str, ...] | None:
 
 
 def range_deal(order: Sequence[str], partitions: Iterable[int]) -> dict[str, tuple[int, ...]]:
-    """Return range's assignment of ``partitions`` (KIP-54): ascending runs of equal length; the first members get one
-    more."""
+    """Return range's assignment of ``partitions`` (KIP-54): ascending runs of equal length. If there is a remainder,
+    the first members get one more."""
     ascending = sorted(partitions)
     if not order:
         return {}
@@ -64,10 +64,10 @@ def range_deal(order: Sequence[str], partitions: Iterable[int]) -> dict[str, tup
 
 
 def owned(given: Given, hidden_partitions: frozenset[int]) -> dict[str, frozenset[int]]:
-    """Return the partitions of each member in a generation that assigns by a view with these hidden partitions.
+    """Return the partitions that each member owns in a generation whose view has these hidden partitions.
 
-    :func:`range_deal` assigns readable partitions. A hidden partition stays with the member that the coordinator gave
-    it to; that member reads it when it returns. Where ``given`` is not range's assignment (rack-aware placement,
+    :func:`range_deal` assigns readable partitions. A hidden partition stays with the member to which the coordinator
+    gave it; that member reads it once it is readable. If ``given`` is not range's assignment (rack-aware placement,
     another strategy), each member owns the partitions that it was given.
     """
     own = {member: frozenset(partitions) for member, partitions in given.items()}
@@ -82,7 +82,7 @@ def owned(given: Given, hidden_partitions: frozenset[int]) -> dict[str, frozense
 def share(given: Given, member: str, possible: Iterable[frozenset[int]] | None) -> frozenset[int]:
     """Return the partitions that ``member`` may take in this generation: those it owns by all ``possible`` hidden sets.
 
-    None (anything is possible) leaves no partition, unless each member owns what it was given under any view.
+    If any set is possible (None), these are no partitions, unless each member owns what it was given under any view.
     """
     order = range_order(given)
     if order is None or len(order) == 1:
@@ -106,8 +106,8 @@ def possible_hidden(
     Returns:
         None if a view in between may have been missed. A topic's first record hides nothing (a partition is ReadOnly
         before it is None), so epoch 0 may be missed. None also if the topic was deleted or recreated in between, even
-        if an old record came again after the tombstone: versions do not order those views. A partition that no member
-        reads would keep its records from the group (invariant I2).
+        if an old record came again after the tombstone: versions do not order those views. If a set were missing, a
+        partition might have no reader (invariant I2).
     """
     if known is None:
         return None
@@ -134,8 +134,8 @@ def rejoin_turns(
 ) -> tuple[str, ...]:
     """Return the members that would read other partitions after a new rebalance than now, in range's order.
 
-    Empty if no rebalance is needed. All members of a generation compute the same answer. So the first one requests the
-    rebalance, and the others request it only if the first one does not.
+    Empty if no rebalance is needed. All members of a generation compute the same result. So the first member requests
+    the rebalance, and another one only if the first does not.
     """
     order = range_order(given)
     if order is None:

@@ -1,14 +1,14 @@
-"""What a member does where a topic takes no more writes: it reports how far it has read, and shows a revocation.
+"""Topics that take no more writes: a member reports how far the group has read them, and shows a revocation.
 
-The end of a partition is the offset behind its last record. A partition of an old topic has an end once it is sealed;
+The *end* of a partition is the offset behind its last record. A partition of an old topic has an end once it is sealed;
 so has a retired partition of a topic that was shrunk.
 
 * *The group's progress is reported*, by one commit for each partition, assignment and end (:mod:`modeaware.notes`),
   until the controller opens the gate for the group. With automatic commits the library first commits what is stored:
-  its own commit would overwrite a note. Of a retired partition that delivered nothing, the member commits the start,
-  which the drain waits for. Once the application commits with transactions, the member makes no plain commit, as that
-  would override pending offsets. The exception is a start where the group has none.
-* *A revocation is shown*, once for each topic, if the application decides itself what is committed, got all records of
+  a later commit of its own would overwrite a note. Of a retired partition that delivered nothing, the member commits
+  the start, for which the drain waits. Once the application commits with transactions, the member makes no plain
+  commit, which would override pending offsets. It still commits a start where the group has no commit.
+* *A revocation is shown*, once for each topic, if the application itself decides what is committed, got all records of
   the topic, and has not committed all. The application sees its partitions revoked, commits, and gets them again from
   the committed offsets, as in a rebalance. Otherwise an application that commits every N records would hold up its
   group for ever; on a topic that was shrunk, it would hold up the drain.
@@ -28,10 +28,10 @@ from modeaware.notes import Note, kind_of
 from modeaware.topic_view import TopicView
 
 SHORT_S = 1.0
-"""How long an application that got all records has to commit, before it is shown a revocation. The time begins anew
-after each assignment, as a group may rejoin in several rounds."""
+"""The time that an application that got all records has to commit, before it is shown a revocation. The time begins
+anew after each assignment, as a group may rejoin in several rounds."""
 TRIES = 3
-"""How often a revocation is shown at most, where the application's callback raises."""
+"""How often a revocation is shown at most if the application's callback raises."""
 
 _Subject = tuple[str, int, int]
 
@@ -40,8 +40,8 @@ class Ended(NamedTuple):
     """A partition that the application holds, with its end.
 
     Attributes:
-        is_old: the partition is of an old topic, and the group has to report on it; else of one that was shrunk.
-        is_final: the application may be shown no (further) revocation.
+        is_old: the topic is an old topic, and the group has to report on it; else the topic was shrunk.
+        is_final: the application will be shown no (further) revocation.
     """
 
     key: Key
@@ -85,7 +85,7 @@ class Ends:
         return ended
 
     def is_watched(self, reading: Reading, key: Key, how: Committing) -> bool:
-        """Return whether more is to be learned of the records given, or of the commits, of a partition."""
+        """Return whether the position or the commits of a partition still have to be observed."""
         topic, partition = reading.topic(key[0]), self._partitions[key]
         end = topic.ends.get(key[1])
         if end is None or reading.reader.has_open_gate(topic.view):
@@ -103,8 +103,8 @@ class Ends:
         )
 
     def unknown(self, ended: Iterable[Ended], how: Committing) -> list[Key]:
-        """Return the partitions whose commit is unknown, among those that are at their ends or whose start is also
-        unknown."""
+        """Return the partitions whose commit is unknown and needed: they are at their ends, or their position is
+        unknown, too."""
         return [
             entry.key
             for entry in ended
@@ -130,8 +130,8 @@ class Ends:
         return Commit(notes) if notes else None
 
     def to_revoke(self, reading: Reading, ended: Iterable[Ended], now_s: float) -> tuple[set[Key], float | None]:
-        """Return the partitions to show as revoked now, and when there may be more: all partitions of a topic that take
-        no writes."""
+        """Return the partitions to show as revoked now (all of a topic that have an end), and the time at which more
+        may be due."""
         short = self._short(reading, ended)
         self._short_s = {topic: self._short_s.get(topic, now_s + SHORT_S) for topic in short}
         due = {topic for topic, at_s in self._short_s.items() if at_s <= now_s}
@@ -153,7 +153,7 @@ class Ends:
         self._short_s.clear()
 
     def _short(self, reading: Reading, ended: Iterable[Ended]) -> set[str]:
-        """Return the topics whose records, of all owned partitions, the application got but has not fully committed."""
+        """Return the topics of which the application got all records of its partitions, but has not committed all."""
         may_be = {entry.key[0] for entry in ended if not entry.is_final and entry.partition.is_short(entry.end)}
         if not may_be:
             return may_be
@@ -169,6 +169,6 @@ def _subjects(reading: Reading, keys: Iterable[Key]) -> set[_Subject]:
 
 
 def _subject(view: TopicView, key: Key, end: int) -> _Subject:
-    """Return the subject of one revocation: an old topic; or a retired partition, until it is retired again."""
+    """Return the subject of one revocation: an old topic as a whole; or a retired partition with this end."""
     topic = view.topic_id or key[0]
     return (topic, -1, -1) if view.replaced_by is not None else (topic, key[1], end)

@@ -1,9 +1,9 @@
 """Following the views on behalf of one client: its share of the views, and the wait for the first view.
 
-The views must not keep alive a client that is dropped without ``close()``: its share is released then. If no first view
-comes within ``modeaware.view.timeout.ms``, ``modeaware.on.unknown`` decides. Until the first view, ``block`` rejects
-records or reads nothing, ``writable`` takes every partition as ReadWrite, and ``error`` raises. Where no view can come
-any more, as in an exit handler, ``block`` acts like ``writable``, at once.
+The views do not keep a client alive: when a client is dropped without ``close()``, its share is released. If no view
+comes within ``modeaware.view.timeout.ms``, ``modeaware.on.unknown`` decides. Until the first view, ``block`` refuses
+records or reads nothing, ``writable`` takes every partition as ReadWrite, and ``error`` raises. If no view can come any
+more, as in an exit handler, ``block`` acts like ``writable`` at once.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class ClientErrors(NamedTuple):
 
 @contextmanager
 def acquired(conf: Mapping[str, Any], config: ClientConfig) -> Iterator[Views]:
-    """Acquire a share of the views for a client whose constructor is the block; release the share if that raises.
+    """Acquire a share of the views; the block is the constructor of a client. Release the share if the block raises.
 
     The application's callback is left out: the source of the views outlives the client, and must not keep the
     callback's objects alive.
@@ -103,7 +103,7 @@ class FirstView:
         views: the handle that has the view.
 
     Attributes:
-        over: calls may proceed: the view has come, or every partition is taken as ReadWrite until then.
+        over: calls may proceed: the view has come, or every partition is taken as ReadWrite until it comes.
     """
 
     def __init__(
@@ -132,8 +132,8 @@ class FirstView:
             self._refuse()
 
     def arrived(self, at_most_s: float | None = None) -> bool:
-        """Return whether calls may proceed, after a wait to the deadline, or for ``at_most_s``. With ``block`` they may
-        never proceed.
+        """Wait to the deadline, or for ``at_most_s``; return whether calls may proceed. With ``block`` they proceed
+        only with a view, or if none can come.
 
         Raises:
             ClientErrors.timeout: the deadline has passed or no view can come, and ``on_unknown`` is ``error``.
@@ -149,7 +149,7 @@ class FirstView:
         return self.over
 
     def left_s(self) -> float:
-        """Return the seconds to the deadline, 0 when it has passed; begin a wait where there was none."""
+        """Return the seconds to the deadline, 0 when it has passed; begin a wait if there was none."""
         with self._lock:
             deadline_s = self.begin() if self._deadline_s is None else self._deadline_s
         return max(deadline_s - time.monotonic(), 0.0)

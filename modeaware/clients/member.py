@@ -1,36 +1,36 @@
 """A member of a consumer group: one state machine over a client library, without IO, clock or threads.
 
-A consumer has more to do than its library. It hides partitions in mode None, holds a new topic behind its gate, and
-reports how far the group has read an old topic. This module makes all of these decisions. :mod:`.partition` has the
-states of one partition, :mod:`.subscription` the subscription and the gates, and :mod:`modeaware.notes` the reports.
+A mode-aware consumer hides partitions in mode None, holds a new topic behind its gate, and reports how far the group
+has read an old topic. This module makes all of these decisions. :mod:`.partition` has the states of one partition,
+:mod:`.subscription` the subscription and the gates, and :mod:`modeaware.notes` the reports.
 
 **Inputs** are events: an assignment (:meth:`Member.assigned`, :meth:`~Member.revoked`), new views
 (:meth:`~Member.viewed`), and calls of the application (:meth:`~Member.pause`, :meth:`~Member.sought`,
-:meth:`~Member.polled`, ...). **Outputs** are actions. The shell calls :meth:`Member.next` until it returns None,
-carries out each action in the polling thread, and answers the action. An action is the difference between the present
-state and the wanted one. So an action that failed, or that was answered in part, is repeated while it is still to be
-done; :attr:`Member.due_s` is the time of the repetition.
-Within a callback of the library for an assignment or a revocation, only actions that belong to that event are done.
+:meth:`~Member.polled`, ...). **Outputs** are actions. The shell (the code over one library) calls :meth:`Member.next`
+until it returns None, carries out each action in the polling thread, and answers the action. An action is the
+difference between the present state and the wanted one. So an action that failed, or was answered in part, is repeated
+while it is still to be done; :attr:`Member.due_s` is the time of the repetition. Within the library's callback for an
+assignment or a revocation, only actions of that event are done.
 
 Rules, and their reasons:
 
 * *A partition is assigned before it is paused.* librdkafka ignores a pause of a partition that it is not assigned.
 * *A hidden partition stays in the library's assignment*, paused. Under an eager protocol, its removal would discard
   positions and stored offsets. Under an incremental protocol, librdkafka would take the removal for the answer to a
-  revocation that may wait in its queue. The group's assignment does not change either, so each partition has an owner.
+  revocation that may wait in its queue. The group's assignment stays as well, so each partition has an owner.
 * *Only the application resumes what the application has paused*, also while the partition is hidden. librdkafka keeps
   the pause flag of a partition over assignments (:attr:`Traits.keeps_pauses`); kafka-python does not.
 * *A partition is shown only when its position is known*: retention may have deleted records, or another topic may have
   the name. A partition without an answer is shown later, and delays no other partition.
-* *Every start is a number before a partition is read*, so that ``auto.offset.reset`` never decides later. Where a
-  start is not found within librdkafka's callback, the library decides (:attr:`Traits.waits_for_starts`).
+* *Every start is a number before a partition is read*, so that ``auto.offset.reset`` never decides later. If a start is
+  not found within librdkafka's callback, the library decides (:attr:`Traits.waits_for_starts`).
 * *The callbacks show what the application holds.* Under an eager protocol, a change between rebalances is shown as a
-  rebalance: all partitions are revoked, then all that are held afterwards are assigned. Else only the partitions that
-  change are shown. A revocation of hidden partitions alone is not shown. A partition that the application leaves out of
-  ``assign()`` is declined until the next assignment.
+  rebalance: all partitions are revoked, then all that are held afterwards are assigned. Under an incremental protocol,
+  only the partitions that change are shown. A revocation of hidden partitions alone is not shown. A partition that the
+  application leaves out of ``assign()`` is declined until the next assignment.
 
-:mod:`.joining` keeps the subscription, :mod:`.ends` reports what the group has read of a topic that takes no writes any
-more, and :mod:`.new_topics` commits the starts on a new topic.
+:mod:`.joining` keeps the subscription. :mod:`.ends` reports what the group has read of a topic that takes no writes any
+more. :mod:`.new_topics` commits the starts on a new topic.
 
 Thread-safety: none; only the polling thread may use a member.
 """
@@ -67,13 +67,13 @@ from modeaware.clients.subscription import Gate, Reader, Reading, read
 from modeaware.topic_view import TopicView
 
 RETRY_S = 0.1
-"""How long to wait for a missing answer at least. The wait is longer where the request itself took longer."""
+"""The shortest wait before a request without an answer is repeated; longer if the request itself took longer."""
 LONGEST_RETRY_S = 10.0
 """The longest wait before a commit is repeated. The wait doubles with each failure."""
 JOIN_S = 10.0
-"""How long no revocation is shown after the member has rejoined its group, where the library does not report whether it
-is joining. The wait ends early with an assignment. A commit of the application before that belongs to another
-generation. The wait is limited because a group with incremental assignments may have nothing new for this member."""
+"""How long no revocation is shown after the member has rejoined its group, if the library does not report whether it is
+joining: a commit of the application would belong to another generation. An assignment ends the wait early. The wait is
+limited, because a group with incremental assignments may have nothing new for this member."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class Traits:
 
 
 class _Begun(NamedTuple):
-    """A commit under way, with its partitions as of its beginning: the offsets given and committed by then."""
+    """A commit under way; and the partitions, with their positions and commits, as of its beginning."""
 
     action: Commit | CommitStored
     partitions: Mapping[Key, tuple[Partition, int | None, Committed | None]]
@@ -106,7 +106,7 @@ class _Turn:
     """A call of the application's callback, and its changes.
 
     Attributes:
-        hides, shows, leaves, rewinds: partitions that are hidden, shown, revoked, or read again afterwards.
+        hides, shows, leaves, rewinds: the partitions that are then hidden, shown, revoked, or read again.
     """
 
     show: Show
@@ -145,7 +145,7 @@ class Member:
         self._is_assigned = False
         self._is_subscribed = False
         self._turns: deque[_Turn] = deque()
-        self._is_between = False  # the application was shown that all is revoked, and no assignment since (eager)
+        self._is_between = False  # eager: the application was shown a revocation of all, and no assignment since
         self.paused: set[Key] = set()
         self._held_back: set[Key] = set()  # paused by us
         self._joining = Joining(static=traits.static)
@@ -317,7 +317,7 @@ class Member:
         commits of the library's timer, which may have overwritten a note."""
         for key, at in offsets.items():
             if (partition := self.partitions.get(key)) is not None:
-                # Below the start it may be the late answer to a commit that was sent before the assignment.
+                # A commit below the start may be the late answer to a commit from before the assignment.
                 partition.committed, partition.knows_commit = at, at.offset >= (partition.start or 0)
 
     def doubted(self, keys: Iterable[Key]) -> None:
@@ -345,8 +345,8 @@ class Member:
         Args:
             now_s: the time, on any monotonic clock.
             rebalancing: within a callback of the library for an assignment or a revocation.
-            carrying: the library has returned records that the application gets after this call, as part of what it
-                holds now. Until then only requests and commits are made: a seek would bring the records again.
+            carrying: the library has returned records that the application gets only after this call. Until then only
+                requests and commits are made: a seek would bring the records again.
         """
         self.due_s, self._asked_s, self._is_carrying = None, now_s, carrying
         found = self._first(self._to_show, self._to_assign, self._to_pause)
@@ -443,7 +443,7 @@ class Member:
         return self._to_show(now_s) or self._to_pause(now_s)
 
     def _may_change(self, now_s: float) -> bool:
-        """Return whether a change may be shown now; if not, it is shown after the carried records are returned."""
+        """Return whether a change may be shown now; if not, it is shown once the application has the records."""
         if self._is_carrying:
             self._wait(now_s)
         return not self._is_carrying
@@ -461,7 +461,7 @@ class Member:
             turns.append(_Turn(Show(Event.ASSIGNED, comes), shows=shows))
         if not self.manual:
             self._turns += turns
-        else:  # of its own assignment the application is shown nothing
+        else:  # no callback is called for the application's own assignment
             for turn in turns:
                 self._apply(turn, None)
 
@@ -553,8 +553,8 @@ class Member:
         self._begun = _Begun(action, now)
 
     def _same(self, action: Action) -> dict[Key, Partition]:
-        """Take the answer of a commit. Return its partitions of the same assignment of which, as far as is known, the
-        application got nothing and committed nothing since."""
+        """Take the answer of a commit. Return the partitions that are unchanged since its beginning: of the same
+        assignment, with the same position and commit."""
         begun, self._begun = self._begun, None
         if begun is None or begun.action is not action:
             return dict(self.partitions)
@@ -598,10 +598,10 @@ class Member:
                 self._was_answered(what, keys, answer, now_s)
 
     def failed(self, action: Action, now_s: float) -> None:
-        """Note that ``action`` was not carried out, or not answered. What is still to be done of it is repeated later;
+        """Note that ``action`` was not carried out, or not answered. The member repeats later what is still to be done;
         a start that is not found within librdkafka's callback is left to the library.
 
-        A callback that has raised counts as called. But a revocation that was shown so that the application commits is
+        A callback that has raised counts as called. But a revocation that was shown to make the application commit is
         shown again.
         """
         if isinstance(action, CommitStored):

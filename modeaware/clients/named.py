@@ -1,8 +1,8 @@
 """The topic that a name stands for in calls that neither write nor read a record.
 
 In a call about *writing*, the name of an old topic stands, from the switch on, for the topic to which records under the
-name go. In a call about *offsets*, which groups commit and consumers read, the name stands for the old topic while
-brokers have it, and for the next topic of the chain afterwards.
+name go. In a call about *offsets* (which groups commit, and consumers read) the name stands for the old topic while
+brokers have it; afterwards for the next topic of the chain.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from modeaware.views.source import VERIFY_TIMEOUT_S, Views
 
 
 class PairedName(str):
-    """A topic's name that carries both the logical and the physical name, where a client library has room for one.
+    """A topic's name with both the logical and the physical name, because client libraries have room for one string.
 
     Attributes:
-        logical: what the application calls the topic.
-        physical: the topic that has replaced the topic of that name.
+        logical: the application's name for the topic.
+        physical: the name of the topic that has the record.
     """
 
     logical: str

@@ -1,10 +1,10 @@
 """Start offsets that a member commits on a new topic, once the gate is open for its group.
 
-The old topic is kept until the group has a commit on every partition of the new one, and a client library does not
-commit where nothing was delivered. So each member commits the start offsets of its own partitions, with a note
-(:data:`~modeaware.notes.OPENED`). If a partition has no owner, any member commits its start offset, after
-:data:`UNCOMMITTED_S`. Right before, the member requests the committed offsets again, so that a start offset does not
-overwrite the first commit of an owner.
+The old topic is kept until the group has a commit on every partition of the new topic. But a client library commits
+nothing on a partition that delivered nothing. So each member commits the start offsets of its own partitions, with a
+note (:data:`~modeaware.notes.OPENED`). For a partition without an owner, any member commits the start offset, after
+:data:`UNCOMMITTED_S`. Right before, that member requests the committed offsets again, so that no start offset
+overwrites the first commit of an owner.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class NewTopics:
     def to_do(
         self, reading: Reading, partitions: Mapping[Key, Partition], now_s: float
     ) -> tuple[Action | None, float | None]:
-        """Return the next action. If there is none, return None and the time of the next one (None: no more to do)."""
+        """Return the next action; or None, and the time of the next one (None: nothing is to come)."""
         later: list[float] = []
         starts: dict[Key, Committed] = {}
         others: set[Key] = set()
@@ -119,9 +119,9 @@ class NewTopics:
 
 
 def _behind_open_gates(reading: Reading, topics: set[str]) -> Iterable[tuple[str, ReplacedBy]]:
-    """Yield those of ``topics`` that are new topics behind an open gate, and whose old topic waits for the group.
+    """Yield those of ``topics`` that are new topics with an open gate, and whose old topic waits for the group.
 
-    A group that never used the old topic, and first appears after its release, need not commit.
+    A group that first appears after the release, and never used the old topic, need not commit.
     """
     group = reading.reader.group
     for topic in sorted(reading.new_topics & topics):
@@ -133,8 +133,8 @@ def _behind_open_gates(reading: Reading, topics: set[str]) -> Iterable[tuple[str
 
 
 def _has_commit(partitions: Mapping[Key, Partition], key: Key) -> bool:
-    """Return whether the partition has a commit, as far as this member has seen or sent one. A request that overtakes a
-    sent commit does not return it."""
+    """Return whether this member knows of a commit on the partition: it was returned, or sent. A request that overtakes
+    a commit does not return it."""
     partition = partitions.get(key)
     return partition is not None and partition.committed is not None
 
@@ -142,8 +142,8 @@ def _has_commit(partitions: Mapping[Key, Partition], key: Key) -> bool:
 def _start(partition: Partition, how: Committing) -> Committed | None:
     """Return the start offset of this member's own partition, if it has to be committed.
 
-    Once records are delivered, their commits replace that of the start offset. If the application decides when to
-    commit, its first commit may be much later, so the start offset is committed even then.
+    Once records are delivered, the library commits their offsets instead. But an application that itself decides when
+    to commit may do so much later; then the start offset is committed all the same.
     """
     is_idle = partition.position is None or (how.may_be_short and not how.transactional)
     is_known = partition.step is Step.DONE and partition.start is not None and partition.start >= 0

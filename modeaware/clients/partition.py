@@ -6,7 +6,7 @@ state               meaning
 GIVEN               the group gave it to this member, which has not shown it yet: its position is not known
 WITHHELD            it is not certain which member owns it (``range``, :mod:`modeaware.clients.assignment`)
 HIDDEN_BY_MODE      in mode None
-HIDDEN_BY_GATE      of a new topic behind its gate, or of an old one that the group no longer needs
+HIDDEN_BY_GATE      of a new topic with a closed gate, or of an old topic that the group no longer needs
 SHOWN               the application holds it
 DECLINED            the application did not take it when it was shown
 ==================  =====================================================================================
@@ -15,8 +15,8 @@ DECLINED            the application did not take it when it was shown
 from               when                                     to
 =================  =======================================  ==========================================
 (none)             assigned                                 GIVEN, or what hides it
-GIVEN              its callback has run                     SHOWN, or DECLINED where that left it out
-WITHHELD           ownership is certain                     GIVEN; stays where another member owns it
+GIVEN              the callback has run                     SHOWN; DECLINED if the callback left it out
+WITHHELD           ownership is certain                     GIVEN; stays if another member owns it
 HIDDEN_BY_MODE     readable again                           GIVEN
 HIDDEN_BY_GATE     its gate opens                           GIVEN
 SHOWN              mode None, a gate that closes            what hides it, after the callback has run
@@ -24,14 +24,14 @@ SHOWN              a shown revocation                       GIVEN, from the comm
 any                revoked, lost, unassigned                (none)
 =================  =======================================  ==========================================
 
-A gate closes only because of the log: a topic that was shown turns out to replace another one, or the group turns out
-to use the old topic. A released topic is not taken from an application that still holds it: only the next subscription
-leaves it out.
+A gate closes only because of new records of the mode log: a topic that was shown replaces another one, or the group
+uses the old topic after all. A released topic is not taken from an application that still holds it: only the next
+subscription leaves it out.
 
 Every partition that is not SHOWN is paused in the library. DECLINED ends with the next assignment.
 
-The report on an old topic's partition (:mod:`modeaware.notes`) is a function of four facts: its end, the records given
-to the application, whether the application has polled since, and the commit: :meth:`Partition.note` (invariant I9).
+The report on an old topic's partition (:mod:`modeaware.notes`) is a function of four facts: its end, the records that
+the application got, whether it has polled since, and the commit: :meth:`Partition.note` (invariant I9).
 """
 
 from __future__ import annotations
@@ -98,11 +98,11 @@ class Partition:
         place: the position for the next seek or assignment; None: the library decides.
         start: the first offset of this assignment; None: unknown.
         base: the offset from which the application gets records, since the assignment or a seek.
-        position: the offset behind the last record given since; None: no record was given.
-        furthest: the offset behind the last record given in this assignment.
-        polled: the application has polled since the last record was given.
-        committed: the group's commit; ``knows_commit``: whether the commit is known.
-        flushed: the library has committed all that is stored, and got nothing to store since.
+        position: the offset behind the last record that the application got since; None: it got no record.
+        furthest: the offset behind the last record that it got in this assignment.
+        polled: the application has polled since its last record.
+        committed: the group's commit (None: it has none); ``knows_commit``: whether this is known.
+        flushed: the library has committed all stored offsets, and none was stored since.
         retry_s: the time before which nothing is requested or sought again.
     """
 
@@ -133,8 +133,8 @@ class Partition:
         return at is None or max(self.furthest, at) >= end
 
     def learns_commit(self, at: Committed | None) -> None:
-        """Note the group's commit. Where the library decided the start and has delivered nothing since, the commit is
-        the start."""
+        """Note the group's commit. If the library decided the start and has delivered nothing since, the commit is the
+        start."""
         self.committed, self.knows_commit = at, True
         if at is not None and self.given_up_to is None:
             self.start = self.base = at.offset
@@ -147,8 +147,8 @@ class Partition:
         self.step = Step.ASSIGN
 
     def goes_on(self, place: Place) -> None:
-        """Note the position after a time hidden. A partition that delivered nothing has not begun: retention may have
-        deleted the first records."""
+        """Note the position after a time hidden. If the partition had delivered nothing, the position is its new start:
+        retention may have deleted the first records."""
         self.place, self.step = place.offset, Step.SEEK
         if place.offset is not None and place.has_begun:
             self.furthest = max(self.furthest, place.offset)
@@ -177,7 +177,7 @@ class Partition:
     # Reports
 
     def is_handled(self, end: int, *, paused: bool) -> bool:
-        """Return whether the application got all records to ``end`` and is done with them, as far as a poll shows."""
+        """Return whether the application got all records to ``end`` and has handled them, as far as a poll shows."""
         at = self.given_up_to
         return at is not None and at >= end and self.polled and not paused
 
@@ -197,8 +197,8 @@ class Partition:
     def note(self, end: int, how: Committing, *, paused: bool, is_final: bool) -> Committed | None:
         """Return the commit whose metadata reports how far this member is; None: nothing to report.
 
-        The commit never replaces metadata of the application, and is never below the committed offset. It is never
-        beyond a commit of the application or the library, except for a start where there is no commit.
+        The commit never replaces metadata of the application. Its offset is the one that is committed already; only
+        where there is no commit, it is the start.
 
         Args:
             end: the offset behind the partition's last record.
@@ -210,7 +210,7 @@ class Partition:
             return None
         is_handled = self.is_handled(end, paused=paused)
         if commit is None:
-            # The member's own start, where there is no commit, resets no group.
+            # Where there is no commit, committing the member's own start sets no group back.
             if not is_handled or self.start is None or (self.position is not None and how.transactional):
                 return None
             if self.start >= end:
@@ -223,13 +223,13 @@ class Partition:
             noted = READ if is_handled else BUSY if paused or at < end else commit.metadata
         elif is_handled:
             noted = GIVEN if how.may_be_short and is_final else commit.metadata
-        else:  # assigned anew, or sought back: records will follow that an earlier note does not cover
+        else:  # assigned anew, or sought back: the records to come are not covered by an earlier note
             noted = "" if kind is Note.GIVEN else commit.metadata
         return None if noted == commit.metadata.rstrip("\0") else Committed(commit.offset, noted.rstrip("\0"))
 
     def idle_start(self, end: int) -> Committed | None:
-        """Return the commit for a partition that was assigned at its end and has no commit: a client library commits
-        nothing where nothing was delivered."""
+        """Return the commit for a partition that was assigned at its end and has no commit. A client library commits
+        nothing on a partition that delivered nothing."""
         is_idle = self.position is None and self.start is not None and self.start >= end
         return Committed(self.start or 0) if is_idle and self.knows_commit and self.committed is None else None
 
@@ -238,9 +238,9 @@ class Partition:
     ) -> str:
         """Return the metadata for a commit of the application at ``offset`` that has none of its own.
 
-        A transaction contains the application's results for the records: it proves that they are handled, also for a
-        partition that is paused meanwhile. A plain commit proves nothing, as an application may commit before it works:
-        a poll in between is needed.
+        A transaction contains the application's results for the records. So it proves that they are handled, also on a
+        partition that is paused meanwhile. A plain commit proves nothing without a later poll: an application may
+        commit before it works.
 
         Args:
             position: the offset behind the last record given so far.
@@ -253,5 +253,5 @@ class Partition:
             was_given = self.committed is not None and kind_of(self.committed.metadata) is Note.GIVEN
             return GIVEN if is_handled and was_given and not in_transaction else ""
         if at < end or (paused and not in_transaction):
-            return "" if in_transaction else BUSY  # which no plain commit could replace later
+            return "" if in_transaction else BUSY  # after a transaction, no plain commit could replace the note
         return READ if is_handled or in_transaction else ""

@@ -1,4 +1,4 @@
-"""The positions of partitions that were hidden, by the answers of a client library: the same for each library."""
+"""The positions from which hidden partitions are read again: the same rule for each client library."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def find_places(
     *,
     group: bool = True,
 ) -> dict[Key, Place]:
-    """Return the positions of hidden partitions: their last position, or their start if they delivered nothing. A
-    position is never below the log start; where another topic has the name by now, it is that topic's start (invariant
+    """Return the positions of hidden partitions: the last position, or the start if a partition delivered nothing. A
+    position is never below the log start. If another topic has the name by now, it is that topic's start (invariant
     I8). Partitions without an answer are left out.
 
     Args:

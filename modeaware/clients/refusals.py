@@ -1,6 +1,6 @@
 """The brokers' rejection of a record that was queued for an old topic before the switch.
 
-After the switch, a fence makes brokers reject data for the old topic with MSG_SIZE_TOO_LARGE. So a record that was
+After the switch, the fence makes brokers reject data for the old topic with MSG_SIZE_TOO_LARGE. So a record that was
 queued earlier, for example by a producer that was paused since, is rejected with a misleading error. The client does
 not send the record again: an earlier attempt may have been stored.
 """
@@ -21,10 +21,10 @@ logger = get_logger(__name__)
 E = TypeVar("E", bound=TopicReplaced)
 
 PATIENCE_S = 3.0
-"""How long a rejection that the views do not explain waits for new views. New views take a moment, also in a process
-that was suspended."""
+"""How long a rejection that the views do not explain waits for new views: they may be late, as in a process that was
+suspended."""
 REST_S = 10.0
-"""How long no rejection waits again after such a wait."""
+"""After such a wait, how long no rejection waits again."""
 
 
 class Refusals:
@@ -70,11 +70,11 @@ class Refusals:
         return error
 
     def may_be_fenced(self, topic: str) -> bool:
-        """Return whether ``topic`` is an old topic: its fence may cause a rejection without explanation."""
+        """Return whether ``topic`` is an old topic, so that its fence may be the cause of a rejection."""
         return self.views is not None and self.views.view(topic).replaced_by is not None
 
     def _new_topic(self, topic: str) -> ReplacedBy | None:
-        """Return the new topic that has replaced ``topic``; None without one: the record is too large."""
+        """Return the new topic that has replaced ``topic``; None: there is none, so the record is too large."""
         views = self.views
         new_topic = None if views is None else views.view(topic).replaced_by
         if views is None or new_topic is None:

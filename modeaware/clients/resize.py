@@ -1,11 +1,11 @@
 """Resizes: the effect of another number of writable partitions on records with keys, and a producer's warning.
 
 A key goes to ``writable[hash % len(writable)]``, so another number of writable partitions moves keys. The policy is
-``modeaware.on.resize``: ``ignore``, or ``warn`` once per resize when the topic has keys. A replacement keeps the order
-of keys with fewer partitions: groups read the whole old topic before they read the new topic.
+``modeaware.on.resize``: ``ignore``, or ``warn`` once per resize of a topic with keys. A replacement changes the number,
+too, but keeps the order of keys: groups read the whole old topic before they read the new topic.
 
-:class:`Resizes` follows the views of one producer. It puts a :class:`FirstKeyObserver` before the partitioner of a
-topic until the first key after a resize.
+:class:`Resizes` follows the views of one producer. Only a record shows whether its topic has keys. So after a resize
+the partitioner of the topic is wrapped in a :class:`FirstKeyObserver`, until the first key.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class FirstKeyObserver:
         """Take in the key of a record that is about to be queued; any partitioner may have placed the record."""
         if self.keyed is not None and self.inner.requires_consistency(key):
             keyed, self.keyed = self.keyed, None
-            if keyed is not None:  # another thread was faster
+            if keyed is not None:  # None: another thread was faster
                 keyed()
 
     @property
@@ -113,8 +113,8 @@ class FirstKeyObserver:
 def picks_of(partitioner: Partitioner, topic: str) -> TopicPartitioner:
     """Return the partitioner of a topic.
 
-    Views contain every topic of a cluster, and an application's own partitioner may reject other topics than its own.
-    Its exception for such a topic reaches the senders to that topic.
+    Views contain every topic of a cluster, but an application's own partitioner may reject topics that it does not
+    serve. Its exception is then raised to the senders to that topic only.
     """
     try:
         return partitioner.for_topic(topic)
@@ -149,14 +149,14 @@ def sees_keys(partitioner: TopicPartitioner) -> bool:
 
 
 def without_finished_observers(partitioner: TopicPartitioner) -> TopicPartitioner:
-    """Return ``partitioner`` without the observers before it that have seen their first key."""
+    """Return ``partitioner`` without the observers around it that have seen their first key."""
     while isinstance(partitioner, FirstKeyObserver) and partitioner.over:
         partitioner = partitioner.inner
     return partitioner
 
 
 def observe_key(partitioner: TopicPartitioner, key: bytes) -> None:
-    """Pass a key that another partitioner has placed to the observers before ``partitioner``."""
+    """Pass a key that another partitioner has placed to the observers around ``partitioner``."""
     while isinstance(partitioner, FirstKeyObserver):
         partitioner.observe(key)
         partitioner = partitioner.inner
@@ -190,7 +190,7 @@ class Resizes:
     count: int = field(default=0, init=False)
     _topics: dict[str, _Topic] = field(default_factory=dict, init=False)
     _pending: dict[str, Resize] = field(default_factory=dict, init=False)  # senders take them out without a lock
-    _led: dict[str, Resize] = field(default_factory=dict, init=False)  # likewise; by the name that points elsewhere
+    _led: dict[str, Resize] = field(default_factory=dict, init=False)  # likewise; by the name of the old topic
     _due: list[Resize] = field(default_factory=list, init=False)
 
     def observed(self, view: TopicView, picks: TopicPartitioner | None, *, first: bool) -> TopicPartitioner | None:
@@ -206,7 +206,7 @@ class Resizes:
         topic = self._topics[view.topic]
         if old_count is not None:
             self._note(view, old_count)
-        if picks is None:  # no keys are seen from now on: earlier ones were seen before
+        if picks is None:  # keys are not observed from now on; earlier ones were
             resize = self._pending.pop(view.topic, None)
             if resize is not None and topic.keyed:
                 self._due.append(resize)
@@ -216,8 +216,8 @@ class Resizes:
         return FirstKeyObserver(picks, lambda: self._first_key(view.topic))
 
     def replaced(self, name: str, view: TopicView, new_topic: str, new_count: int) -> None:
-        """Note that ``name`` now points to ``new_topic``, which has ``new_count`` writable partitions, and no longer to
-        the topic of ``view``. The next key reports the change, except with the policy ``ignore``."""
+        """Note that ``name`` no longer points to the topic of ``view`` but to ``new_topic``, which has ``new_count``
+        writable partitions. The next key reports the change, except with the policy ``ignore``."""
         self._led.pop(name, None)
         if self.policy == "ignore":
             return
@@ -243,8 +243,8 @@ class Resizes:
         return due
 
     def report(self, resizes: Iterable[Resize]) -> None:
-        """Log and count each resize, call the callback, and emit Python's warning. Exceptions of the last two reach the
-        sender where a record is being sent, and are logged otherwise."""
+        """Log and count each resize, call the callback, and emit Python's warning. If a record is being sent,
+        exceptions of the last two are raised to the sender; otherwise they are logged."""
         with ExitStack() as reports:  # an exception of one report does not prevent the others
             for resize in resizes:
                 self.count += 1
@@ -259,9 +259,9 @@ class Resizes:
         warnings.warn(ResizeWarning(resize.describe()), stacklevel=1)  # the sender is any number of calls away
 
     def _follow(self, view: TopicView, *, first: bool) -> int | None:
-        """Return the number of writable partitions in the last view of this topic, where the number has changed.
+        """Return the number of writable partitions in the last view of this topic, if the number has changed.
 
-        Without a record all partitions were writable, so the number is that before the shrink of the first record.
+        If the last view had no record, all partitions were writable: the number is that before the first shrink.
         """
         topic = self._topics.setdefault(view.topic, _Topic())
         last, topic.last = topic.last, view
@@ -274,14 +274,14 @@ class Resizes:
         return old_count if changed else None
 
     def _note(self, view: TopicView, old_count: int) -> None:
-        """Note a resize to report with the next key, together with an earlier one that is not reported yet."""
+        """Note a resize to report with the next key; it includes an earlier resize that is not reported yet."""
         earlier = self._pending.pop(view.topic, None)
         resize = resize_of(view, old_count if earlier is None else earlier.old_count, self.partitioner)
         if resize is not None:
             self._pending[view.topic] = resize
 
     def _first_key(self, topic: str) -> None:
-        """Take in a record with a key that is being sent: the first of all, or the first since a resize."""
+        """Process a record with a key, the first of all or since a resize, while it is being sent."""
         self._topics[topic].keyed = True
         # In this order: a resize that another thread notes meanwhile is reported here, or gets a new observer.
         self.lighten(topic)

@@ -9,8 +9,8 @@ A topic whose partitions are all writable has no route: the client library's own
 
 The name of an old topic points to a new topic (:mod:`modeaware.chain`). Records under the old name go where records
 under the new name go, whatever topic has the new name now. If the new topic was deleted and created again, the records
-go to the partitions of the created topic, like records under its own name. A refusal of the records would stop every
-writer of a fenced topic and protect nothing: acknowledged records of the created topic can be read there.
+go to the partitions of the created topic. To refuse them would stop every writer of a fenced topic, and protect
+nothing: acknowledged records of the created topic can be read there.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ class Route:
         view: the view of the route.
         writable: the partitions to choose from, ascending.
         dense: ``writable`` is ``0 .. n-1``, so an index is the partition itself.
-        by_load: for records that need no consistency: picks by record size and load, where the partitioner can
-            (KIP-794).
-        load: None where the load is never known.
+        by_load: picks by record size and load (KIP-794), for records that need no consistency; None: the partitioner
+            cannot.
+        load: None if the load is never known.
         open: the partitioner need not see every key: the hash of a key alone gives the index.
         passes: every partition is writable, so the client library chooses; the route has the topic's other facts.
-        name: the application's name for the topic, where the topic of ``view`` has replaced the topic of that name.
-        count: where ``name`` is set, the topic's number of partitions. A partition that the application names was meant
-            for the old topic.
+        name: the application's name for the topic, if the topic of ``view`` has replaced the topic of that name.
+        count: if ``name`` is set, the topic's number of partitions: a partition that the application names was meant
+            for the old topic, and may not exist.
     """
 
     view: TopicView
@@ -93,7 +93,7 @@ class Route:
         return index if self.dense else self.writable[index]
 
     def refusal(self, partition: int) -> str | None:
-        """Return why a record may not be addressed to ``partition`` (invariant I3); None where it may."""
+        """Return why a record may not be addressed to ``partition`` (invariant I3); None: it may."""
         view, is_absent = self.view, self.count is not None and partition >= self.count
         if not is_absent and view.is_writable(partition):
             return None
@@ -118,7 +118,7 @@ class Route:
         return self.writable if self.view.modes else tuple(range(self.count or 0))
 
     def refuse_retired(self, partition: int, error: type[PartitionRetired]) -> None:
-        """Raise ``error`` where ``partition`` takes no records."""
+        """Raise ``error`` if ``partition`` takes no records."""
         refusal = self.refusal(partition)
         if refusal is not None:
             TALLY.add(SENDS_REFUSED)
@@ -128,7 +128,7 @@ class Route:
 
 
 def route_for(view: TopicView, partitioner: Partitioner) -> Route | None:
-    """Return the route that ``view`` requires; None where every partition is writable."""
+    """Return the route that ``view`` requires; None if every partition is writable."""
     return None if view.all_writable else route_over(view, picks_of(partitioner, view.topic))
 
 
@@ -144,13 +144,16 @@ def route_over(view: TopicView, picks: TopicPartitioner, load: Load | None = Non
 
 
 class Names:
-    """The names of old topics, from the announcement of the new topic on. One thread at a time calls :meth:`follow`."""
+    """The names of old topics, and the topics to which they point. One thread at a time calls :meth:`follow`.
+
+    A name is listed from the announcement of the new topic on.
+    """
 
     def __init__(self) -> None:
         self._segments: dict[str, tuple[TopicView, ...]] = {}
 
     def follow(self, changed: Mapping[str, TopicView], views: Callable[[str], TopicView]) -> dict[str, str]:
-        """Take in views that have changed, and ``views`` for all others.
+        """Follow the views that have ``changed``, with ``views`` for all other topics.
 
         Returns:
             The names that point to another topic than before -> the earlier topic.
@@ -168,7 +171,7 @@ class Names:
         return moved
 
     def returning(self, name: str, views: Callable[[str], TopicView]) -> tuple[str, str] | None:
-        """Return the topic to which records under ``name`` go now or next, and its id, where another topic had the
+        """Return the topic (and its id) to which records under ``name`` go now or next, if another topic had that
         topic's name before; else None."""
         chain = self.segments(name)
         if not chain:
@@ -178,12 +181,12 @@ class Names:
         return (topic, topic_id) if topic_id is not None and not views(topic).applies_to(topic_id) else None
 
     def through(self, topics: Iterable[str]) -> set[str]:
-        """Return the names whose chain has one of ``topics``, and the names of ``topics``."""
+        """Return ``topics``, and the names whose chain contains one of them."""
         named = frozenset(topics)
         return {*named, *(n for n, chain in self._segments.items() if any(view.topic in named for view in chain))}
 
     def segments(self, name: str) -> tuple[TopicView, ...]:
-        """Return :func:`modeaware.chain.segments`; empty where the topic of that name has no new topic."""
+        """Return :func:`modeaware.chain.segments`; empty if the topic of that name has no new topic."""
         return self._segments.get(name, ())
 
     def points_to(self, name: str) -> str:
@@ -196,15 +199,15 @@ class Names:
 
     @property
     def is_any_announced(self) -> bool:
-        """Whether some topic has a new topic to which producers have not been switched yet."""
+        """Whether some topic has a new topic, and its producers have not switched yet."""
         return any(chain[-1].replaced_by is not None for chain in self._segments.values())
 
 
 class Routes:
-    """The routes of one producer, by its share of the views: of topics, and of names that point to another topic. One
+    """The routes of one producer, by its share of the views: for topics, and for names that point to another topic. One
     thread at a time calls :meth:`follow`; any thread may read.
 
-    A send uses the route in force at its look-up, and nothing about the send is decided again later (invariant I7).
+    A send uses the route in force at its look-up, and no decision about the send is made again (invariant I7).
 
     Args:
         views: the producer's handle, to follow and to release.
@@ -217,7 +220,7 @@ class Routes:
         known: set when the first views are followed.
         first_view: the wait for the first views.
         named: the topics that names stand for in calls that write no record.
-        changes: how often views came.
+        changes: how often views have arrived.
     """
 
     def __init__(
@@ -229,7 +232,7 @@ class Routes:
         load: Load | None = None,
         look_anew: Callable[[str], object] | None = None,
     ) -> None:
-        # Where the producer's own partitioner picks, ours determines which keys stay, and which share of them moves.
+        # If the library's partitioner picks, ours only determines which keys stay, and which share of them moves.
         self._picker = named("murmur2_random") if partitioner is None else partitioner
         self._errors = errors
         self._load = load
@@ -287,7 +290,7 @@ class Routes:
         return None if picks is None else route_over(view, picks, self._load)
 
     def _lead(self, changed: Mapping[str, TopicView], *, first: bool) -> dict[str, str]:
-        """Take in the topics to which names point (under the lock).
+        """Follow the topics to which names point (under the lock).
 
         Returns:
             The names that point to another topic than before -> the earlier topic.
@@ -313,8 +316,8 @@ class Routes:
     def _forget_earlier_topic(self, name: str) -> None:
         """Make the client library request the metadata of the new topic of a rename back.
 
-        The library has the partitions of the earlier topic of that name. A record for a partition that no longer exists
-        is not acknowledged, and ends a transaction of librdkafka's for good.
+        The library still has the partitions of the earlier topic of that name. A record for a partition that no longer
+        exists is not acknowledged, and librdkafka's transaction with it cannot continue.
         """
         returning = self._names.returning(name, self._views.view)
         if returning is not None and returning[1] not in self._looked_anew and self._look_anew is not None:
@@ -359,7 +362,7 @@ class Routes:
         return route
 
     def _point(self) -> None:
-        """Take note that routes have changed (under the lock)."""
+        """React to changed routes (under the lock)."""
 
     def _lighten(self, topic: str) -> None:
         """Stop wrapping the partitioner of ``topic``: an observer has ended."""
@@ -371,8 +374,8 @@ class Routes:
             self._enter(topic)
 
     def of(self, topic: str) -> Route | None:
-        """Return the topic's own route; None where every partition is writable. After a rename back that is the route
-        of the topic which has the name now."""
+        """Return the topic's own route; None if every partition is writable. After a rename back, it is the route of
+        the topic that has the name now."""
         return self._back.get(topic) or self._own.get(topic)
 
     def points_to(self, name: str) -> str:
@@ -380,9 +383,9 @@ class Routes:
         return self._names.points_to(name)
 
     def unverified(self, name: str) -> list[tuple[str, str | None]]:
-        """Return the topics on which a record under ``name`` depends, and their ids, to compare them with the cluster's
-        (invariant I8). Aliases are not among them: the log alone decides where an alias points, whatever topic is
-        created under its name."""
+        """Return the topics on which a record under ``name`` depends, with the ids that have still to be compared with
+        the cluster's (invariant I8). Aliases are left out: only the log decides where an alias points, whatever topic
+        is created under its name."""
         own = self.of(self._names.points_to(name))
         segments = self._names.segments(name)
         views = [] if own is None else [own.view]
@@ -392,15 +395,16 @@ class Routes:
         return [(topic, topic_id) for topic, topic_id in ids if self._verified.get(topic) != topic_id]
 
     def observe_key(self, name: str, key: bytes) -> None:
-        """Take in the key of a record under ``name`` that another partitioner has placed."""
+        """Observe the key of a record under ``name`` that another partitioner has placed."""
         route: Route | None = self._routes.get(name)
         if route is not None and not route.open:
             observe_key(route.partitioner, key)
 
     def refuse_retired(self, topic: str, partition: int) -> None:
-        """
+        """Refuse a partition that takes no records.
+
         Raises:
-            PartitionRetired: ``partition`` takes no records.
+            PartitionRetired: see :meth:`Route.refusal`.
         """
         route = self.of(topic)
         if route is not None:
@@ -452,7 +456,7 @@ class VerifiedRoutes(Routes):
         self._verified |= dict(self.unverified(name))
 
     def refuse_absent(self, name: str, partition: int) -> None:
-        """Refuse a partition that was meant for an old topic of ``name``, and that the new topic lacks.
+        """Refuse a partition that was meant for an old topic of ``name``, and that the new topic does not have.
 
         Raises:
             PartitionRetired: see :meth:`Route.refusal`.

@@ -1,8 +1,8 @@
 """A client's configuration: our settings, the partitioner, and the connection to the cluster.
 
-librdkafka reads the views of the modes (:mod:`modeaware.views`) for every client. So kafka-python's keyword arguments
-for the cluster and its credentials are translated to librdkafka's settings. Arguments about producing, consuming and
-groups stay with kafka-python. A connection setting without an equivalent in librdkafka is an error.
+The views of the modes (:mod:`modeaware.views`) are read through librdkafka, also for kafka-python's clients. So
+kafka-python's keyword arguments for the cluster and its credentials are translated to librdkafka's settings. Arguments
+about producing, consuming and groups stay with kafka-python. A connection setting without an equivalent is an error.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ SAME_VALUES: Mapping[str, str] = {
     "ssl_keyfile": "ssl.key.location",
     "ssl_password": "ssl.key.password",
 }
-# Settings that decide how to connect and have no equivalent -> the settings of librdkafka to give instead.
+# Connection settings without an equivalent -> librdkafka's settings to give instead.
 _INSTEAD: Mapping[str, str] = {
     "ssl_context": "ssl.ca.location, ssl.certificate.location, ...",
     "sasl_kerberos_name": "sasl.kerberos.service.name, sasl.kerberos.principal",
@@ -144,7 +144,7 @@ def _dotted(name: str) -> str:
 
 
 def _concerns(name: str, protocol: str) -> bool:
-    """Whether a setting applies: one of TLS or SASL applies only where the protocol has TLS or SASL."""
+    """Return whether a setting applies: a setting of TLS or SASL needs a protocol with TLS or SASL."""
     part, underscore, _ = name.partition("_")
     return not underscore or part not in ("ssl", "sasl") or part.upper() in protocol.split("_")
 
@@ -199,7 +199,7 @@ def given_conf(args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]
 
 
 def own_partitioner(partitioner: Any) -> Partitioner | None:
-    """Return the given partitioner of :mod:`partitioners`, or the named one (``murmur2_random``,
+    """Return the partitioner, if the value is one of :mod:`partitioners` or the name of one (``murmur2_random``,
     ``package.module:name``); None for any other value, which kafka-python takes or rejects.
 
     Raises:
@@ -211,8 +211,8 @@ def own_partitioner(partitioner: Any) -> Partitioner | None:
 
 
 def is_beyond_librdkafka(partitioner: object) -> bool:
-    """Return whether only we can use this value of ``partitioner``: one of ours by name, ``"package.module:name"``, or
-    an object. librdkafka takes its own names, and reports unknown ones."""
+    """Return whether librdkafka cannot use this value of ``partitioner``: the name of one of ours,
+    ``"package.module:name"``, or an object. librdkafka takes its own names, and reports unknown ones."""
     if isinstance(partitioner, str):
         return (partitioner in NAMES and partitioner not in LIBRDKAFKA_NAMES) or is_plug_in(partitioner)
     return partitioner is not None

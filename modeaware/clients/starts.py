@@ -1,24 +1,24 @@
-"""Where a consumer starts to read: every start offset a number, decided once, when the partition is assigned.
+"""Where a consumer starts to read: every start offset is a number, decided once, when the partition is assigned.
 
 ``auto.offset.reset`` is resolved then, and never decides later. Otherwise, with ``latest``, a partition that is
 assigned a second time before it delivered anything would skip the records between. :func:`start_offset` is the rule:
 
 1. the group's committed offset; else
-2. where ``latest`` would skip records, the *resume offset*. For a partition that returned or is new, the mode log has
-   that offset: its seal, or the offset at which it was opened. For a topic that is new to the group, that is 0: one
-   that was created again while this consumer lived, or that replaces a topic of the group; else
+2. if ``latest`` would skip records, the *resume offset*. For a partition that returned or is new, the mode log has that
+   offset: the seal, or the offset at which the partition was opened. The resume offset is 0 for a topic that is new to
+   the group: it was created again while this consumer lived, or replaces a topic of the group; else
 3. the log start or the log end, as ``auto.offset.reset`` names it;
 
 but never an offset below the log start that the brokers return: ``auto.offset.reset`` would replace such an offset.
 
 A topic that was deleted and created again under its name is another topic: resume offsets, positions and commits of the
-old one do not count (invariant I8). Another topic id in the view in force proves such a topic, and so does a view that
-was set aside because the cluster has returned another id. A record that was merely removed from the log proves nothing,
-because its topic may still exist: then the cluster's id decides.
+deleted topic do not count (invariant I8). Another topic id in the view in force proves such a topic. So does a view
+that was set aside because the cluster has returned another id. The mere removal of a record from the log proves
+nothing, because its topic may still exist: then the cluster's id decides.
 
 librdkafka commits only what was delivered, and so do many applications. So a partition that delivers nothing has no
-commit. The controller, which waits for the group's commit, never sees it as read, and ``latest`` would decide again for
-its next owner. Hence consumers commit the start offsets of idle partitions (:meth:`Starts.idle`).
+commit. The controller would wait for the commit without end, and ``latest`` would decide again for the next owner.
+Hence consumers commit the start offsets of idle partitions (:meth:`Starts.idle`).
 """
 
 from __future__ import annotations
@@ -47,9 +47,8 @@ def start_offset(committed: int | None, resume: int | None, named: int | None, l
 
     Args:
         committed: the group's committed offset, if there is one.
-        resume: the offset at which a ``latest`` group reads a partition that returned or is new; None where another
-            rule applies.
-        named: what ``auto.offset.reset`` names: the log start or the end; None where it names nothing.
+        resume: the resume offset; None if that rule does not apply.
+        named: what ``auto.offset.reset`` names: the log start or the end; None if it names nothing.
         log_start: the partition's log start.
     """
     start = committed
@@ -65,8 +64,8 @@ def start_on_new_topic(view: TopicView, group: str, *, has_used: bool = False) -
     """Return where a group without a commit begins to read the topic that replaces that of ``view``; None:
     ``auto.offset.reset`` decides.
 
-    Until the old topic is released, that is 0 also for a group that begins after the switch. Where a fence is lifted,
-    skipped records of the new topic may be newer than records that still arrive on the old one.
+    A group that begins after the switch, but before the release, starts at 0, too. If the fence is lifted, the group
+    may still get records of the old topic, and must not have skipped newer ones of the new topic.
 
     Args:
         has_used: the group has offsets on the old topic or on a topic before it: the group was away for long, or the
@@ -83,10 +82,10 @@ class BrokerOffsets(Protocol):
     """Offsets that a client library requests from brokers. Partitions without an answer are left out."""
 
     def committed(self, keys: Collection[Key]) -> Mapping[Key, int | None]:
-        """Return the group's committed offsets; None where it has none."""
+        """Return the group's committed offsets; None: it has no commit there."""
 
     def committed_elsewhere(self, keys: Collection[Key]) -> Mapping[Key, int | None]:
-        """The same for topics that the consumer need not read, nor have a right to."""
+        """Do the same for topics that the consumer does not read, and to which it may have no right."""
 
     def log_starts(self, keys: Collection[Key]) -> Mapping[Key, int]: ...
 
@@ -98,7 +97,7 @@ class Found(NamedTuple):
 
     Attributes:
         starts: start offsets.
-        unknown: partitions about which an answer is missing (their leader is away, say).
+        unknown: partitions about which an answer is missing (they may have no leader).
     """
 
     starts: dict[Key, int]
@@ -138,9 +137,9 @@ class Starts:
         self.has_commit: set[Key] = set()
 
     def remember(self, view: TopicView) -> None:
-        """Keep the resume offsets of ``view``, for the time when a later view no longer has them (any thread).
+        """Keep the resume offsets of ``view``, because a later view may no longer have them (any thread).
 
-        The oldest one counts: a partition may be revived and retired again before this consumer returns to it.
+        The lowest offset counts: a partition may be revived and retired again before this consumer returns to it.
         """
         with self._lock:
             for partition, offset in view.resume_offsets.items():
@@ -168,7 +167,7 @@ class Starts:
                 self._ids[topic] = view.topic_id or self._ids.get(topic)
 
     def _is_another(self, topic: str, topic_id: str | None) -> bool:
-        """Whether the name belongs to another topic than the one with ``topic_id``."""
+        """Return whether the name belongs to another topic than that with ``topic_id``."""
         view = self._views.view(topic)
         if topic_id is None or view.topic_id == topic_id:
             return False
@@ -214,18 +213,18 @@ class Starts:
         return Found(starts, unknown)
 
     def _may_be_behind(self, key: Key, offset: int) -> bool:
-        """Whether ``offset`` may lie below the log start: deleted with a seal, or before a transaction's marker.
+        """Return whether ``offset`` may lie below the log start: deleted with a seal, or before a transaction's marker.
 
-        Records that retention has deleted beyond that are for ``auto.offset.reset``, where it names an error.
+        Other gaps are those of retention; if ``auto.offset.reset`` names an error, it decides about them.
         """
         view = self._views.view(key[0])
         marked = view.topic_id is not None or key[0] in self._created_again
         return (self.latest and marked) or key[0] in self._old_topics or offset < self.reclaimed_to(key)
 
     def _used_before(self, topics: Iterable[str], offsets: BrokerOffsets) -> set[str]:
-        """Return the new topics among ``topics`` that the group reaches from an earlier topic of the chain, though it
-        was not noted at the switch. It has offsets on the earlier topic, or these are unknown: to read records again is
-        safer than to skip them."""
+        """Return the new topics among ``topics`` of which the group has used an earlier topic of the chain, although it
+        was not noted at the switch. Unknown offsets on the earlier topic count as use: it is safer to read records
+        again than to skip them."""
         before: dict[str, set[Key]] = {}
         for topic in () if self.earliest else topics:
             view = self._old_topics.get(topic)
@@ -256,7 +255,7 @@ class Starts:
         return min((offset for offset in known if offset is not None), default=None)
 
     def _log_deleted(self, topics: Collection[str]) -> None:
-        """Log that topics which ``topics`` have replaced were deleted before the group had read them; each once."""
+        """Log once each old topic of ``topics`` that was deleted before the group had read it."""
         for topic in sorted(self._old_topics.keys() & set(topics) - self._told):
             before = self._old_topics[topic]
             if before.replaced_by is not None and before.replaced_by.gone:
@@ -269,9 +268,9 @@ class Starts:
                 )
 
     def known(self, keys: Iterable[Key]) -> None:
-        """Note that ``keys`` have a start, found or set by the application. From now on the group reads by itself.
+        """Note that ``keys`` have a start, which was found, or set by the application.
 
-        When the view no longer has a resume offset, the offset counts for one more assignment.
+        A resume offset that the view no longer has counts for one assignment; it is forgotten now.
         """
         with self._lock:
             for topic, partition in keys:
@@ -289,8 +288,8 @@ class Starts:
         self._started[key] = _Started(offset, self._views.view(key[0]).topic_id, old_topic)
 
     def hidden(self, key: Key) -> None:
-        """Note that ``key`` is not read for a while. A view that hides it has the topic's id, which may have been
-        unknown at the start."""
+        """Note that ``key`` is hidden. The view that hides it has the topic's id, which may have been unknown at the
+        start."""
         before = self._started.get(key, _Started())
         if before.topic_id is None:
             self._started[key] = before._replace(topic_id=self._views.view(key[0]).topic_id)
@@ -312,7 +311,7 @@ class Starts:
     def is_of_another_topic(self, key: Key) -> bool:
         """Return whether the topic was deleted and created again since ``key`` started. May request the topic's id.
 
-        A new topic has no record of its own: the record of its old topic has another id.
+        A new topic has no record of its own. If it was created again, the record of its old topic has another id.
         """
         start = self._started.get(key, _Started())
         if (before := start.old_topic) is not None:
@@ -327,14 +326,14 @@ class Starts:
         return self._is_another(key[0], start.topic_id)
 
     def reclaimed_to(self, key: Key) -> int:
-        """Return the offset below which the records of ``key`` were deleted, by the view; 0 where none were."""
+        """Return the offset below which the records of ``key`` were deleted, by the view; 0: none were."""
         view = self._views.view(key[0])
         return view.resume_offsets.get(key[1], 0) if key[1] in view.reclaimed else 0
 
     def may_be_behind(self, key: Key, offset: int) -> bool:
-        """Return whether the log of ``key``, which was not read for a while, may begin behind ``offset`` by now.
+        """Return whether the log of ``key``, which was hidden, may begin behind ``offset`` by now.
 
-        At the start of a topic that replaces another one, such a gap is no case for ``auto.offset.reset``.
+        If the gap is at the start of a new topic, ``auto.offset.reset`` must not decide about it.
         """
         waited = key[0] in self._old_topics and offset == self.start_of(key)
         return offset >= 0 and (waited or offset < self.reclaimed_to(key))
@@ -343,8 +342,8 @@ class Starts:
         """Return the start offsets to commit for those of ``keys`` that delivered nothing and have no commit.
 
         Args:
-            leaving: take partitions of topics with modes, where ``latest`` would decide once more for their next owner;
-                else take ReadOnly ones, which the controller waits for.
+            leaving: take partitions of topics with modes, for whose next owner ``latest`` would decide once more; else
+                take ReadOnly ones, for which the controller waits.
         """
         starts = {
             key: self._started[key].offset for key in set(keys) & self._started.keys() if key not in self.has_commit

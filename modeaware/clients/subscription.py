@@ -4,22 +4,22 @@ The function has no request, no clock and no memory: facts of the mode log do no
 with the same views gets the same answer.
 
 **Subscribed**: every topic of a name's chain that is not gone. The exception is a released old topic behind which the
-gate is open for the group. A pattern also matches such a topic, and a subscription keeps a topic from being deleted, so
-the topic is *left out* of the pattern.
+gate is open for the group: a subscription would prevent its deletion. If a pattern matches such a topic, the topic is
+*left out* of the pattern.
 
-**Shown**: a new topic is hidden behind its *gate* until the controller opens the gate for the group (``moved``), past
-each old topic of the chain that is not gone. The gate applies however a partition came to the member: by name, by
-pattern, or by a subscription to the new topic itself (invariant I9). A gate is open without the controller
+**Shown**: a new topic is hidden until the *gates* behind all its old topics that are not gone are open for the group.
+The controller opens the gates (``moved``). They apply however a partition came to the member: by name, by pattern, or
+by a subscription to the new topic itself (invariant I9). A gate is open without the controller
 
-* for a group that names the new topic and not the old one, and that is not among the groups of the replacement. The
+* for a group that names the new topic and not the old topic, and that is not among the groups of the replacement. The
   switch has to be in force: before it, those groups are not known. Topics are compared by id, because a chain may
   return to its first name;
 * with ``modeaware.on.replace=unordered``.
 
 A release opens no gate. A consumer without a group decides by its own progress.
 
-A topic to which no name points any more has no gate and is not shown either: its replacement was undone before the
-switch. The topic stays assigned to the member for a while, until brokers delete it.
+If a replacement is undone, no name points to its new topic any more. The topic has no gate, and is not shown. It stays
+assigned to the member until brokers have deleted it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Match = Callable[[str, str], bool | None]
 
 
 class Gate(Enum):
-    """What hides a topic from a group."""
+    """What hides a topic from a group; only ``ABSENT`` and ``OPEN`` hide nothing."""
 
     ABSENT = "replaces no topic"
     CLOSED = "closed"
@@ -68,7 +68,7 @@ class Reader:
 
     @property
     def follows(self) -> bool:
-        """Whether the member subscribes to topics that the application does not name."""
+        """Return whether the member subscribes to topics that the application does not name."""
         return self.on_replace != "named"
 
     @property
@@ -95,10 +95,10 @@ class TopicReading(NamedTuple):
     """How a member reads one topic.
 
     Attributes:
-        view: of the topic that brokers have under the name.
+        view: the view of the topic that brokers have under the name.
         gate: what hides the topic.
-        ends: partition -> the offset behind its last record, for partitions that take no more writes: of an old topic
-            once they are sealed, and of a topic that was shrunk.
+        ends: partition -> the offset behind its last record, for partitions that take no more writes: sealed ones of an
+            old topic, and retired ones of a topic that was shrunk.
         awaits_report: the group has to report on this old topic, because the gate behind it is not open for the group.
     """
 
@@ -115,7 +115,8 @@ class Reading:
     Attributes:
         topics: what to subscribe to: names and patterns of the application, and topics of their chains.
         left_out: topics that a pattern of the application matches and that are no longer read.
-        logical: new topic -> the name by which the application subscribes to its chain; not for those it names.
+        logical: new topic -> the name by which the application subscribes to its chain; without topics that the
+            application names.
         old: new topic -> the view of the topic that it replaces.
     """
 
@@ -130,8 +131,8 @@ class Reading:
     _topics: dict[str, TopicReading] = field(default_factory=dict, compare=False)
 
     def view(self, topic: str) -> TopicView:
-        """Return the view of the topic that brokers have under a name. The view of an alias is of a topic that is gone,
-        and a chain may lead back to the name (invariant I8)."""
+        """Return the view of the topic that brokers have under a name. An alias has the view of a topic that is gone,
+        which does not apply to another topic of the name (invariant I8)."""
         view = self.views.get(topic)
         return TopicView.unlisted(topic) if view is None or view.is_alias else view
 
@@ -181,7 +182,7 @@ class Reading:
         return new_topic.switched and not is_user and old.topic_id not in self._ids
 
     def topic_id(self, topic: str) -> str | None:
-        """Return the id of ``topic``, as far as it is known: a new topic has no record of its own."""
+        """Return the id of ``topic``, if known. A new topic has no record of its own; its old topic's record has it."""
         new_topic = self.old[topic].replaced_by if topic in self.old else None
         return self.view(topic).topic_id if new_topic is None else new_topic.topic_id
 
@@ -231,7 +232,7 @@ def _id(views: Mapping[str, TopicView], topic: str) -> str | None:
 
 
 def _matched(reader: Reader, pattern: str, views: Mapping[str, TopicView], left_out: set[str]) -> list[str]:
-    """Return the pattern, and the topics that it does not match of the chains of topics that it matches.
+    """Return the pattern, and what it does not match itself: further topics of the chains of topics that it matches.
 
     Args:
         left_out: gets the topics of these chains that the pattern matches and that are no longer read.

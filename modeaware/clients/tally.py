@@ -28,12 +28,12 @@ class Tally:
             self._counts[name] += times
 
     def counts(self) -> Mapping[str, int]:
-        """All of :data:`NAMES`."""
+        """Return the count of each of :data:`NAMES`."""
         with self._lock:
             return {name: self._counts[name] for name in NAMES}
 
     def forget_parent(self) -> None:
-        """Begin anew in a forked child, whose parent may have held the lock."""
+        """Begin anew in a forked child: the parent may hold the lock."""
         self._lock = InnerLock()
         self._counts = Counter()
 

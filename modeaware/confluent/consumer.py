@@ -1,4 +1,8 @@
-"""confluent_kafka's Consumer, reading the partitions that are not in mode None."""
+"""confluent_kafka's Consumer, reading the partitions that are not in mode None.
+
+When views change, the next ``poll`` or ``consume`` does the work (:class:`~modeaware.confluent.retarget.PollHook`):
+:class:`~modeaware.confluent.group.Membership` changes the assignment. Otherwise both methods are librdkafka's own.
+"""
 
 from __future__ import annotations
 
@@ -49,8 +53,8 @@ class _Slots(librdkafka.Consumer):
 class Consumer(_Slots):
     """``confluent_kafka.Consumer``, aware of partition modes: same constructor forms, methods and callbacks.
 
-    Partitions of mode None are left out of the assignment, and read when they are readable again. A new topic is read
-    after the old topic that it replaces (``modeaware.on.replace``). Settings that start with ``modeaware.`` are ours
+    Partitions of mode None are left out of the assignment until they are readable again. A new topic is read after the
+    old topic that it replaces (``modeaware.on.replace``). Settings that start with ``modeaware.`` are ours
     (:class:`modeaware.config.ClientConfig`). ``docs/consumer-groups.md`` describes the effect of retired partitions
     under each assignment strategy.
 
@@ -60,8 +64,8 @@ class Consumer(_Slots):
       :class:`~modeaware.errors.ViewTimeout` from ``poll``.
     * Every start offset is a number from the assignment on: ``auto.offset.reset`` is resolved then, once.
     * While no work waits and no message has to be renamed (``modeaware.topic.names``), ``poll`` and ``consume`` are
-      librdkafka's own. With ``enable.partition.eof`` that is not so while a topic of the consumer has retired
-      partitions: their ends are reported once.
+      librdkafka's own. ``enable.partition.eof`` is an exception while a topic of the consumer has retired partitions:
+      their ends are reported once.
     * ``statistics.interval.ms`` is set to 1000 at most, to reach a thread inside an endless ``poll()``. A ``stats_cb``
       is still called at its own interval.
 
@@ -141,9 +145,9 @@ class Consumer(_Slots):
     def logical_topic(self, message: Message) -> str | None:
         """Return the subscribed topic in whose place this consumer reads the topic of ``message``.
 
-        The answer follows chains of replaced topics, and does not depend on ``modeaware.topic.names``. It is the
-        message's own topic if the application subscribes to that name, or if nothing is replaced. If a pattern
-        matches several names of one chain, it is the earliest one.
+        The name follows chains of replaced topics, and does not depend on ``modeaware.topic.names``. The message's own
+        topic is returned if the application subscribes to that name, or if nothing is replaced. If a pattern matches
+        several names of one chain, the earliest one is returned.
         """
         return self._names.logical(message)
 
@@ -160,7 +164,7 @@ class Consumer(_Slots):
         on_revoke: Callback | None = None,
         on_lost: Callback | None = None,
     ) -> None:
-        """As ``confluent_kafka.Consumer.subscribe``. The callbacks see the partitions that the consumer really holds.
+        """As ``confluent_kafka.Consumer.subscribe``. The callbacks get the partitions that the consumer holds.
 
         Under an eager protocol, a change of modes within a generation is shown to them as a rebalance: ``on_revoke``
         with all partitions held before, then ``on_assign`` with all partitions held afterwards.
@@ -225,7 +229,7 @@ class Consumer(_Slots):
 
     def consumer_group_metadata(self) -> Any:
         """As ``confluent_kafka.Consumer.consumer_group_metadata``, to commit with transactions. From now on this
-        consumer makes no commit of its own where the group has one."""
+        consumer makes no commit of its own on a partition where the group has one."""
         metadata = super().consumer_group_metadata()
         self._membership.member.commits_with_transactions()
         metadata_taken(metadata, self._notes)
@@ -246,8 +250,8 @@ class Consumer(_Slots):
     def list_topics(self, *args: Any, **kwargs: Any) -> ClusterMetadata:
         """As ``confluent_kafka.Consumer.list_topics``: partitions as the brokers have them, also those in mode None.
 
-        The name of a topic that was replaced and deleted stands for the topic that the name points to; so it does
-        in :meth:`committed`, :meth:`offsets_for_times` and :meth:`get_watermark_offsets`.
+        The name of a topic that was replaced and deleted stands for the topic to which it points, also in
+        :meth:`committed`, :meth:`offsets_for_times` and :meth:`get_watermark_offsets`.
         """
         return named.list_topics(super().list_topics, self._named.present, *args, **kwargs)
 
@@ -336,8 +340,8 @@ class Consumer(_Slots):
         self._names.put_over(*self._notes.methods(noting=self._membership.watches))
 
     def _may_end_hidden(self) -> bool:
-        """Whether librdkafka may report the end of a partition that is hidden, or will be: an end from before the
-        assignment, which the same poll may return after it."""
+        """Return whether librdkafka may report the end of a partition that is hidden, or will be: after an assignment,
+        the same poll may return an end from before it."""
         return any(not view.all_writable and self._concerns(view) for view in self._views.views().values())
 
     def _logical_names(self) -> Mapping[str, str]:

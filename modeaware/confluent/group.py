@@ -1,16 +1,16 @@
 """A confluent_kafka consumer as a member of its group: librdkafka's events become inputs, and actions become calls.
 
-:mod:`modeaware.clients.member` makes all decisions about partitions, gates, notes and starts; this module and its
-neighbours only carry them out. librdkafka calls :meth:`Membership.on_assign` with the partitions that the coordinator
-gave to this member, in all modes. Under ``range``, which assigns contiguous runs, this member holds only those that it
-*owns* by range's rule over the readable partitions (:mod:`modeaware.clients.assignment` has the theory).
-:class:`~modeaware.confluent.ownership.Ownership` determines them: it notes the views at the join, reads the mode log
-after the assignment, and has the coordinator describe the group where partitions are hidden. Topics without a certain
-answer are *in doubt*: their partitions are withheld, for ``ownership.GIVE_UP_S`` at most; then the plain assignment
-applies. If the modes have changed since, the members take turns in requesting a rebalance.
+:mod:`modeaware.clients.member` makes all decisions about partitions, gates, notes and starts. This module and its
+neighbours only carry out the decisions. librdkafka calls :meth:`Membership.on_assign` with the partitions that the
+coordinator gave to this member, in all modes. Under ``range``, which assigns contiguous runs, the member holds only the
+partitions that it *owns* by range's rule over the readable partitions (:mod:`modeaware.clients.assignment` has the
+theory). :class:`~modeaware.confluent.ownership.Ownership` determines them. It notes the views at the join, reads the
+mode log after the assignment, and has the coordinator describe the group if partitions are hidden. A topic without a
+certain answer is *in doubt*: its partitions are withheld, for ``ownership.GIVE_UP_S`` at most; then the plain
+assignment applies. If the modes have changed since, the members take turns in requesting a rebalance.
 
-A change of views leaves a note for the polling thread, whose next poll calls :meth:`Membership.apply`. Only the polling
-thread, in which callbacks run too, may use this module, except ``Ownership.note``.
+When views change, the next poll calls :meth:`Membership.apply`. Only the polling thread, in which callbacks run too,
+may use this module, except ``Ownership.note``.
 """
 
 from __future__ import annotations
@@ -84,8 +84,7 @@ _UNTIMELY = (
 )
 """The coordinator's answers to a commit while the group rebalances."""
 _NOT_NOW = (KafkaError._STATE, KafkaError._PREV_IN_PROGRESS, KafkaError._OUTDATED)
-"""librdkafka's answers to a seek while the partition is being started or stopped, or if an assignment has overtaken the
-seek."""
+"""librdkafka's answers to a seek while it starts or stops the partition, or if an assignment has overtaken the seek."""
 
 Callback = Callable[[Any, list[TopicPartition]], Any]
 
@@ -130,8 +129,8 @@ class Membership:
     Attributes:
         subscription: the last one; kept after ``unsubscribe()``, whose revocation still calls back.
         given: the partitions that the group gave to this member in this generation; None: it has no assignment.
-        watches: the application's positions and commits are to be observed.
-        sees_absences: events may arrive about topics that the application has not named.
+        watches: whether the application's positions and commits have to be observed.
+        sees_absences: whether events may arrive about topics that the application has not named.
     """
 
     def __init__(
@@ -217,9 +216,9 @@ class Membership:
         )
 
     def _rejoin(self) -> None:
-        """Leave the group and join it again: a follower that only joins again starts no rebalance."""
+        """Leave the group and join it again: a member that only joins again starts no rebalance, unless it leads."""
         self._stock.unsubscribe()
-        # librdkafka postpones this until the revocation is done and the group is left, which notes the views.
+        # librdkafka postpones this until the member has left the group. The revocation before notes the views.
         self._subscribe(Subscribe(self.member.reading.topics, self.member.reading.left_out))
 
     # What librdkafka calls
@@ -227,7 +226,7 @@ class Membership:
     def on_assign(self, consumer: Any, partitions: list[TopicPartition]) -> None:
         """Take ``partitions``: the whole assignment (eager), or an addition to it (incremental)."""
         if self._closing:
-            return  # librdkafka returns them at once, and every request for their offsets would time out
+            return  # librdkafka revokes them at once, and every request for their offsets would time out
         new = {key_of(p) for p in partitions}
         self._views.before_assignment(topics_of(new))  # before a view decides anything (invariant I8)
         if self._conf.incremental:
@@ -272,15 +271,17 @@ class Membership:
             self._rebalancing = False
 
     def before_close(self) -> None:
-        """Send the last requests to the coordinator: within ``close()`` none is sent any more."""
+        """Send the last requests to the coordinator: within ``close()`` no request is sent any more."""
         self._closing = True
         if self.given is not None:
             self._commit_idle(self._starts.idle(self._held(), leaving=True))
 
     def _commit_idle(self, idle: Mapping[Key, int]) -> None:
-        """Commit the starts for the next owner. Without ``enable.auto.commit``, only if a change of modes may have
-        caused the rebalance. Only partitions that delivered nothing and have no commit are committed. This is requested
-        now, as an earlier owner, or the application by other means, may have committed since."""
+        """Commit the starts of ``idle`` partitions for the next owner, if they delivered nothing and have no commit.
+
+        The commits are requested now, because another client may have committed since. Without ``enable.auto.commit``,
+        do this only if a change of modes may have caused the rebalance.
+        """
         auto = self._conf.auto_commit
         due = {key: at for key, at in idle.items() if auto or self._ownership.changed(key[0])}
         due = {key: due[key] for key, position in positions(self._stock, due).items() if position is None}
@@ -293,7 +294,7 @@ class Membership:
     # Calls of the application, in its callbacks or outside
 
     def assign(self, partitions: list[TopicPartition], *, incremental: bool = False) -> None:
-        """Carry out ``assign`` or ``incremental_assign``; between rebalances, only offered partitions may be chosen."""
+        """Carry out ``assign`` or ``incremental_assign``; between rebalances, only for partitions that are assigned."""
         show, self._showing = self._showing, None
         if show is not None and show.event is not Event.ASSIGNED:
             self._showing = show
@@ -313,12 +314,12 @@ class Membership:
                 self._stock.assign([])
         self._run(rebalancing=True)
         if self.member.manual:
-            self._views.follow()  # which logs a warning
+            self._views.follow()  # logs a warning
         if self.due_s() is not None:
             self._look_again()
 
     def _chosen(self, partitions: Iterable[TopicPartition]) -> dict[Key, int | None]:
-        """Return the application's chosen offsets; "beginning" and "end" as the present numbers."""
+        """Return the application's chosen offsets; "beginning" and "end" become numbers."""
         places: dict[Key, int | None] = {key_of(p): None if p.offset in _UNSET else p.offset for p in partitions}
         self._offsets.remember(partitions)
         logical = {key: at for key, at in places.items() if at is not None and at < 0}
@@ -383,7 +384,7 @@ class Membership:
         Args:
             inside: within a call of librdkafka, which may have taken records that the application did not get yet.
             taken: records that a call under way has taken from librdkafka, and that the application did not get yet.
-                Work that would change them is done afterwards; :meth:`due_s` is not later than that.
+                Work that would affect them is done once the application has them; :meth:`due_s` is not later.
         """
         self._inside = inside
         self._view()
@@ -411,9 +412,9 @@ class Membership:
             self._onlooker.close()
 
     def _notice_deletions(self) -> None:
-        """Make librdkafka notice that topics are deleted of which this consumer has had partitions.
+        """Make librdkafka notice the deletion of topics of which this consumer has had partitions.
 
-        librdkafka then requests such a topic until it forgets the topic, and the topic's leader epochs, 30 s later.
+        librdkafka then requests the metadata of such a topic, and after 30 s forgets the topic and its leader epochs.
         Otherwise it never reads a later topic of the name whose leader epochs are lower (docs/client-faults.md).
         """
         is_deleted = self.member.reading.is_alias
@@ -448,7 +449,7 @@ class Membership:
 
     def is_ending(self, topic: str | None) -> bool:
         """Return whether records of ``topic`` may not wait for the rest of their batch: its end is known, and the group
-        has yet to read it. After a rebalance, another member would find a commit at the end and take all for read.
+        has still to read it. After a rebalance, the next owner would find a commit at the end, and count all as read.
         """
         return (
             topic is not None
@@ -515,7 +516,7 @@ class Membership:
             is_untimely = show.event is Event.REVOKED and error.args[0].code() in _UNTIMELY
             if self._rebalancing or not is_untimely:
                 raise
-            # A revocation of ours came at a bad moment. The group keeps the partitions; it has another to commit.
+            # Our revocation met a rebalance of the group. Its own revocation is another chance to commit.
             log.info("%s: on_revoke raised %s: the group joins again", self._conf.group_id, error)
         finally:
             if self._showing is show:
@@ -568,7 +569,7 @@ class Membership:
         except KafkaException as error:
             if error.args[0].code() != KafkaError._OUTDATED:
                 raise
-            self._stock.seek(place)  # behind what has overtaken it
+            self._stock.seek(place)  # again, behind the assignment that has overtaken it
 
     def _seek_one(self, place: TopicPartition) -> bool:
         try:
@@ -593,7 +594,7 @@ class Membership:
     def _was_committed(
         self, action: Commit | CommitStored, error: KafkaError | None, parts: list[TopicPartition]
     ) -> None:
-        """Take the result of a commit of this package; runs within a call of librdkafka."""
+        """Process the result of a commit by this package; runs within a call of librdkafka."""
         is_empty = error is not None and error.code() == KafkaError._NO_OFFSET
         if error is not None and not is_empty:
             log.warning("%s: offsets of %d partitions not committed: %s", self._conf.group_id, len(parts), error)
@@ -609,8 +610,8 @@ class Membership:
         self._look_again()
 
     def _was_reported(self, error: KafkaError | None, parts: list[TopicPartition]) -> None:
-        """Take the results of other commits; runs within a call of librdkafka. The application's commits are known when
-        it makes them, and it may have made later ones by now."""
+        """Process the results of other commits; runs within a call of librdkafka. Successful commits of the application
+        are noted when it makes them; it may have made later ones by now."""
         done = [p for p in parts if p.error is None and p.offset >= 0]
         if error is not None:
             self.member.doubted(map(key_of, parts))

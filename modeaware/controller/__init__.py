@@ -1,1 +1,1 @@
-"""The controller: keeps the mode log, takes admin commands, and retires partitions to their end."""
+"""The controller: keeps the mode log, executes admin commands, and takes retired partitions through their phases."""

@@ -47,7 +47,7 @@ class Admitted:
 
     @property
     def to_validate(self) -> tuple[Effect, ...]:
-        """Return the effects for brokers to validate: a growth, to be done or only validated; the effects of a new
+        """Return the effects for brokers to validate: those of a growth, even if it is only validated; those of a new
         replacement; the deletion of an undo."""
         command, count = self.command, self.facts.partition_count
         if isinstance(command, ReplaceTopicCommand):

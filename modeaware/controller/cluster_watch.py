@@ -27,8 +27,8 @@ logger = get_logger("modeaware.controller")
 
 TOPICS_INTERVAL_S = 3.0
 COST_SHARE = 1_000
-"""The pause after a comparison of topics is at least this many times its duration, which takes the thread's and a
-broker's time: 3 s with some hundred topics, some 15 s with 3 000."""
+"""The pause after a comparison of topics is at least this many times its duration: 3 s with some hundred topics, some
+15 s with 3 000. A comparison takes the time of the thread and of a broker."""
 LONGEST_INTERVAL_S = 60.0
 BROKERS_INTERVAL_S = 10.0
 
@@ -77,7 +77,7 @@ class TopicWatch:
         if records != self._records:
             self._records, self._names, self._ids = records, sorted({record.topic for record in records}), None
         ids = self._ids_of_one(self._names)
-        if ids is self._ids:  # nothing has changed since no record was in doubt
+        if ids is self._ids:  # unchanged since a comparison without suspects
             return ()
         missing = frozenset(record.topic_id for record in records if ids.get(record.topic, "") is None)
         for topic_id in missing - self._missing:
@@ -94,16 +94,14 @@ class TopicWatch:
 def replaced_records(records: Iterable[TopicRecord], answers: Sequence[Ids]) -> tuple[TopicRecord, ...]:
     """Return the records whose topic was deleted and recreated, by all of ``answers``.
 
-    Every broker must have an id for the name, and no broker the record's id. A broker that still has the record's id,
     Every broker must have an id for the name, and no broker the record's id. A broker may be stale if it still has the
     record's id, has no such topic, or does not describe the topic: it delays the removal. A topic that is missing on
-    every broker is not decided here (:class:`~modeaware.cluster.observer.Observer` waits before it counts as gone).
-
-    A record does not outlive the topic of its id. Exceptions are aliases, which callers leave out.
+    every broker is not decided here: :class:`~modeaware.cluster.observer.Observer` waits before the topic counts as
+    gone. The record of an alias outlives its topic, so callers leave aliases out.
 
     Args:
-        answers: for each broker, name -> topic id; None: the broker has no topic of that name. Empty: no record is
-            returned.
+        answers: for each broker, name -> topic id; None: the broker has no topic of that name. Without answers, no
+            record is returned.
     """
     return tuple(
         record
@@ -125,10 +123,10 @@ class BrokerWatch:
         self._due_s = 0.0
 
     def step(self, controller_epoch: int) -> None:
-        """If due, list the brokers; append the record, if anything has changed.
+        """If due, list the brokers; append the record if anything has changed.
 
-        After a claim other work is more urgent, so the first listing comes later. Only a log's first record and a new
-        policy are appended at once.
+        After a claim other work is more urgent, so the first listing comes later. It comes at once only for a log's
+        first record, or for a new policy.
 
         Raises:
             ControllerFenced, ClusterError: the log could not be appended to.

@@ -1,4 +1,9 @@
-"""A controller: one thread that owns all its work, and an endpoint that hands commands to it."""
+"""A controller: one thread that owns all its work, and an endpoint that hands commands to it.
+
+The thread ``modeaware-controller`` owns the election's consumer, the log, the records and every decision
+(:mod:`modeaware.controller.worker`). The endpoint's thread puts commands into the thread's inbox, and returns modes
+from views of its own (:class:`ControllerFacade`).
+"""
 
 from __future__ import annotations
 
@@ -53,11 +58,8 @@ class Controller:
     """Keeps the partition modes of one cluster (KIP-694's TopicPartitionDeletionManager), or stands by.
 
     Any number of controllers may run for one mode log. One of them is active, elected by a consumer group
-    (:mod:`modeaware.controller.election`); another one takes over when the active one stops, dies or hangs.
-
-    The thread ``modeaware-controller`` owns the election's consumer, the log, the records and every decision
-    (:mod:`modeaware.controller.worker`); the endpoint's thread only hands commands to that thread. All methods and
-    properties may be used from any thread.
+    (:mod:`modeaware.controller.election`); another one takes over when the active one stops, dies or hangs. All methods
+    and properties may be used from any thread.
 
     Args:
         conf: librdkafka configuration (``bootstrap.servers``, security settings).
@@ -168,8 +170,8 @@ class Controller:
     def stop(self) -> None:
         """Finish the current step, release the claim, leave the election, and return when all threads have ended.
 
-        If brokers do not answer, return after :data:`STOP_TIMEOUT_S`; a thread that is still waiting for them then
-        finishes its step only, and ends with the process. Idempotent.
+        If brokers do not answer, return after :data:`STOP_TIMEOUT_S`. A thread that still waits for them finishes its
+        step, and ends with the process at the latest. Idempotent.
         """
         self._status.stopping.set()
         self._inbox.wake()
@@ -193,8 +195,8 @@ class Controller:
     def run_once(self) -> None:
         """Advance every topic as far as possible now, then leave (``--once``); :meth:`stop` ends this early.
 
-        The run waits for the quiet period before a seal, because it could seal nothing without; it does not wait for
-        groups, delays and retention.
+        The run waits for the quiet period, without which nothing could be sealed. It does not wait for groups, delays
+        and retention.
 
         Raises:
             ControllerUnavailable, ControllerFenced: another controller is active, or has become active.
@@ -206,12 +208,12 @@ class Controller:
         """Hand commands to the controller's thread; the future returns one result per command, in order.
 
         Args:
-            timeout_ms: after this time no further command is begun, and the future ends: commands that were not begun
-                have the code THROTTLING_QUOTA_EXCEEDED. 0: no limit.
+            timeout_ms: after this time no further command is begun, and the future ends. Commands that were not begun
+                get the code THROTTLING_QUOTA_EXCEEDED. 0: no limit.
 
         The future may raise ControllerUnavailable: this controller stands by (the message names the active one), or
-        stops; nothing was done. It may raise ControllerFenced or ClusterError, for all commands; the message states
-        whether anything was done.
+        stops; nothing was done. The future may raise ControllerFenced or ClusterError, for all commands; the message
+        states whether anything was done.
         """
         if self._status.stopping.is_set():
             future: Future[list[CommandResult]] = Future()
@@ -315,7 +317,7 @@ class Controller:
 
 
 def default_listen(conf: Mapping[str, Any]) -> str | None:
-    """Return the default address of a controller's listener: a free port of the loopback interface."""
+    """Return the default of a controller's listener: a free loopback port; None if ``security.protocol`` is SSL."""
     return None if str(conf.get("security.protocol", "")).upper() == "SSL" else DEFAULT_LISTEN
 
 
@@ -392,13 +394,13 @@ class ControllerFacade:
             return None
         address = address_of(claim)
         if is_loopback(claim.address or ""):
-            # On another host, a loopback address is an address of that host.
+            # A loopback address is valid only on the host of the claim.
             only_here = self._endpoint().loopback and claim.host in ("", socket.gethostname())
             address = address if only_here else None
         return ActiveController(claim.controller_id, *(address or ()))
 
     def refresh(self) -> Future[None]:
-        """Read the log to its present end. Requests that come before a read begins share that read."""
+        """Read the log to its present end. All requests that arrive before a read begins share that read."""
         future: Future[None] = Future()
 
         def answer(read: Future[None]) -> None:

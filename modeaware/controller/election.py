@@ -3,16 +3,17 @@
 *Election.* Controllers are members of the consumer group ``modeaware-controller.<mode log>`` (classic protocol,
 assignor ``range``). The member that is assigned the mode log's one partition is the leader. ``range`` assigns
 partitions in the order of member ids. A member id begins with the client id, and the client id with the time of
-joining. So the longest-standing member has the partition, and a new member takes nothing away. Nothing is ever fetched.
+joining. So the longest-standing member has the partition, and keeps it when a new member joins. Nothing is ever
+fetched.
 
 The group metadata that fence appends (KIP-447) are taken only in the assignment that contains the partition. At any
-other time they may belong to a standby's generation, and brokers accept a commit with them. A member that has lost its
-place (the session ran out) also gives up its name, and rejoins at the end of the queue.
+other time they may be those of a standby, and brokers would accept an append with them, too. A member that has lost its
+place (the session ran out) rejoins under a new client id, at the end of the queue.
 
 *Strangers.* A consumer that joins the group and subscribes to the mode log by mistake is behind every controller: the
 client ids of controllers begin with ``!``, before which only a space sorts. A consumer that joins on purpose can take
-the partition, but cannot claim the mode log. So the leader writes the group's generation into its claim, again in each
-new generation. A member whose own generation is not in the claim reports that no controller is active.
+the partition, but cannot claim the mode log. To reveal this, the leader writes the group's generation into its claim,
+again in each new generation. A member whose own generation is not in the claim reports that no controller is active.
 
 *Lease.* No generation fences DeleteRecords and the like. So before effects the group's coordinator has to confirm the
 leader, once for all effects of a pass, by a plain OffsetCommit (:meth:`Election.confirm`). The commit counts as a
@@ -23,10 +24,10 @@ librdkafka does not leave the group (``max.poll.interval.ms``, at least 60 s).
 The lease counts from the request of the confirmation, on a clock that also runs while the machine is suspended. The
 lease is half a session, or less if the rest would be shorter than a request may take. The steps before an effect's
 request (topic ids of all brokers, the leaders) may be slow, so the lease is checked again right before the request is
-sent. Then the request may wait for a connection, and be sent once more after a broken one. Both take at most the time
-limit of a request (:func:`request_timeout_s`), which is no longer than the rest of the session. Two cases remain: a
-process that is stopped for longer between check and sending, and a broker that carries out a request long after
-receiving it. The engine appends before it repeats a postponed effect.
+sent. Then the request may wait for a connection, and be sent once more if that breaks. Both take at most the time limit
+of a request (:func:`request_timeout_s`), which is no longer than the rest of the session. Two cases remain: a process
+that is stopped for longer between check and sending, and a broker that carries out a request long after receiving it.
+The engine appends before it repeats a postponed effect.
 """
 
 from __future__ import annotations
@@ -92,8 +93,8 @@ class Election:
             with this member (another member joined or left) does not change the term.
         group_metadata: the metadata to send with an append; None unless leader.
         lost: whether the place was lost, or could not be taken; :meth:`join` takes a new one.
-        refusal: why the brokers reject the member permanently; None otherwise.
-        trouble: the last error that librdkafka has reported since the last assignment; None: none.
+        refusal: why the brokers reject the member permanently; None: they do not.
+        trouble: the last error that librdkafka has reported since the last assignment; None: no error.
         generation: the group's generation of the last assignment, even an empty one; None: unknown.
         since_ms: when the member took its place (wall-clock time, later than that of every earlier member).
     """
@@ -188,8 +189,9 @@ class Election:
     def confirm(self, timeout_s: float) -> bool | None:
         """Make the group's coordinator confirm this member's place, by a commit in its present generation.
 
-        Required before an action that fences others or that nothing fences: a process that was paused has no other sign
-        that its place was lost. For a session from this call no other member is elected, unless this one leaves.
+        Required before an action that fences other controllers, or that nothing fences: a process that was paused has
+        no other sign that its place was lost. For a session from this call no other member is elected, unless this one
+        leaves.
 
         Returns:
             True: this is the leader. False: this is not the leader (:meth:`join` again where :attr:`lost`). None: no

@@ -1,8 +1,9 @@
 """The controller's work, one step at a time, on one thread: claim, execute a command, check a topic.
 
-:mod:`modeaware.lifecycle` decides; the engine keeps the order. A record is on the log before its effects are performed,
-so a crash in between repeats an effect and never skips a record. A schedule determines when each topic is checked. An
-unexpected error about one topic is contained to that topic.
+:mod:`modeaware.lifecycle` decides; the engine keeps the order. A check takes one snapshot of the due topics, makes a
+pass over each, appends the changed records, then performs the effects. So a crash in between repeats an effect, and
+never skips a record. A schedule determines when each topic is due. An unexpected error about one topic is contained to
+that topic.
 """
 
 from __future__ import annotations
@@ -78,8 +79,8 @@ from modeaware.modelog.records import (
 logger = get_logger("modeaware.controller")
 
 UNKNOWN_EPOCHS = 1_000
-"""How many epochs an unreadable claim may be ahead of all other records. Readers of the claim drop records of lower
-epochs."""
+"""How many epochs an unreadable claim may be ahead of all other records. The next claim exceeds them all: readers drop
+records of epochs below the last claim's."""
 _RULES_UNREADABLE = GroupsDoubt("the record of group rules cannot be read: upgrade modeaware, or add the rules again")
 # The outcome is unknown; or one broker does not have the topic's id yet, and no request was sent.
 _NOT_REFUSED = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.UNKNOWN_TOPIC_ID})
@@ -145,9 +146,10 @@ class Engine:
         Topics whose last record was written for a newer reader are left alone (invariant I4).
 
         Args:
-            not_before_ms: the earliest time of the claim, which orders later members of the election. seen_epoch: the
-            highest epoch that was ever read. A log that lost its tail has lower epochs, and an epoch must not be used
-            again with other content. generation: the generation of the election's group.
+            not_before_ms: the earliest time of the claim, which orders later members of the election.
+            seen_epoch: the highest epoch that was ever read. A log that lost its tail has lower epochs, and an epoch
+                must not be used again with other content.
+            generation: the generation of the election's group.
         """
         replay = self._log.open()
         if CLAIM_KEY in replay.newer:
@@ -156,7 +158,7 @@ class Engine:
         self._records = {key: record for key, record in replay.records.items() if key not in self._newer}
         self._rules = replay.group_rules or GroupRulesRecord()
         self._rules_unreadable = replay.is_unreadable(GROUP_RULES_KEY)
-        # Records count beside the claim: an epoch is never used twice, even if the claim cannot be read.
+        # Other records count, too: an epoch is never used twice, even if the claim cannot be read.
         epochs = [self._rules.controller_epoch, *(record.controller_epoch for record in replay.records.values())]
         epochs += [record.controller_epoch for record in replay.moved.values()]
         epochs.append(replay.observed_brokers.controller_epoch if replay.observed_brokers is not None else 0)
@@ -261,7 +263,7 @@ class Engine:
     def _admit_all(
         self, commands: Sequence[TopicCommand], observed: Sequence[TopicFacts | ClusterError]
     ) -> list[Admitted | CommandResult]:
-        """Decide on commands in their order: the decision takes in the replacements that earlier commands begin."""
+        """Decide on commands in their order; a decision considers the replacements that earlier commands begin."""
         known = {record.topic_id: record for record, _ in replaced(self._records.values())}
         admitted = []
         for command, facts in zip(commands, observed, strict=False):
@@ -394,8 +396,8 @@ class Engine:
         return changed
 
     def _keep_names(self, topic_ids: Sequence[str]) -> bool:
-        """Request the second halves of changes that keep names, and end the aliases of their interim topics; return
-        whether anything changed (:mod:`modeaware.lifecycle.second_half`)."""
+        """Request the second halves of changes that keep names, and end aliases of interim topics; return whether
+        anything changed (:mod:`modeaware.lifecycle.second_half`)."""
         passed = [record for topic_id in topic_ids if (record := self._records.get(topic_id)) is not None]
         closing = [record for record in passed if closes(record, self._clock.now_ms())]
         unused = self._observe([Look(record.topic, None) for record in closing]) if closing else []
@@ -443,7 +445,7 @@ class Engine:
         Nothing else depends on these records.
 
         Args:
-            at_ms: the begin of the snapshot.
+            at_ms: the time at which the snapshot began.
 
         Returns:
             Topic id -> the time until the topic is due because of its groups.
@@ -470,10 +472,10 @@ class Engine:
         return {topic_id: max(due - now_ms, 0) for topic_id, due in due_ms.items() if due is not None}
 
     def awake(self, due: Sequence[str]) -> Sequence[str]:
-        """Return the due topics that need a whole snapshot: with one draining topic, all that drain.
+        """Return the topics that need a whole snapshot now; if one of them drains, all draining topics.
 
-        If topics at rest are due, a small snapshot of all topics at rest comes first. It plans the next check of each
-        topic that needs no whole snapshot.
+        If topics at rest are due, a small snapshot of all topics at rest comes first (:class:`Resting`). A topic for
+        which that is enough gets its next check planned.
         """
         due = self.moved.with_draining(due)
         if self._resting.topic_ids.isdisjoint(due):
@@ -536,14 +538,14 @@ class Engine:
         return replace(effect, configs={**NO_FENCE, **effect.configs}) if was_fenced else effect
 
     def _plan(self, checked: _Checked, performed: Sequence[bool], pace_ms: int | None) -> bool:
-        """Plan the next check of a topic, by the performed effects and the pace of its groups; return whether anything
+        """Plan the next check of a topic, by the performed effects and the pace of its groups; return whether the topic
         changed."""
         topic_id, record, facts, step = checked.topic_id, checked.this.record, checked.this.facts, checked.step
         changed = step.record is not None or any(performed)
         # A missing topic is not idle: a pass decides soon whether the topic is gone.
         present = facts.topic_id == topic_id
         idle = not in_progress(self._records.get(topic_id)) and present and not performed
-        # The next pass comes at once to show the result of an effect; a failed effect is repeated after a while.
+        # The next pass follows at once, and shows the result of the effects. A failed effect is repeated after a while.
         due_in_ms = 0 if performed and all(performed) else None
         if step.due_ms is not None and not performed:
             due_in_ms = step.due_ms - self._clock.now_ms()
@@ -676,7 +678,7 @@ class Engine:
         return self._append_whole([([record], []) for record in records] + [([], [topic_id]) for topic_id in gone])
 
     def _append_whole(self, units: Sequence[tuple[list[TopicRecord], list[str]]]) -> dict[str, ClusterError]:
-        """Do the same for units of a record and its tombstones, each unit whole or not at all."""
+        """Do the same for units of records and tombstones. Each unit is appended whole or not at all."""
         held = self._records.values()
         stamp = self._epoch, self._clock.now_ms()
         records = [record.stamped(*stamp) for some, _ in units for record in some]
@@ -727,8 +729,8 @@ class Engine:
         return failures
 
     def _take_back(self, effect: CreatePartitions, refused: ClusterError) -> None:
-        """Give up a growth that is on the log and that brokers reject now, unless an earlier request without an answer
-        has grown the topic."""
+        """Give up a growth that is on the log and that brokers reject now, unless an earlier request (without an
+        answer) has grown the topic."""
         record = self._records[effect.topic_id]
         (facts,) = self._observe([Look(record.topic, record)])
         if isinstance(facts, ClusterError):
@@ -774,7 +776,7 @@ class Engine:
         return [error is None for error in errors]
 
     def _perform(self, effects: Sequence[Effect]) -> list[ClusterError | None]:
-        """Perform effects, right after an append, unless the log cannot keep the append. Return the failure of each;
+        """Perform effects, right after an append, unless the log cannot keep the append. Return each effect's failure;
         with code REQUEST_TIMED_OUT the outcome is unknown."""
         if (unfit := self._log.unfit) is not None:
             return [
@@ -811,7 +813,7 @@ class _Checked:
 
 
 def _only_logs_matter(record: TopicRecord, facts: TopicFacts) -> bool:
-    """Return whether a idle topic depends only on the logs of its retired partitions, all of which are known."""
+    """Return whether an idle topic depends only on the logs of its retired partitions, and all of these are known."""
     return record.replacement is None and record.retired.keys() <= facts.partitions.keys()
 
 

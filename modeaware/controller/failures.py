@@ -1,4 +1,4 @@
-"""Unexpected errors of the work on one topic, contained to it."""
+"""Unexpected errors of the work on one topic: contained to that topic, and logged."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ class Job(Future[_Results]):
             for outcome in outcomes:
                 if not proved and isinstance(outcome, CommandResult) and outcome.code is ErrorCode.NONE:
                     self._unproved.add(len(self._outcomes))
-                # Whatever the code of the outcome: some codes mean that nothing was done.
+                # An unknown outcome gets no code of its error: some codes mean that nothing was done.
                 self._outcomes.append(_in_doubt(str(outcome)) if unknown else outcome)
 
     def prove(self) -> None:
@@ -180,7 +180,7 @@ class Inbox:
             self._changed.notify()
 
     def take(self, wait_s: float) -> Job | None:
-        """Return the next job, within ``wait_s`` seconds; None when there is none, or when woken."""
+        """Return the next job, within ``wait_s`` seconds; None: there is none, or :meth:`wake` was called."""
         with self._changed:
             self._changed.wait_for(lambda: self._jobs or self._woken, max(wait_s, 0.0))
             self._woken = False

@@ -1,4 +1,7 @@
-"""The mode log under a controller: created if missing, fenced, read to its end, appended to, watched."""
+"""The mode log under a controller: created if missing, fenced, read to its end, appended to, watched.
+
+Only the election's leader opens and appends (:class:`ControllerLog`); all follow the claim (:class:`ClaimWatch`).
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ from modeaware.wire.retries import Deadline
 logger = get_logger("modeaware.controller")
 
 READ_TIMEOUT_S = 20.0
-"""For the whole log; opening takes less than the election's max.poll.interval.ms (a test adds up the times)."""
+"""For the whole log. Opening it takes less than the election's max.poll.interval.ms (a test adds up the times)."""
 SLOW_READ_S = 5.0
 """A read that takes longer is logged."""
 _T = TypeVar("_T")
@@ -181,7 +184,7 @@ NOWHERE = Contact()
 
 
 class ClaimWatch:
-    """The latest claim on the mode log; each read continues at the end of the last one. One thread owns it.
+    """The latest claim on the mode log. Each read continues where the last one ended. One thread owns the watch.
 
     Attributes:
         claim: the latest claim; None without one.

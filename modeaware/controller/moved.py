@@ -2,8 +2,8 @@
 snapshot and the next record are due. Pure; :mod:`modeaware.lifecycle.moved` has the rule.
 
 All draining topics are checked together, whenever one of them is due: their groups are listed once, so a snapshot of
-many topics costs little more than a snapshot of one. A group that was seen to have read the old topic keeps that status
-until the decision is on the log: the record may have to wait.
+many topics costs little more than a snapshot of one. The record of a decision may have to wait; meanwhile the decision
+stands.
 """
 
 from __future__ import annotations

@@ -42,10 +42,10 @@ class Schedule:
         due_in_ms: int | None = None,
         pace_ms: int | None = None,
     ) -> None:
-        """Plan the next check: after the interval for a ``idle`` topic, else a retry, or ``due_in_ms`` if earlier.
+        """Plan the next check: after the interval for an ``idle`` topic, else a retry, or ``due_in_ms`` if earlier.
 
         Args:
-            pace_ms: the time until groups make the topic due; replaces a retry, or the interval if earlier.
+            pace_ms: the time until groups make the topic due. It replaces a retry, and the interval if earlier.
         """
         if progress:
             self._retry_ms.pop(topic_id, None)
@@ -85,11 +85,11 @@ class Schedule:
 
 
 class Resting:
-    """Topics at rest, for which a small snapshot is enough while it shows no change. Pure.
+    """Topics at rest, for which a *small snapshot* (their logs' starts and ends) is enough without a change. Pure.
 
     A topic *rests* when its last whole snapshot led to no step, and only its logs can change that. The whole snapshot
-    *counts* if a small snapshot came before it and all later small snapshots were equal, because one of them would have
-    shown any change. The first small snapshot of another set of topics is a change. A whole snapshot counts for at most
+    *counts* while the small snapshots since then equal the last one before it: they would have shown any change. The
+    first small snapshot of another set of topics is a change. A whole snapshot counts for at most
     :data:`MOST_SMALL_LOOKS` small ones.
     """
 

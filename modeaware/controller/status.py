@@ -1,6 +1,7 @@
 """What a controller shows: its role, an immutable snapshot for metrics and pages, and fields of log records.
 
-Snapshots are immutable, so no other thread ever touches the state of the controller's thread.
+The controller's thread notes in :class:`Watched` what it observes. Other threads get immutable snapshots, and so never
+touch the state of that thread.
 """
 
 from __future__ import annotations
@@ -102,9 +103,10 @@ class Status:
         round_s: when the thread last completed a round (``Clock.monotonic_s``); None: not yet.
         contact_s: when the active controller last confirmed its place in the election, or when a standby last read the
             mode log to its end; None: not yet.
-        leaderless_s: the time since which a standby sees no claim of the election's leader (``Clock.monotonic_s``);
-            None: none. log_failures: the number of times that the mode log was claimed again because of an error, or
-        was found unfit. takeovers: the number of times that the controller became active; repeated claims do not count.
+        leaderless_s: the time since which a standby finds no claim of the election's leader (``Clock.monotonic_s``);
+            None: there is a claim.
+        log_failures: how often the mode log was claimed again because of an error, or was found unfit.
+        takeovers: how often the controller became active; repeated claims do not count.
     """
 
     def __init__(self) -> None:
@@ -132,7 +134,7 @@ class Status:
         """Wait for one of these roles. Return whether the controller has it (it may have stopped instead).
 
         Raises:
-            The failure, if a failure stops the controller.
+            BaseException: the failure that has stopped the controller.
         """
         with self._changed:
             self._changed.wait_for(lambda: self.role in (*roles, Role.STOPPED), timeout_s)
@@ -159,8 +161,8 @@ class TopicSeen:
         stragglers: the number of broken seals that this controller has observed.
         fences_lifted: how often this controller has found the topic's fence lifted.
         known_ms: the time since which this controller watches the topic: its claim, or the topic's first record.
-        earlier: a pass before the last one, with its time: the difference shows the pace of groups. It has all its
-        partitions.
+        earlier: the time and the facts of an earlier pass, with all partitions of the last one: the difference shows
+            the pace of groups.
         noted: the last events that the record does not keep: time (wall clock, ms), and event.
         history: unread offsets of groups: time (wall clock, ms), and group -> offsets.
         moved: the groups whose gate of the new topic is open.
@@ -341,9 +343,9 @@ _EVENTS = {"drain": "sealed", "reclaim": "drained", "done": "done"}
 
 
 def _phase_event(before: TopicRecord, after: TopicRecord) -> str | None:
-    """Return the event that begins another phase, unless a record has its time; None: no such event.
+    """Return the event that begins another phase, unless the record has its time; None: no such event.
 
-    The record of a replacement has the times of all its phases but the drain.
+    The record of a replacement has the times of all phases but the drain.
     """
     phase = topic_phase(after)
     if phase == topic_phase(before) or (after.replacement is not None and phase != "drain"):
@@ -424,8 +426,8 @@ def waiting_groups(report: TopicReport) -> int | None:
 
 
 def gate_age_s(seen: TopicSeen, now_ms: int) -> float | None:
-    """Return for how long the new topic's gate has been closed for some required group, in seconds; None: it is
-    open."""
+    """Return for how long, since the switch, the gate has been closed for some required group, in seconds; None: it is
+    open, or there is no gate."""
     replacement = seen.record.replacing
     if replacement.switched_ms is None or replacement.released_ms is not None:
         return None

@@ -3,7 +3,7 @@
 A *leader* claims the log, executes commands, and checks topics that are due. A leader never opens the log before the
 brokers confirm that it is the leader, so controllers do not fence each other in turns. After a failed append the
 content of the log is unknown. So the leader claims the log again, and every claim begins by reading the log. A
-*standby* follows the claim on the log, so it can name the active controller to its clients. A member without progress
+*standby* follows the claim on the log, and names the active controller to its clients. A member without progress
 rejoins the election.
 """
 
@@ -151,7 +151,7 @@ class Worker:
     # Coming and going
 
     def _enter(self) -> None:
-        """Read the claim, create the log if it is missing, join the election. No step begins after a stop."""
+        """Read the claim, create the log if it is missing, join the election. After a stop, no further step begins."""
         self._patiently(lambda: self.claims.look(FIRST_READ_TIMEOUT_S))
         self._patiently(self.log.ensure)
         if not self._stopping:
@@ -425,7 +425,7 @@ class Worker:
 
     @contextmanager
     def _timed(self, topics: int) -> Iterator[None]:
-        """Note the time of the work on ``topics``, also of failed work (by a time-out)."""
+        """Note the duration of the work on ``topics``, also if the work fails (by a time-out)."""
         start_s = self.clock.monotonic_s()
         try:
             yield
@@ -452,7 +452,7 @@ class Worker:
                 raise
 
     def _check_log(self) -> None:
-        """Check the log's configs and replication, after a claim (which has to be quick) and periodically. Log changes.
+        """Check the log's configs and replication, after a claim (which itself has to be quick) and periodically.
 
         A log that has become unfit (brokers may delete its records, for example) is reported at each check. The active
         controller writes to it nevertheless, because it has all records in memory. It could not claim such a log again,
@@ -494,7 +494,7 @@ class Worker:
             self._claim_read_s = None
 
     def _watch_claim(self) -> None:
-        """Note since when the log lacks a claim of this member's generation: the leader may be no controller."""
+        """Note since when the log has no claim of this member's generation: the leader may be no controller."""
         claim, status, now_s = self.claims.claim, self.status, self.clock.monotonic_s()
         generation = self.election.generation
         if self.election.seat is not Seat.STANDBY or generation is None:

@@ -1,6 +1,8 @@
-"""Admission: accept or refuse a command about a topic or about the group rules, and return the record that it changes.
+"""Admission: accept or refuse a command about a topic, or about the operator's rules for groups.
 
-A refused command changes nothing.
+A refused command changes nothing. An accepted one results in the topic's next record, and passes carry the change out
+(:mod:`modeaware.lifecycle.steps`). A command about one half of a change that keeps the name may alter the record of the
+other half (:mod:`modeaware.lifecycle.keep_name`).
 """
 
 from __future__ import annotations
@@ -47,17 +49,17 @@ from modeaware.modelog.records import (
 from modeaware.modes import PartitionMode
 
 LATEST_MS = 253_402_300_799_000
-"""The end of the year 9999, the last that dates can express."""
+"""The end of the year 9999, the last year of Python's dates."""
 MAX_GROUP_BYTES, MAX_TOPIC_BYTES, MAX_REASON_BYTES = 500, 249, 1_000
-"""The largest name in a group rule, as UTF-8. Kafka allows group ids of 32 kB, and all rules share one record."""
+"""The largest texts of a group rule, as UTF-8. Kafka allows group ids of 32 kB, but all rules share one record."""
 MAX_TOPIC_RULES_BYTES = 60_000
-"""The largest size of all rules for one topic: about 400 rules. They must leave room for other topics."""
+"""The largest size of all rules for one topic (about 400 rules), so that rules for other topics have room."""
 
 
 @dataclass(frozen=True)
 class Admission:
-    """The outcome of a command: a record to append, another record that changes with it (both not stamped yet), and the
-    topic ids whose records are removed."""
+    """The outcome of a command: the topic's record and another topic's (``also``), which the controller stamps and
+    appends; and the topic ids whose records are removed."""
 
     record: TopicRecord | None
     message: str | None = None
@@ -131,10 +133,10 @@ def forget_alias(command: ReplaceTopicCommand, facts: TopicFacts, records: Seque
 def _retire(
     command: DeletePartitionsCommand, record: TopicRecord, requirement: Requirement, now_ms: int
 ) -> TopicRecord:
-    """Return the record that retires the tail.
+    """Return the record that retires the highest partitions.
 
-    ReadOnly comes first, so that no record is hidden before it is read (invariant I2). The highest ids retire, so that
-    each key has one partition per epoch (invariant I3). The record marks an uncertain list of groups (invariant I1).
+    They become ReadOnly first: no data is hidden before it is read (invariant I2). The highest ids retire: each key has
+    one partition per epoch (invariant I3). The record marks an uncertain list of groups (invariant I1).
     """
     keep, writable = command.total_count, record.writable_count
     modes = list(record.modes)
@@ -162,7 +164,7 @@ def _retire(
 
 
 def _replace(record: TopicRecord, command: ReplaceTopicCommand, now_ms: int) -> TopicRecord:
-    """Return the record with the intent to replace the topic: :mod:`modeaware.lifecycle.replacement` does it."""
+    """Return the record that states the replacement; :mod:`modeaware.lifecycle.replacement` carries it out."""
     replacement = Replacement(
         new_topic=command.new_topic,
         num_partitions=command.num_partitions,
@@ -206,7 +208,7 @@ def _unread(
 
 
 def _check_size(record: TopicRecord, facts: TopicFacts) -> None:
-    """Refuse a change whose record might outgrow the mode log before the change ends."""
+    """Refuse a change whose record might become too large for the mode log before the change ends."""
     replacement = record.replacement
     if replacement is not None and replacement.switched_ms is None and replacement.undone_ms is None:
         # The switch will add these groups to the record.
@@ -227,9 +229,9 @@ def _check_size(record: TopicRecord, facts: TopicFacts) -> None:
 def alter_group_rules(
     record: GroupRulesRecord, command: AlterGroupRulesCommand, controller_epoch: int, now_ms: int
 ) -> GroupRulesRecord:
-    """Return the rules after ``command``, without other rules that have expired; ``record`` itself if nothing changes.
+    """Return the rules after ``command``, without expired ones; ``record`` itself if the command changes nothing.
 
-    A command that only removes rules is subject to no limit.
+    The limits of size apply only to a command that adds rules.
 
     Raises:
         RequestRefused: a rule is invalid, a rule to remove does not exist, or the rules would take too much room.

@@ -1,12 +1,12 @@
 """An alias: the name of an old topic that is gone. The old topic's record stays, and the name points to the new topic.
 
 A client may use the old name at any time. So an alias stays until an operator removes it, or until its target is
-renamed back: replaced by a new topic of the old name. A removed alias has no record. From then on the name means what
-the brokers have under it: a topic, or none.
+renamed back: replaced by a new topic of the old name. A removed alias has no record. From then on the name means the
+topic that brokers have under it, if any.
 
-Until then the controller watches the alias. It raises an alarm when the target is deleted, and when another topic
-appears under the name, by automatic creation for example. Stock clients may have written to such a topic. Mode-aware
-clients do not use it (invariant I8): an operator copies its records if they are needed, and deletes it.
+While the alias exists, the controller watches it. The controller raises an alarm when the target is deleted, and when
+another topic appears under the name, by automatic creation for example. Stock clients may have written to such a topic.
+Mode-aware clients do not use the topic (invariant I8). An operator copies its records if needed, and deletes it.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ FORGOTTEN_MS = 600_000
 """Twice librdkafka's ``topic.metadata.refresh.interval.ms``."""
 EPOCHS_FORGOTTEN_MS = 35_000
 """librdkafka forgets a deleted topic 30 s after the first metadata without it (``topic.metadata.propagation.max.ms``).
-Before, it takes no leader of a later topic of the name whose leader epoch is lower than the one that it knows: its
-consumers never read the partition, its producers may write to a broker that does not lead it."""
+Until then, it ignores a leader of a later topic of the name if the leader epoch is lower than that of the deleted
+topic. Its consumers never read such a partition, and its producers may write to a broker that does not lead it."""
 
 
 Chain = Mapping[str, Sequence[TopicRecord]]
-"""The id of each new topic -> the records of its old topics: at most one of an existing topic, others of topics that
-are gone."""
+"""The id of each new topic -> the records of its old topics. At most one of these topics exists; the others are
+gone."""
 
 
 def chain_of(records: Iterable[TopicRecord]) -> Chain:
@@ -47,8 +47,8 @@ def chain_of(records: Iterable[TopicRecord]) -> Chain:
 
 
 def earlier_topic_of(topic_id: str | None, chain: Chain) -> str | None:
-    """Return the name of the nearest earlier topic of the chain that is not gone; None: all are gone. If a topic
-    between was deleted by hand, groups still come from the topic before that.
+    """Return the name of the nearest earlier topic of the chain that is not gone; None: all are gone. If the topic
+    between was deleted by hand, groups still come from the earlier topic.
 
     Args:
         chain: :func:`chain_of`.
@@ -58,21 +58,21 @@ def earlier_topic_of(topic_id: str | None, chain: Chain) -> str | None:
 
 
 def record_after(record: TopicRecord, now_ms: int) -> TopicRecord | None:
-    """Return the record of a topic that is gone; None: the record is removed, as the name points to no topic (I8)."""
+    """Return the record of a topic that is gone; None: it is removed, because producers never switched (I8)."""
     replacement = record.replacing
     if replacement.switched_ms is None:
         return None
     if replacement.gone_ms is not None:
         return record
-    # No wait is left: every group may read the new topic. The proof of our own deletion is kept.
+    # Every group may read the new topic now. After the controller's own deletion, the seals stay as its proof.
     gone = replace(replacement, gone_ms=now_ms, released_ms=replacement.released_ms or now_ms, reason=None)
     retired = record.retired if replacement.deleting_ms is not None else {}
     return replace(replace(record, replacement=gone), retired=retired)
 
 
 def advance_gone(topic: Replaced, this: Pass) -> Advance:
-    """Keep the name of a topic that is gone. A restored mode log may be older than the switch; records on the new topic
-    prove that the switch took place (invariant I2)."""
+    """Make the name of a topic that is gone an alias. A restored mode log may be older than the switch; records on the
+    new topic prove that the switch took place (invariant I2)."""
     (record, replacement), new_topic = topic, this.facts.new_topic
     if replacement.switched_ms is None and replacement.undone_ms is None and replacement.new_topic_id is not None:
         is_there = new_topic is not None and new_topic.topic_id == replacement.new_topic_id
@@ -94,7 +94,7 @@ def advance_gone(topic: Replaced, this: Pass) -> Advance:
 
 
 def _watch(topic: Replaced, this: Pass) -> Advance:
-    """Note whether the alias's target was deleted, or another topic has appeared under the name. Unconfirmed facts
+    """Note that the alias's target was deleted, or that another topic has appeared under the name. Unconfirmed facts
     change nothing."""
     alias, replacement = topic
     facts, new_topic, before = this.facts, this.facts.new_topic, replacement.reason
@@ -116,8 +116,8 @@ def _watch(topic: Replaced, this: Pass) -> Advance:
 
 
 def facts_for_alias(alias: TopicRecord, facts: TopicFacts, records: Mapping[str, TopicRecord]) -> TopicFacts:
-    """Return the facts that bear on an alias, without two topics: one of the alias's name that is a new topic itself (a
-    rename back), and the target, if that is being replaced, or was.
+    """Return the facts about an alias. Two topics are left out: a topic of the alias's name that is a new topic itself
+    (a rename back), and a target that is being replaced, or was.
 
     Args:
         records: topic id -> the record, of all topics.
@@ -129,7 +129,7 @@ def facts_for_alias(alias: TopicRecord, facts: TopicFacts, records: Mapping[str,
 
 
 def is_new_topic(topic: str, topic_id: str, records: Iterable[TopicRecord]) -> bool:
-    """Return whether a topic has replaced another one, or is about to: it may exist before its id is on a record."""
+    """Return whether a topic is a new topic. Its name counts while no record has the new topic's id."""
     return any(
         topic_id == replacement.new_topic_id or (replacement.new_topic_id is None and topic == replacement.new_topic)
         for _, replacement in replaced(records)
@@ -140,8 +140,8 @@ def alias_of(command: ReplaceTopicCommand, facts: TopicFacts, records: Collectio
     """Return the alias that the command removes.
 
     Raises:
-        RequestRefused: there is no such alias; or it points to another topic than the command names; or a topic that is
-            not gone is being renamed back to it: its clients would skip a topic that they have to read first.
+        RequestRefused: there is no such alias; or it points to another topic than the command names; or its name is
+            kept; or a rename back to it is in progress: clients would skip the topic between.
     """
     why = "not an alias: no topic of that name was replaced and is gone; see 'modeaware alias list'"
     for record, replacement in replaced(records):
@@ -174,19 +174,19 @@ def alias_objections(
 ) -> Iterator[Objection]:
     """Yield the objections that follow from records of replaced topics.
 
-    No topic under the name of an alias is changed, or taken as a new topic: its record would take the alias's place
-    (invariant I8). A new topic is not changed before its old topic is released: groups that still read the old topic
-    would not count. A new topic is not shrunk before its old topic is gone: groups may still come. After a rename back
-    it is not changed at all before that, because its name is still an alias. A new topic has one old topic only, and is
-    not replaced before its compacted old topic is gone: a straggler has to be copied to it.
-
-    A rename back is allowed: an alias's target is replaced by a new topic of the alias's name.
+    * A topic under the name of an alias is not changed, and does not become a new topic: its record would take the
+      alias's place (invariant I8). A rename back is allowed: a topic of the alias's name replaces the alias's target.
+    * A new topic is not changed before its old topic is released: groups that still read the old topic would not count.
+      A new topic is not shrunk before its old topic is gone: groups may still come. After a rename back it is not
+      changed at all before that, because its name is still an alias.
+    * A new topic has one old topic only. It is not replaced before a compacted old topic is gone: a straggler there has
+      to be copied.
     """
     wanted = {command.topic, command.new_topic if isinstance(command, ReplaceTopicCommand) else command.topic}
     records = list(records)
     yield from reserved(command, records)
     has_alias = any(record.is_alias and record.topic == command.topic for record in records)
-    # What is under way comes first: a rename back before the alias of its name.
+    # Replacements in progress come first: a rename back before the alias of its name.
     for topic in sorted(replaced(records), key=lambda topic: topic.record.is_alias):
         record, replacement = topic
         if record.topic == command.topic and record.topic_id == facts.topic_id:
@@ -217,11 +217,11 @@ def alias_objections(
 def _is_held(command: TopicCommand, topic_id: str | None, before: Replaced, *, has_alias: bool) -> bool:
     """Return whether the command has to wait for ``before``, an old topic.
 
-    A shrink does not wait for groups that still read the old topic, so it is refused until then (invariant I1).
+    A shrink does not wait for groups that still read ``before``: it is refused until that is gone (invariant I1).
 
     Args:
         topic_id: None: not known; the topic counts as the new topic of ``before``.
-        has_alias: the command's topic has the name of an alias, too, so only a new topic with ``topic_id`` counts.
+        has_alias: an alias has the name of the command's topic, so only a new topic with ``topic_id`` counts.
     """
     replacement = before.replacement
     if replacement.new_topic != command.topic:
@@ -269,8 +269,8 @@ def _to_rename_back(
     command: ReplaceTopicCommand, facts: TopicFacts, alias: Replaced, now_ms: int
 ) -> Iterator[Objection]:
     """Refuse to rename back to a name that stock clients still use: they would skip the records of the topic between.
-    Refuse it while client libraries use metadata of the deleted topic of that name: its leader epochs, or its count, by
-    which they fail records for further partitions."""
+    Refuse it also while client libraries may use metadata of the deleted topic: by its leader epochs they ignore new
+    leaders, by its partition count they fail records for further partitions."""
     if command.undo:
         return
     had = len(alias.record.modes)
@@ -289,13 +289,13 @@ def _to_rename_back(
 
 
 def ended_by(record: TopicRecord, records: Iterable[TopicRecord]) -> list[str]:
-    """Return the ids of the aliases that end now that the topic of ``record`` is gone: its new topic has their name,
-    and groups have no earlier topic to read."""
+    """Return the ids of the aliases that end because the topic of ``record`` is gone: its new topic has their name, and
+    groups have no earlier topic to read."""
     replacement = record.replacing
     if replacement.gone_ms is None:
         return []
     ended = (alias for alias, _ in _aliases(records) if alias.topic == replacement.new_topic)
-    return [alias.topic_id for alias in ended if alias.topic_id != replacement.new_topic_id]  # replaced again, and gone
+    return [alias.topic_id for alias in ended if alias.topic_id != replacement.new_topic_id]  # else replaced, and gone
 
 
 def _aliases(records: Iterable[TopicRecord]) -> Iterator[Replaced]:
@@ -304,7 +304,7 @@ def _aliases(records: Iterable[TopicRecord]) -> Iterator[Replaced]:
 
 def relink(gone: Collection[str], appended: Sequence[TopicRecord], records: Iterable[TopicRecord]) -> list[TopicRecord]:
     """Return the aliases that pointed to a removed alias. Each now points to the topic that has the removed alias's
-    name, or else to the removed alias's own target. Clients follow ids, and would stop at the removed one (invariant
+    name, or else to the removed alias's own target. Clients follow ids, and would stop at the removed id (invariant
     I8).
 
     Args:

@@ -1,4 +1,8 @@
-"""Input and output of a decision: admin commands, their results, and effects outside the mode log."""
+"""Input and output of a decision: admin commands, their results, and effects outside the mode log.
+
+A command is refused by an :class:`Objection`, or changes a record. An *effect* is a request to brokers that follows
+from an appended record; it may be sent again after a crash.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +20,8 @@ from modeaware.modes import PartitionMode
 class DeletePartitionsCommand:
     """KIP-694's DeletePartitions for one topic: keep ``total_count`` partitions, retire the rest.
 
-    With ``delay_ms`` None the reclaim policy is ``retention``, with a number ``drained``. ``accept_state_loss`` names
-    groups that keep state per partition and may lose the state of the keys that move.
+    The reclaim policy is ``retention`` if ``delay_ms`` is None, else ``drained``. ``accept_state_loss`` names groups
+    that keep state per partition, and may lose the state of the keys that move.
     """
 
     topic: str
@@ -33,7 +37,7 @@ class DeletePartitionsCommand:
 
     @property
     def policy(self) -> str:
-        """The reclaim policy."""
+        """Return the reclaim policy."""
         return policy_of(self.delay_ms, immediate=self.immediate_delete)
 
 
@@ -64,8 +68,8 @@ class ReplaceTopicCommand:
 
     ``evacuate``: the old topic is compacted, and its latest values are copied to the new topic before the release.
 
-    ``forget``: remove the alias of a topic that was replaced and is gone; no topic is replaced. The name no longer
-    points to ``new_topic`` (:mod:`modeaware.lifecycle.alias`).
+    ``forget``: replace nothing, but remove the alias ``topic``, which points to ``new_topic``
+    (:mod:`modeaware.lifecycle.alias`).
     """
 
     topic: str
@@ -85,7 +89,7 @@ class ReplaceTopicCommand:
 
     @property
     def policy(self) -> str:
-        """The reclaim policy."""
+        """Return the reclaim policy."""
         return policy_of(self.delay_ms)
 
     @property
@@ -114,7 +118,7 @@ Command = TopicCommand | AlterGroupRulesCommand
 
 @dataclass(frozen=True)
 class CommandResult:
-    """The controller's answer for one topic: an error code with a message, and the modes in force."""
+    """The controller's answer about one topic: an error code, a message, and the modes in force."""
 
     topic: str
     code: ErrorCode = ErrorCode.NONE
@@ -131,7 +135,7 @@ class Objection:
         kind: a word for reports (docs/plan.md).
         code: Kafka's error code.
         text: the cause and the remedy.
-        reason: for a change that the controller begins itself: the code of what blocks it; None: no code of its own.
+        reason: the reason code to show if the controller itself requests the change; None: there is no special one.
     """
 
     topic: str
@@ -150,7 +154,7 @@ class Objection:
 
 @dataclass(frozen=True)
 class DeleteRecords:
-    """Delete the records of ``offsets``' partitions below the given offsets: always recorded seals, never the end.
+    """Delete the records below ``offsets`` (partition -> offset): always recorded seals, never the end.
 
     ``leader_epochs`` maps each partition to the leader epoch under which its log was read. A leader of another epoch
     may hold other records. So no request is sent to such a leader, nor for a partition that is missing here.
@@ -174,9 +178,9 @@ class CreatePartitions:
 
 @dataclass(frozen=True)
 class CommitOffsets:
-    """Commit ``offsets`` (partition -> offset) for a group without members, on partitions it has no commit on.
+    """Commit ``offsets`` (partition -> offset) for a group without members, on partitions where it has none.
 
-    A group of the ``kind`` ``share`` commits no offsets: they become its start offsets.
+    A group of the ``kind`` ``share`` commits nothing: the offsets become its start offsets.
     """
 
     topic: str
@@ -200,7 +204,7 @@ class CreateTopic:
 
 @dataclass(frozen=True)
 class DeleteTopic:
-    """Delete the new topic that was to replace ``topic``, by its id: no record was ever written to it."""
+    """Delete, by its id, the new topic of an undone replacement: no record was ever written to it."""
 
     topic: str
     topic_id: str

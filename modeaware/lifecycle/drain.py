@@ -1,13 +1,13 @@
 """The drain: find the required groups, and check whether they have consumed a retired partition to its seal.
 
-*Required* are the groups noted when the change was admitted, the groups that use the topic now (by a commit, or by
-members with a partition of it), and the groups that the operator registered; less the groups that the operator waived,
-with a reason. A partition stays undrained while the list of groups, or the commit of one group, is uncertain.
+A group is *required* if it was noted when the change was admitted, if it uses the topic now (by a commit, or by members
+with a partition of it), or if the operator registered it. The operator may *waive* a group, with a reason. While the
+list of groups is uncertain (a *doubt*), or the commit of one group, a partition is not drained.
 
 An *evacuation* copies the latest values of a compacted old topic to the new topic (the Spark job
-``modeaware.spark.evacuate``). The proof is a commit at the seal of each partition. It is made by a consumer group named
-after this one replacement and new topic, so an older proof never counts. The evacuation's group is no reader: drains
-wait for it through ``Requirement.evacuation`` only.
+``modeaware.spark.evacuate``). The proof is a commit at the seal of each partition. The job commits as a consumer group
+named after this one replacement and new topic, so an older proof never counts. That group is no reader: drains wait for
+it through ``Requirement.evacuation`` only.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from modeaware.modelog.records import RetiredPartition, TopicRecord
 from modeaware.notes import Note
 
 EVACUATION_PREFIX = "modeaware-evacuation-"
-"""The prefix of consumer groups that belong to modeaware."""
+"""The prefix of the consumer groups of evacuations."""
 _EPOCH = re.compile(r"[0-9]+", re.ASCII)
 
 
@@ -60,10 +60,10 @@ class Requirement:
 
     Attributes:
         groups: their names, sorted.
-        registered, waivers: the operator's rules in force for the topic.
+        registered, waivers: the operator's rules in force that require, or waive, groups of the topic.
         doubt: why there may be more groups; None: the list is certain, or was declared closed.
-        spared: waived groups of which it is uncertain whether they use the topic.
-        accept_state_loss: groups with state that the request names.
+        spared: waived groups that may or may not use the topic.
+        accept_state_loss: groups whose loss of state the request accepts.
         evacuation: the group that proves the evacuation of the topic; no rule waives it.
         is_closed: the operator has declared the list of groups complete.
     """
@@ -85,8 +85,8 @@ class Requirement:
     def waiver(self, name: str, group: GroupFacts | None, partition: int) -> GroupRule | None:
         """Return the waiver by which ``partition`` need not wait for the group (None: the group is not listed).
 
-        A glob does not waive registered groups; a waiver by name does. An unlisted group may have committed before
-        (invariant I2).
+        A glob does not waive registered groups; a waiver by name does. An unlisted group counts as one with commits,
+        because it may have had them (invariant I2).
         """
         for rule in self._waivers_of(name):
             committed = group is None or partition in group.committed
@@ -95,7 +95,7 @@ class Requirement:
         return None
 
     def _waivers_of(self, name: str) -> tuple[GroupRule, ...]:
-        """Return the waivers that may apply to the group, cached for all partitions: there may be many of each."""
+        """Return the waivers that may apply to the group; cached, as there may be many partitions and waivers."""
         waivers = self._waivers_by_group.get(name)
         if waivers is None:
             rules = [rule for rule in self.waivers if rule.matches(name)]
@@ -109,7 +109,7 @@ class Requirement:
         return {}
 
     def waiver_of_topic(self, name: str, group: GroupFacts | None) -> GroupRule | None:
-        """Return the waiver by which a whole topic need not wait for the group: one for all its commits."""
+        """Return the waiver for the whole topic; one for uncommitted groups counts only without any commit."""
         return self.waiver(name, group, -1 if group is None else next(iter(group.committed), -1))
 
     def waived(self, groups: Mapping[str, GroupFacts]) -> dict[str, str]:
@@ -149,8 +149,9 @@ def required_of(
     accept_state_loss: Sequence[str] = (),
     evacuation: str | None = None,
 ) -> Requirement:
-    """Return the requirement of noted groups, groups that use the topic, and registered groups (invariant I2)."""
-    # A rule may expire between the listing of the groups and now. A rule that requires more counts at either time.
+    """Return the requirement: groups that are noted, that use the topic, or that are registered (invariant I2)."""
+    # A rule may expire between the listing of the groups and now. A rule that requires groups counts if it is in force
+    # at either time, another rule only if it is in force at both.
     listed_ms = now_ms if facts.listed_ms is None else facts.listed_ms
     in_force = [
         rule
@@ -202,7 +203,7 @@ class Drain:
 
     Attributes:
         proof: group -> committed offset. The offset may lie before the seal if the group would receive nothing in
-            between. A group without a commit that would receive nothing is missing.
+            between. A group without a commit is missing if it would receive nothing.
         reason: the reason code.
         waived: groups not waited for -> the reason of the waiver.
     """
@@ -237,9 +238,9 @@ def check_drain(
 ) -> Drain:
     """Check every group of ``requirement`` (invariant I2).
 
-    An empty partition is drained, whatever the groups have committed. A commit is doubt, not proof, if it lies beyond
-    the end or on a truncated part of the log, or if it has no leader epoch and lies beyond ``truncated_to``. The
-    evacuation is checked first, because a person has to start it.
+    An empty partition is drained, whatever the groups have committed. A commit proves nothing if it lies beyond the
+    end or on a truncated part of the log, or if it has no leader epoch and lies beyond ``truncated_to``. The evacuation
+    is checked first, because a person has to start it.
 
     Args:
         truncated_to: from the partition's :class:`~modeaware.modelog.records.RetiredPartition`.
@@ -286,9 +287,9 @@ def is_evacuated(
 
 
 def unread_offsets(group: GroupFacts | None, partition: int, until: int, log_start: int) -> int:
-    """Return how many offsets before ``until`` a group has still to consume (None: a group without a commit).
+    """Return how many offsets before ``until`` a group has still to consume; 0 for a partition that is caught up.
 
-    Such a group starts at the log start; a partition in ``GroupFacts.caught_up`` counts 0.
+    A group without a commit, or without facts, counts from the log start.
     """
     if group is None:
         return max(until - log_start, 0)
@@ -300,8 +301,8 @@ def unread_offsets(group: GroupFacts | None, partition: int, until: int, log_sta
 def _not_evacuated(
     name: str, job: GroupFacts | None, partition: int, seal_offset: int, truncated_to: int | None, log: PartitionFacts
 ) -> str | None:
-    """Return why the evacuation is not proved. Only a commit at the seal proves it: records removed by compaction since
-    then may include the tombstone of a value that was copied."""
+    """Return why the evacuation is not proved. Only a commit at the seal proves it: behind an earlier commit,
+    compaction may have removed the tombstone of a value that was copied."""
     if job is None:
         return reasons.NOT_EVACUATED
     reason = _held_up_by(replace(job, caught_up=frozenset()), partition, seal_offset, truncated_to, log)

@@ -1,4 +1,7 @@
-"""What the controller has observed of a topic. Every decision rests on a record and on these facts alone."""
+"""Facts: what brokers returned about a topic in one snapshot. Every decision rests on a record and on facts alone.
+
+A missing answer is a missing entry, or None; decisions wait for it. A *doubt* marks an incomplete list of groups.
+"""
 
 from __future__ import annotations
 
@@ -34,11 +37,14 @@ class PartitionFacts:
         moved: whether the controller saw another end offset before that.
         seal_epoch_end: where the leader's log ends for the leader epoch under which the record's seal was read, or was
             found broken; requested if that epoch has passed. Below the seal: the log was truncated, and has grown
-        again. writers: the producers that the leader remembers; requested while a transaction is open. straggler: the
-        first record after the seal; requested if records follow the seal. None: not known. samples: descriptions of
-        some records after the seal. log_end: the end of the leader's own log, replicated or not; requested if the topic
-        is replaced and fenced, after the probe of the fence and before the other offsets. read_up_to: the offset behind
-        the last record that readers are given; requested if the end of an old topic is final. None: not known.
+            again.
+        writers: the producers that the leader remembers; requested while a transaction is open.
+        straggler: the first record after the seal; requested if records follow the seal. None: not known.
+        samples: descriptions of some records after the seal.
+        log_end: the end of the leader's own log, replicated or not; requested if the topic is replaced and fenced,
+            after the probe of the fence and before the other offsets.
+        read_up_to: the offset behind the last record that readers receive; requested if the end of an old topic is
+            final. None: not known.
     """
 
     log_start: int
@@ -74,8 +80,8 @@ class MembersSeen:
     """The members of a group that read a topic, as brokers show them.
 
     A mode-aware client has a client id of its own unless the application sets one
-    (:data:`modeaware.wire.capabilities.CLIENT_ID`). Any client can be given that id, and a mode-aware client can have
-    another one. So members with the id are *seen* to be mode-aware, which proves nothing; of others this is *not told*.
+    (:data:`modeaware.wire.capabilities.CLIENT_ID`). Members with that id are *seen* to be mode-aware; of others that is
+    *not told*. Neither is a proof: a stock client can have that id, and a mode-aware client another one.
 
     Attributes:
         aware: the number of members seen to be mode-aware.
@@ -152,8 +158,8 @@ class GroupsDoubt:
 
 
 def worst_doubt(doubts: Iterable[GroupsDoubt | None]) -> GroupsDoubt | None:
-    """Return the most serious doubt. A doubt that passes by itself, or that a closed list of groups removes, is
-    returned only if there is no other."""
+    """Return the most serious doubt. Last come a rebalance, which passes by itself, and hidden groups, which a closed
+    list allows."""
     known = (doubt for doubt in doubts if doubt is not None)
     return min(known, key=lambda doubt: (doubt.hidden, doubt.rebalancing is not None), default=None)
 
@@ -167,7 +173,7 @@ class FenceFacts:
         proved: partition -> the leader epoch under which its leader refused a probe as a fenced leader does. Before
             that, the brokers of all in-sync replicas had shown these configs.
         answered: the partitions whose leaders answered a probe as a leader does, fenced or not.
-        failure: a broker's other answer, such as a missing right. None: no request was rejected.
+        failure: another answer of a broker, such as a missing right. None: no request was rejected.
         refused: brokers permanently reject these configs.
     """
 
@@ -196,11 +202,11 @@ class TopicFacts:
     Attributes:
         topic_id: the topic id; None when the cluster has no topic of that name.
         gone: whether the topic's absence (or another id under its name) is confirmed, not only reported by one broker.
-        new_topic: if this topic is replaced: the facts of the topic that has, or is to have, the new topic's name.
+        new_topic: if this topic is replaced: the facts of the topic under the new topic's name.
         earlier_topic: the name of the nearest earlier topic of the chain that is not gone; None: all are gone.
-        replication_factor, configs: of the topic with the new topic's name, until it is known to be the new topic: its
-            replicas, if all partitions have the same number, and its own configs. None: not known.
-        fence: if this topic's new topic exists and this topic is not gone.
+        replication_factor, configs: the number of replicas, if all partitions have the same, and the topic's own
+            configs. Only of a topic that may become a new topic. None: not known.
+        fence: the state of the fence; None unless a new topic exists and this topic is not gone.
         partitions: facts of the partitions whose leaders answered; others are missing.
         groups: every group that uses the topic (by a commit on it, or by members assigned to it).
         groups_doubt: why that list may be incomplete; None: it is certain but for ``unclear_groups``.
@@ -229,8 +235,8 @@ class TopicFacts:
 
     @property
     def any_doubt(self) -> GroupsDoubt | None:
-        """Return the worst doubt about the list or a group, of a topic without rules: one that is about to replace
-        another. (For a drain, ``Requirement.doubt`` counts.)"""
+        """Return the worst doubt about the list of groups or one group, without the operator's rules: they do not
+        matter for a topic that is to become a new topic. (For a drain, ``Requirement.doubt`` counts.)"""
         return worst_doubt((self.groups_doubt, *self.unclear_groups.values()))
 
     @property
@@ -247,7 +253,6 @@ class TopicFacts:
 
     @property
     def offsets_left(self) -> list[str]:
-        """Return the groups that have offsets beyond the end of an empty topic. The offsets are from an earlier topic
-        of the name, kept by a coordinator that was down at the deletion. The groups would skip records (invariant
-        I2)."""
+        """Return the groups that have offsets beyond the end of an empty topic. A coordinator that was down at the
+        deletion of an earlier topic of the name has kept them. The groups would skip records (invariant I2)."""
         return sorted(name for name, group in self.groups.items() if self.untouched and any(group.committed.values()))

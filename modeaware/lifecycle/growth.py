@@ -1,9 +1,9 @@
-"""Growth (KIP-195): retired partitions are revived first, missing ones are created closed and opened later.
+"""Growth (KIP-195): retired partitions are revived first; missing ones are created, and opened for writes later.
 
-A new partition that took writes at once would lose its first records for groups that start at the latest offset
-(KIP-1327). So it is listed ReadOnly (*opening*) before it is created, and becomes ReadWrite once every group has a
-committed offset on it. Aware consumers commit theirs; the controller commits for groups without members. Once
-``modeaware.open.timeout.ms`` is over, the partition opens in any case, as after a stock growth.
+If a new partition took writes at once, groups that start at the latest offset would skip its first records (KIP-1327).
+So a new partition is listed ReadOnly (*opening*) before it is created. It becomes ReadWrite once every group has a
+committed offset on it. Mode-aware consumers commit theirs; the controller commits for groups without members. After
+``modeaware.open.timeout.ms`` the partition opens in any case, as after a stock growth.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def revived_to(record: TopicRecord, total_count: int) -> TopicRecord:
     retired = {p: r for p, r in record.retired.items() if p not in revived}
     deletion = record.deletion
     if deletion is not None:
-        # Grown past the count before the shrink: all retired partitions are left for an undo.
+        # Grown to the count before the shrink, or beyond: an undo revives the partitions that earlier shrinks retired.
         undone = total_count >= deletion.previous_count
         shrunk = replace(
             deletion,
@@ -60,10 +60,10 @@ def _open_new(record: TopicRecord, command: CreatePartitionsCommand, facts: Topi
 
 
 def advance_opening(this: Pass) -> Advance:
-    """Create what does not exist yet, then open all new partitions together.
+    """Create missing partitions, then open all new partitions together.
 
-    The open offset is committed for groups without members, so that a ``latest`` group does not skip the first records
-    (invariant I2).
+    For groups without members, the offset of each new partition is committed, so that a ``latest`` group does not skip
+    its first records (invariant I2).
     """
     record, facts, opening = this.record, this.facts, this.record.opening
     if not opening:
@@ -90,7 +90,7 @@ def advance_opening(this: Pass) -> Advance:
 
 
 def give_up_opening(record: TopicRecord, facts: TopicFacts) -> TopicRecord:
-    """Return the record after the brokers refused to create new partitions, without those that do not exist."""
+    """Return the record after the brokers rejected new partitions, without those that do not exist."""
     kept = {p: partition for p, partition in record.opening.items() if p < facts.partition_count}
     modes = record.modes[: len(record.modes) - (len(record.opening) - len(kept))]
     since_ms = record.opening_since_ms if kept else None

@@ -4,7 +4,7 @@
 A name cannot have two topics. So the first half ends before the second begins, and in between no topic has the name.
 
 =========  ==================================================  ======================================================
-stage      the record that says it                             ends when
+stage      the record that shows it                            ends when
 =========  ==================================================  ======================================================
 first      of the old topic                                    the old topic is deleted: its name is an alias of the
 half                                                           interim topic
@@ -20,14 +20,14 @@ Both halves are ordinary replacements with ``keep_name`` on their records; the n
 (:mod:`modeaware.interim`). The interim topic has the final number of partitions, and is reserved: no other command
 changes it.
 
-*Until the first switch* the change can be undone. After it the old topic cannot come back, but the change may end on
-the interim topic (*stay*). That command removes ``keep_name`` from the first half, and undoes a second half that has
-not switched. A command to keep the name after all restores ``keep_name``, and the controller continues.
+*Until the first switch* the change can be undone. After the switch the old topic cannot come back, but the change may
+end on the interim topic (*stay*). The command to stay removes ``keep_name`` from the first half, and undoes a second
+half that has not switched. A command to keep the name after all restores ``keep_name``, and the controller continues.
 
-*The second half is never given up*: half of a change would be left. Whatever blocks it is shown as a reason, and is
-checked again at every pass. A topic that has appeared under the name blocks it. An empty one is deleted, behind a
-fence: a record that arrives before the fence is in force prevents the deletion. One with records is left to the
-operator.
+*The second half is never given up*: half of a change would be left. An obstacle is shown as a reason, and is checked
+again in every pass. One obstacle is a topic that has appeared under the name. If the topic is empty, the controller
+deletes it behind a fence: a record that arrives before the fence is in force prevents the deletion. A topic with
+records is left to the operator.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ from modeaware.modelog.records import TopicRecord
 
 @dataclass(frozen=True)
 class KeptName:
-    """A change of two halves, by its records.
+    """A change of two halves, as its records show it.
 
     Attributes:
         first: the old topic's record, until the second half is over.
-        second: the interim topic's record, if a topic of the kept name is replacing it, or has.
+        second: the interim topic's record, once the second half has begun.
     """
 
     name: str
@@ -94,7 +94,7 @@ class KeptName:
 
 
 def kept(name: str, records: Iterable[TopicRecord]) -> KeptName | None:
-    """Return the change that keeps ``name``, or that was to keep it and ends on the interim topic; None: there is none.
+    """Return the change that keeps ``name``, or that ends on the interim topic after all; None: there is no change.
 
     Args:
         records: of all topics that are or were replaced.
@@ -110,9 +110,9 @@ def kept(name: str, records: Iterable[TopicRecord]) -> KeptName | None:
 
 
 def removal_of(facts: TopicFacts) -> tuple[Effect, ...]:
-    """Return the effects that delete a topic in the way of the second half; none if it has records, or may have some.
+    """Return the effects that delete a topic in the way of the second half; none if the topic may have records.
 
-    Right before its request, the deletion proves the fence and that each log still ends at 0 (invariant I2).
+    Right before the request, the deletion proves the fence, and that each log still ends at 0 (invariant I2).
     """
     if facts.topic_id is None or not facts.untouched:
         return ()
@@ -124,8 +124,8 @@ def removal_of(facts: TopicFacts) -> tuple[Effect, ...]:
 
 
 def stays_of(command: TopicCommand, records: Iterable[TopicRecord]) -> TopicRecord | None:
-    """Return the record of a first half that this command ends on the interim topic, its second half undone; None:
-    another command."""
+    """Return the record of the first half, if the command undoes the second half and so ends the change on the interim
+    topic; None: it is another command."""
     if not isinstance(command, ReplaceTopicCommand) or not command.undo:
         return None
     own = (
@@ -135,8 +135,8 @@ def stays_of(command: TopicCommand, records: Iterable[TopicRecord]) -> TopicReco
 
 
 def restored_by(command: TopicCommand, records: Iterable[TopicRecord]) -> TopicRecord | None:
-    """Return the alias of a change that was to end on the interim topic, and that this command continues to the kept
-    name; None: it is another command."""
+    """Return the alias of a change that was to end on the interim topic, if the command keeps the name after all; None:
+    it is another command."""
     if not isinstance(command, ReplaceTopicCommand) or not command.keep_name or command.undo:
         return None
     aliases = (record for record in records if record.is_alias and record.topic == command.new_topic)
@@ -166,7 +166,7 @@ def to_keep_name(command: ReplaceTopicCommand, current: TopicRecord, *, compacte
 
 
 def not_restored(command: TopicCommand, current: TopicRecord, records: Iterable[TopicRecord]) -> Iterator[Objection]:
-    """Refuse to keep the name after all once the interim topic is being replaced by another one."""
+    """Refuse to keep the name after all once another topic replaces the interim topic."""
     replacement = current.replacement
     if (
         not isinstance(command, ReplaceTopicCommand)

@@ -1,12 +1,13 @@
 """The gates: for which groups the new topic of a replacement is open. Pure.
 
-A group reads the new topic once its application has handled the old topic to the *end* of each partition (the offset
-behind the last record that readers are given). So each key keeps its order. No member can decide this alone, because it
-cannot see the other members' progress. So the controller decides, from snapshots of the group's commits and members,
-and appends the decision to the mode log (:mod:`modeaware.modelog.moved`). The decision does not expire, and alone opens
-clients' gates.
+A gate hides the new topic from a group. It opens once the group's application has handled the old topic to the *end* of
+each partition (the offset behind the last record that readers receive). So each key keeps its order. A member cannot
+see the progress of the others. So the controller decides, by snapshots of the group's commits and members, and appends
+the decision to the mode log (:mod:`modeaware.modelog.moved`). Only the decision opens clients' gates, and it does not
+expire.
 
-*Each partition has to count*, in one of these ways (:class:`Way`):
+*Each partition has to count*, in one of these ways (:class:`Way`; *notes* are metadata of commits,
+:mod:`modeaware.notes`):
 
 ==========  ============================================================================================  =======
 way         what a snapshot shows                                                                         warned
@@ -20,35 +21,35 @@ UNOWNED     the group has members, and none of them has owned the partition for 
 WAIVED      the operator has waived the group there                                                       yes
 ==========  ============================================================================================  =======
 
-*Why a commit is not enough.* Client libraries commit by a timer what the application was given, handled or not. A
-member of ours notes ``read`` when the application polls again. The commit of a stock member carries no note, nor does
-the commit of a member that has not yet seen the new topic. Such a member has handled its records, or has left the
-group, once ``max.poll.interval.ms`` is over: so ``unnoted_ms`` has to be the largest of the group's members.
-Subscriptions decide nothing: a member may subscribe to the new topic before it has handled its last record.
+*Why a commit is not enough.* Client libraries commit by a timer what the application received, handled or not. A
+mode-aware member notes ``read`` when the application polls again. The commit of a stock member has no note, nor has the
+commit of a member that has not yet seen the new topic. Such a member has handled its records, or has left the group,
+after its ``max.poll.interval.ms``. So ``unnoted_ms`` has to be the group's largest one. Subscriptions decide nothing: a
+member may subscribe to the new topic before it has handled its last record.
 
-*Why two snapshots for LEFT.* A snapshot lists groups and then reads offsets; a member may come in between. With two
+*Why two snapshots for LEFT.* A snapshot lists groups and then reads offsets; a member may join in between. With two
 snapshots, the offsets of the first were read before the listing of the second. So the member that committed them is
-gone, and its work is done, or is lost with the member, as always in Kafka.
+gone. Its work is done, or is lost with the member, as always in Kafka.
 
 *Batch committers* (``GIVEN``) commit after a number of records, or a time after a record. A closed gate withholds the
-records that would cause this commit, so the gate does not wait for the commit. The deletion of the old topic does
+records that would cause this commit, so the gate does not wait for the commit. Only the deletion of the old topic does
 (:mod:`modeaware.lifecycle.drain`).
 
-*Opened at once*: the gate of a group whose commits on the new topic prove that it was open before. Each partition has a
-commit, and one of the commits has our metadata or lies behind the start. A restored mode log may be older.
+*Opened at once*: the gate of a group whose commits on the new topic prove an open gate. Each partition has a commit,
+and one commit has the note ``opened`` or lies behind the start. A restored mode log may lack the decision.
 
-*Closed again*: the gate of a group that begins anew. In two snapshots it has no members and has not read the old topic
-by these rules, and it has nothing on the new topic or was set back on both. If the new topic was replaced as well, and
-the gate of its own new topic is open for the group, a missing commit has only expired: the group reads a later topic.
-A seal that breaks later closes no gate:
-records of the new topic that a group was given cannot be taken back. A warning names these groups. With a closed list
-of groups, the release opens the gate for ``all``.
+*Closed again*: the gate of a group that begins anew. In two snapshots the group has no members, has not read the old
+topic by these rules, and has no commit on the new topic or was set back on both. If the group has an open gate to a
+later topic of the chain, a missing commit has only expired, and the gate stays open.
+
+A seal that breaks later closes no gate: records of the new topic cannot be taken back from a group. A warning names the
+groups. If the operator has closed the list of groups, the release opens the gate for ``all``.
 
 *Many groups.* A record has room for some thousands of names. The admission of a replacement finds room for the groups
 that use the topic, or refuses the replacement. Groups that come later and do not fit wait until the gate is open for
 every required group. Then it opens for ``all``, with a warning.
 
-*Time.* The controller measures on its monotonic clock how long something is unchanged. No record has the times: the
+*Time.* The controller measures on its monotonic clock how long a commit is unchanged. No record has these times, so the
 next controller measures anew.
 """
 
@@ -72,16 +73,16 @@ from modeaware.printable import number
 from modeaware.topic_view import Moved
 
 SOONEST_MS, LATEST_MS = 100, 10_000
-"""The shortest and the longest time between two passes over a topic that drains. The longest may be exceeded."""
+"""The shortest and the longest time between two passes over a topic that drains; longer if snapshots are slow."""
 COST_FACTOR = 10
 """A snapshot is followed by a pause of this many times its duration, so snapshots take a tenth of a core at most."""
 MANY_GROUPS = 100
 APPEND_MS, MANY_APPEND_MS = 1_000, 10_000
-"""The time between two records of one topic: the second one above :data:`MANY_GROUPS` groups."""
+"""The shortest time between two records of one topic; the second value applies above :data:`MANY_GROUPS` groups."""
 
 
 class Way(Enum):
-    """Why a partition counts for a group; see the module."""
+    """Why a partition counts for a group; see the table of the module."""
 
     EMPTIED = "emptied"
     SAID = "said"
@@ -104,7 +105,7 @@ class Wait(Enum):
 
 @dataclass(frozen=True)
 class Limits:
-    """How long snapshots have to be unchanged."""
+    """How long a commit has to be unchanged; see the table of the module."""
 
     unnoted_ms: int
     gate_timeout_ms: int
@@ -152,7 +153,7 @@ def observe(
     """Return what is known after one more snapshot.
 
     Args:
-        names: the groups that matter. One that is not in doubt, and not in ``facts``, has neither commits nor members.
+        names: the groups that matter. A group that ``facts`` lack has no commits or members, unless it is unclear.
         at_ms: the time of the snapshot, on a monotonic clock.
     """
     known = before.groups if before is not None else {}
@@ -202,7 +203,7 @@ def _shape(groups: Mapping[str, Mapping[int, PartitionSeen]]) -> object:
 
 @dataclass(frozen=True)
 class PartitionVerdict:
-    """Whether a partition counts: ``way``, or else the ``Wait``.
+    """Whether a partition counts (``way``), or what it waits for (``wait``).
 
     ``due_ms``: when the partition will count if nothing changes. None: something has to change.
     """
@@ -219,7 +220,7 @@ class GroupVerdict:
     Attributes:
         partitions: partition -> the verdict on it.
         is_proved: commits on the new topic prove that the gate was open before.
-        begins_anew: if the gate is open for the group, it is to be closed.
+        begins_anew: an open gate has to be closed again.
     """
 
     partitions: Mapping[int, PartitionVerdict]
@@ -303,7 +304,7 @@ def verdict_on_group(
 
     Args:
         ends: :func:`ends_of`.
-        further: the groups that have read the new topic too, which was itself replaced.
+        further: the groups with an open gate to the next topic, if the new topic was itself replaced.
     """
     group = facts.groups.get(name)
     of_group = {} if is_unclear(name, facts) else seen.groups.get(name, {})
@@ -314,7 +315,7 @@ def verdict_on_group(
         if verdict.way is None and requirement.waiver(name, group, partition) is not None:
             verdict = PartitionVerdict(Way.WAIVED)
         elif verdict.way is not Way.EMPTIED and group is not None and partition in group.truncated:
-            verdict = PartitionVerdict(wait=Wait.UNREAD)  # it may have missed the records that replaced these
+            verdict = PartitionVerdict(wait=Wait.UNREAD)  # it may have missed what replaced the truncated records
         partitions[partition] = verdict
     whole = GroupVerdict(partitions, is_proved=_is_proved(name, record, facts))
     return replace(whole, begins_anew=not whole.has_read and _begins_anew(name, ends, facts, of_group, further))
@@ -341,8 +342,8 @@ def _begins_anew(
     seen: Mapping[int, PartitionSeen],
     further: Collection[str],
 ) -> bool:
-    """Return whether a group without members, in two snapshots, has nothing on the new topic or was set back on
-    both."""
+    """Return whether a group, without members in two snapshots, has no commit on the new topic or was set back on both
+    topics."""
     new = facts.new_topic
     if new is None or is_unclear(name, facts) or is_unclear(name, new) or not seen:
         return False
@@ -398,8 +399,8 @@ def decide(
     Args:
         record: the topic's record, as this pass leaves it.
         held: the decision on the log; None: there is none.
-        seen: with this snapshot.
-        further: the groups that have read the new topic too, which was itself replaced.
+        seen: what snapshots have shown, up to this one.
+        further: the groups with an open gate to the next topic, if the new topic was itself replaced.
     """
     before = held or MovedRecord(record.topic_id)
     ends = ends_of(record)
@@ -432,11 +433,11 @@ def decide(
 def _with_room(
     held: MovedRecord, may: Collection[str], record: TopicRecord, requirement: Requirement, facts: TopicFacts
 ) -> MovedRecord:
-    """Return the record with the groups that ``may`` have their gate opened now. If it has no room for all their names:
-    ``all`` if no required group is missing, else as many names as fit, groups noted at the switch first.
+    """Return the record with the groups whose gate ``may`` open now. If their names do not fit: ``all`` if no required
+    group is missing, else as many names as fit, groups noted at the switch first.
 
-    Room is kept for the names of the groups noted at the switch. It suffices, because the topic's own record contains
-    these names and more (the admission and the switch find room for it, :mod:`modeaware.lifecycle.record_size`).
+    Room is kept for the groups noted at the switch. Their names fit, because the topic's own record contains them and
+    more (the admission and the switch find room for it, :mod:`modeaware.lifecycle.record_size`).
     """
     whole, noted = _added(held, may), set(record.required_groups)
     if _fits(_added(whole, noted)):
@@ -486,9 +487,8 @@ def append_due_ms(appended_ms: int | None, groups: int) -> int | None:
 def look_due_ms(changed_ms: int, cost_ms: int, due_ms: int | None, at_ms: int) -> int:
     """Return when a draining topic is due next, on the monotonic clock.
 
-    If nothing had changed for a time before a snapshot, the next one follows after half that time: so the pace is that
-    of the group's own commits. It stays within :data:`SOONEST_MS` and :data:`LATEST_MS`, or ends when something falls
-    due.
+    The wait is half the time for which nothing had changed before the snapshot, so the pace follows the group's own
+    commits. The wait stays within :data:`SOONEST_MS` and :data:`LATEST_MS`, and ends earlier if something falls due.
 
     Args:
         changed_ms: of :class:`Seen`.

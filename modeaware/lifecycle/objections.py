@@ -1,8 +1,8 @@
 """The objections to a command about a topic: one list, from which a controller, a dry run and a plan report. Pure.
 
-A controller refuses a command for the first objection (:mod:`modeaware.lifecycle.admission`), and so do ``--dry-run``
-and ``modeaware apply``; ``modeaware plan`` shows all. (The admission alone checks whether the new record fits the mode
-log.) KIP-694 "Proposed Changes" and KIP-195 "Anticipated errors" give the checks and the error codes.
+A controller refuses a command for the first objection (:mod:`modeaware.lifecycle.admission`). ``--dry-run`` and
+``modeaware apply`` do the same; ``modeaware plan`` shows all. (Only the admission checks whether the new record fits
+the mode log.) KIP-694 "Proposed Changes" and KIP-195 "Anticipated errors" give the checks and the error codes.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 def is_topic_name(text: str) -> bool:
-    """Return whether the text is a valid topic name. ``a.b`` is one, though as a pattern it would match ``a-b`` too."""
+    """Return whether the text is a valid topic name. ``a.b`` is one, although as a pattern it also matches ``a-b``."""
     return _NAME.fullmatch(text) is not None and text not in (".", "..")
 
 
 def current_of(record: TopicRecord | None, facts: TopicFacts) -> TopicRecord:
-    """Return the topic as it is before a command. A topic that was recreated under its name is new, and has no
-    record."""
+    """Return the topic's record before a command. A topic that was recreated under its name is another topic, and has
+    no record of its own."""
     own = record if record is not None and record.topic_id == facts.topic_id else None
     return current_record(own, facts.topic, facts.topic_id or "", facts.partition_count)
 
@@ -52,7 +52,7 @@ def objections(
     now_ms: int,
     replaced: Collection[TopicRecord] = (),
 ) -> Iterator[Objection]:
-    """Yield why ``command`` is refused; a repetition of the change in force is not refused.
+    """Yield why ``command`` is refused. A repetition of the change in force is accepted.
 
     Args:
         record: the topic's record; None: the topic was never changed.
@@ -90,8 +90,8 @@ def objection_to_change(replacement: Replacement) -> str:
 
 
 def why_not_now(command: TopicCommand, current: TopicRecord, replacement: Replacement) -> str | None:
-    """Return why a command is refused for a topic that is being replaced, or was: once a name points to a new topic, it
-    is not taken back (invariant I8)."""
+    """Return why a command is refused for a topic that is being replaced, or was. A name that points to a new topic
+    never returns to the old one (invariant I8)."""
     new_topic, switched = replacement.new_topic, replacement.switched_ms is not None
     if not isinstance(command, ReplaceTopicCommand):
         return objection_to_change(replacement)
@@ -133,7 +133,7 @@ def _to_growth(command: CreatePartitionsCommand, current: TopicRecord, facts: To
     if target > MAX_PARTITIONS:  # before a list of that length is made
         why = f"{target} partitions: at most {MAX_PARTITIONS} fit its mode record"
         yield no("count", ErrorCode.INVALID_PARTITIONS, why)
-    if listed <= target < facts.partition_count:  # with none retired, all of them would take writes
+    if listed <= target < facts.partition_count:  # none would stay retired, so the added ones would take writes, too
         yield _added(command.topic, current, facts)
     new = max(target - facts.partition_count, 0)
     if command.assignments is not None and len(command.assignments) != new:
@@ -148,8 +148,8 @@ def _to_first(
 ) -> Iterator[Objection]:
     """Yield why a topic can neither be shrunk nor replaced now.
 
-    One change at a time, because required groups are noted for one change. State that is kept per partition does not
-    move with the keys, so its group has to be named (invariant I1).
+    A topic has one change at a time, because required groups are noted for one change. State that is kept per partition
+    does not move with the keys, so the command has to name its group (invariant I1).
     """
     no = partial(Objection, command.topic)
     if in_progress(current):

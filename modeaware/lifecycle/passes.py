@@ -1,8 +1,8 @@
 """One pass over a topic: its input and its outcome. Pure.
 
-Passes carry out a shrink, a growth, a replacement and an alias (:mod:`modeaware.lifecycle.steps`). Every pass starts
-from the record and from fresh facts alone. So a controller that crashed between two steps continues from the record,
-and an effect that was lost is requested again.
+Passes carry out shrinks, growths and replacements, and watch aliases (:mod:`modeaware.lifecycle.steps`). Every pass
+starts from the record and from fresh facts alone. So after a crash between two steps a controller continues from the
+record, and requests a lost effect again.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def pass_over(
 
 
 def with_groups(record: TopicRecord, this: Pass) -> TopicRecord:
-    """Return a topic's record. If the list of groups of the admission, or of the switch, was uncertain, the record gets
-    the groups of the first certain list (invariant I1)."""
+    """Return the record with its groups completed. If the list of groups at the admission, or at the switch, was
+    uncertain, the groups of the first certain list are added (invariant I1)."""
     if record.groups_complete or this.requirement.doubt is not None:
         return record
     using = using_groups(this.facts, this.config.ignored_groups, this.requirement.registered)

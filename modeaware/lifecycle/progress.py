@@ -34,7 +34,7 @@ def not_moved_reason(replacement: Replacement, facts: TopicFacts, requirement: R
 
 
 def still_reading(requirement: Requirement, replacement: Replacement, facts: TopicFacts) -> Requirement:
-    """Return the requirement without groups that have moved and whose offsets on a released topic have expired."""
+    """Return the requirement; if the topic is released, without moved groups whose offsets on it have expired."""
     if replacement.released_ms is None:
         return requirement
     groups = (n for n in requirement.groups if n in facts.groups or not _has_moved(n, replacement, facts))
@@ -57,13 +57,13 @@ class GroupProgress:
     Attributes:
         facts: on the topic; None: the brokers do not list the group there.
         kind: classic, consumer, share or streams; null for a group that the brokers do not list.
-        members: the members that read the topic; while that is not known, as in a rebalance, all of the group.
+        members: the members that read the topic; all members of the group while that is not known, as in a rebalance.
         stateful: whether the group keeps state per partition.
         required: whether a drain waits for the group, if it is not waived.
         evacuates: whether the group's commits prove the evacuation.
-        unread: retired partition -> number of offsets still to consume, up to the seal (else the end). Of partitions
+        unread: retired partition -> number of offsets still to consume, up to the seal (else the end). Only partitions
             that clients still read and whose leader answered.
-        waived: partition -> reason of the waiver by which it need not wait for the group.
+        waived: partition -> reason of the waiver by which the partition need not wait for the group.
         moved: whether the group has an offset on each partition of the new topic; null if groups do not move.
         must_move: whether a replacement waits for the group to move.
         is_waived: whether partitions, or the replacement as a whole, need not wait for the group.
@@ -119,7 +119,7 @@ class GroupProgress:
 def progress_of(
     record: TopicRecord, facts: TopicFacts, requirement: Requirement, moved: Moved | None = None
 ) -> dict[str, GroupProgress]:
-    """Return the progress of each group that is required or uses the topic, by name; the evacuation is the first.
+    """Return name -> progress of each group that is required or uses the topic; the evacuation comes first.
 
     Args:
         moved: the groups whose gate of the new topic is open; None: not known.
@@ -170,7 +170,7 @@ def _still_read(record: TopicRecord, facts: TopicFacts) -> dict[int, int]:
 def held_up_by(
     group: GroupProgress, record: TopicRecord, facts: TopicFacts, requirement: Requirement
 ) -> dict[int, str]:
-    """Return the partitions that this group holds up, regardless of other groups -> the reason codes."""
+    """Return the partitions that this group holds up -> the reason codes; other groups do not count."""
     if not group.required:
         return {}
     groups, evacuation = ((), group.group) if group.evacuates else ((group.group,), None)

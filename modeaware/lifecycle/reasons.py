@@ -1,7 +1,7 @@
-"""Why a retired partition makes no progress: codes for the mode log, and texts for people.
+"""Why a partition, or a replacement, makes no progress: codes for the mode log, and texts for people.
 
-The log contains a code, optionally with a group's name after a colon. It contains no changing numbers, so a reason is
-written once. The name is missing if the record has no room for it (:mod:`modeaware.lifecycle.record_size`).
+A reason is a code, optionally with a group's name after a colon. It contains no changing numbers, so a wait is recorded
+once only. The name is missing if the record has no room for it (:mod:`modeaware.lifecycle.record_size`).
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ CODES = frozenset(_TEXTS)
 AS_ASKED = frozenset({DELAY, RETENTION, OPENING, PAUSED, EARLIER_TOPIC_FIRST, KNOWN_BY_CLIENTS})
 """Reasons to wait as requested: no action is needed."""
 PASSING = frozenset({GROUPS_UNKNOWN, GROUP_REBALANCING, NOT_FENCED, END_NOT_READ, UNAVAILABLE, DELETING})
-"""Reasons of a replacement as a whole that come and go by themselves."""
+"""Reasons of a replacement as a whole that pass by themselves."""
 
 ALARMS = frozenset(
     {
@@ -137,7 +137,7 @@ ALARMS = frozenset(
         *(GROUP_TRUNCATED, GROUP_STATEFUL, FENCE_DENIED, NEW_TOPIC_GONE, NAME_TAKEN, POINTS_NOWHERE, NO_NEW_TOPIC),
     }
 )
-"""Reasons that need an operator. Changes of further topics should not begin meanwhile: waiting does not help."""
+"""Reasons that need an operator: waiting does not help. Meanwhile changes of further topics should not begin."""
 
 OF_READERS = frozenset(
     {
@@ -151,7 +151,7 @@ OF_READERS = frozenset(
         GROUP_NOT_MOVED,
     }
 )
-"""Reasons that name one group which has to read further, or to move; other groups may hold up the same."""
+"""Reasons that name one group which has to read further, or to move. Other groups may be late, too."""
 
 _BRIEF = re.compile(r"[:;.] | \(|, and")
 
@@ -188,7 +188,7 @@ def text(reason: str, *, others: int = 0) -> str:
     """Return the text of a reason; an unknown code (of a newer controller) is returned unchanged.
 
     Args:
-        others: how many groups have to read further, or to move, beside the one that the reason names.
+        others: how many groups have to read further, or to move, besides the one that the reason names.
     """
     template, named = _TEXTS.get(code_of(reason)), _named(reason)
     if others and code_of(reason) in OF_READERS:

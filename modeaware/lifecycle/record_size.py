@@ -1,10 +1,9 @@
 """The bound on a topic's record, and what is dropped from a record that would exceed it.
 
 The mode log takes records of up to :data:`~modeaware.modelog.records.MAX_RECORD_BYTES`, and a record has to fit until
-the change is complete. So the admission and every pass use one bound, :func:`largest_bytes`: no step of the change
-makes the record larger than that, unless it adds names of groups. A step that would add more names than fit is not
-taken. A list of groups that cannot be recorded proves no drain, so this is a doubt like any other
-(``GroupsDoubt.too_many``).
+the change is complete. So the admission and every pass use one bound, :func:`largest_bytes`. A step of the change makes
+the record larger than the bound only if it adds names of groups. A step that would add more names than fit is not
+taken: a list of groups that cannot be recorded proves no drain, so it is a doubt (``GroupsDoubt.too_many``).
 
 The bound does not include parts that no decision needs. :func:`fitted` drops them if the record is too large: names of
 groups in reasons, the names in ``drained_groups``, the producers of stragglers.
@@ -23,7 +22,7 @@ from modeaware.modes import ReplicaState
 
 TOO_MANY = GroupsDoubt("the topic's record has no room for the names of all groups", too_many=True)
 _OFFSET = 2**53
-"""The largest number of digits of an offset: a million records a second reach it after 285 years."""
+"""A number with as many digits as an offset can have: a million records a second reach it after 285 years."""
 _INT = 2**31
 _LARGEST = RetiredPartition(
     replica_state=max(ReplicaState, key=len),
@@ -38,13 +37,13 @@ _LARGEST = RetiredPartition(
 )
 """One partition with the largest value of each field, without the fields of replacements."""
 _LARGEST_REPLACED = replace(_LARGEST, drained_by=0, lowest_commit=None, read_up_to=_OFFSET)
-"""The same after the switch of a replacement: the topic is deleted as a whole, by a proof that is not kept."""
+"""The same after the switch of a replacement. The topic is deleted as a whole, so no proof of a drain is recorded."""
 _RANGES_BYTES = len("[99999,99999],[99999,99999,-1],")
 """Room for one more range, among the retired partitions and among the modes: each partition may need its own."""
 
 _REPLACEMENT_BYTES = 1_000
 """Room for the fields that a replacement adds one by one: the new topic's id, the configs before the fence, and eight
-times."""
+timestamps."""
 
 
 def fits(record: TopicRecord) -> bool:
@@ -88,7 +87,7 @@ class _Rows(NamedTuple):
 
 
 def _largest_rows(record: TopicRecord) -> _Rows:
-    """Return the larger of two: the rows of partitions that shrinks retire, and the rows of all after a switch."""
+    """Return the larger of two: the rows of partitions that shrinks retire, or of all partitions after a switch."""
     replacement, candidates = record.replacing, []
     if replacement.switched_ms is None:
         candidates.append(_rows(len(record.retired), _LARGEST, _RANGES_BYTES))

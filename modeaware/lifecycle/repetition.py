@@ -1,4 +1,7 @@
-"""Repeated requests: whether a request repeats the change in force for its topic, adds to it, or differs. Pure."""
+"""Repeated requests: whether a request repeats the change in force for its topic, adds to it, or differs. Pure.
+
+A request that differs is refused. One that adds to the change results in another record of the topic.
+"""
 
 from __future__ import annotations
 
@@ -29,9 +32,9 @@ class Repetition:
 
 
 def repetition_of(command: TopicCommand, current: TopicRecord) -> Repetition | None:
-    """Return how ``command`` relates to the change in force; None: it is for another change, or there is none.
+    """Return how ``command`` relates to the change in force; None: it requests another change, or none is in force.
 
-    A growth is compared with nothing: a repetition leads to the same record.
+    A growth needs no comparison: its repetition results in the same record.
     """
     if isinstance(command, ReplaceTopicCommand):
         replacement = current.replacement
@@ -59,8 +62,7 @@ def _of_shrink(command: DeletePartitionsCommand, current: TopicRecord, deletion:
 
 def _of_replacement(command: ReplaceTopicCommand, current: TopicRecord, replacement: Replacement) -> Repetition:
     """Compare with a replacement. A replication factor, a delay, an evacuation and configs that the request does not
-    name stay as they are. The request may name the fence's configs: they may be copied from a topic that has them by
-    now."""
+    name stay as they are. The fence's configs do not count: the request may have copied them from the fenced topic."""
     factor = (
         replacement.replication_factor if command.replication_factor == DEFAULT_FACTOR else command.replication_factor
     )

@@ -1,8 +1,8 @@
 """Replacing a topic, the *old topic*, by another one, the *new topic*: the phases, and one pass over an old topic.
 
-A topic name stands for a chain of topics. Producers write to the last topic of the chain. A group reads the next topic
-once it has read the one before to its end. So no record is copied or lost, and every key keeps its order. The record of
-the old topic alone decides whether the new topic may be written or read.
+A topic name stands for a chain of topics. Producers write to the last topic of the chain. A group reads a topic of the
+chain to its end, then the next one. So no record is copied or lost, and every key keeps its order. Only the record of
+the old topic decides whether the new topic may be written or read.
 
 ========  ====================================================  ===================================================
 phase     what happens                                          ends when
@@ -14,8 +14,8 @@ announce  clients see the new topic; consumers hold its         clients had the 
 seal      the *switch*: the old topic takes no writes, and      brokers refuse all data (the *fence*), no transaction is
           the name points to the new topic                      open and all appended data is replicated: each end
                                                                 offset is final, and is the seal
-drain     groups read the old topic to its seals, then the      every required group has, and has a committed offset on
-          new topic                                             each partition of the new topic
+drain     groups read the old topic to its seals, then the      every required group has read it, and has a
+          new topic                                             committed offset on each partition of the new topic
 reclaim   the old topic is *released*: groups that have read    the old topic is deleted: see
           it unsubscribe from it                                :mod:`modeaware.lifecycle.topic_deletion`
 done      the name points to the new topic                      never
@@ -24,16 +24,16 @@ done      the name points to the new topic                      never
 *The fence.* With :data:`FENCE_CONFIGS` a broker refuses every batch of data, but accepts the markers that end
 transactions. A broker applies configs some time after they are acknowledged, up to half a second on Kafka before 4.1.
 If configs and a leadership reach a broker together, it applies the leadership first. So a fence is *proved* for one
-leader epoch. First the brokers of all in-sync replicas show the configs, because a replica without them could become
-leader. Then the leader refuses a probe. A fence that is lifted is restored, with an alarm; records written meanwhile
-break a seal, as in a shrink. Markers alone break no seal: a transaction that included a partition ends with a marker
-there even if it wrote no record.
+leader epoch, in two steps. First the brokers of all in-sync replicas show the configs, because a replica without them
+could become leader. Then the leader refuses a probe. A lifted fence is restored, with an alarm; records written
+meanwhile break a seal, as in a shrink. Markers alone break no seal: a transaction that included a partition ends with a
+marker there even if it wrote no record.
 
 An old topic is watched until it is gone: a record behind a seal takes the topic back to *seal*. An old topic without a
 fence is never deleted: its replacement is done at the release.
 
 *Until the switch* a replacement can be undone: the new topic is deleted. After the switch the old topic's record stays
-for as long as its name points to the new topic, even after the topic is gone: the record makes the name an alias.
+for as long as its name points to the new topic. When the old topic is gone, the record makes the name an alias.
 
 *A compacted topic* is released only after its latest values are copied to the new topic; the drain waits for the copy
 (:mod:`modeaware.lifecycle.drain`). Values that producers write to the new topic are newer than all values of the old
@@ -86,15 +86,15 @@ from modeaware.modes import PartitionMode
 
 NO_FENCE = {"compression.type": "producer", "max.message.bytes": "1048588"}
 """Kafka's defaults for :data:`FENCE_CONFIGS`. A broker that restarts may give the configs of a deleted topic to the
-next topic of its name, until a metadata snapshot was made in between: Kafka 4.2's ``ConfigurationsDelta`` keeps
+next topic of its name, unless a metadata snapshot was made in between: Kafka 4.2's ``ConfigurationsDelta`` keeps
 configs that it reads together with their deletion (see AutoMQ/automq#3556). So a new topic of an earlier name is
-created with these configs, which are removed before it is announced. A removed config stays absent after a restart."""
+created with these defaults. They are removed before the announcement: a removed config stays absent after a restart."""
 DEFAULT_FACTOR = -1
 """The replication factor that stands for the brokers' default."""
 SEARCH_AGAIN_MS = 1_000
 COMING_MS = 60_000
-"""A grace period, before which a wait is shown as no reason: after the request, for the new topic to be ready; after
-the switch, for members to commit there; after the release, for members to unsubscribe."""
+"""A grace period: a shorter wait is not shown as a reason. It is for the new topic to be ready, after the request; for
+members to commit there, after the switch; and for members to unsubscribe, after the release."""
 
 
 def is_fence(configs: Mapping[str, str]) -> bool:
@@ -120,8 +120,8 @@ def advance_replacement(topic: Replaced, this: Pass) -> Advance:
 
 
 def _create(topic: Replaced, new_topic: TopicFacts, now_ms: int) -> Advance:
-    """Create the new topic. A topic found under its name (after a crash, say) is taken for it only if it is empty and
-    exactly as intended (invariant I8).
+    """Create the new topic. An existing topic of that name (after a crash, say) becomes the new topic only if it is
+    empty and exactly as intended (invariant I8).
 
     Every leader has to have answered. A broker that is about to lead may refuse an idempotent producer's first batch
     and accept the second, and librdkafka counts both as acknowledged (confluent-kafka-go#921).
@@ -170,7 +170,7 @@ def _is_doubtful(new_topic: TopicFacts) -> bool:
 
 
 def _as_intended(new_topic: TopicFacts, replacement: Replacement) -> bool:
-    """Return whether a topic is as the replacement intended it, and contains no record."""
+    """Return whether a topic is as the replacement intends it, and contains no record."""
     if not new_topic.untouched or new_topic.partition_count != replacement.num_partitions or new_topic.offsets_left:
         return False
     factor, configs, overriding = replacement.replication_factor, new_topic.configs, _overriding(new_topic, replacement)
@@ -183,7 +183,7 @@ def _as_intended(new_topic: TopicFacts, replacement: Replacement) -> bool:
 
 
 def _overriding(new_topic: TopicFacts, replacement: Replacement) -> tuple[str, ...]:
-    """Return which configs of a new topic exist only to override a fence that brokers may have kept."""
+    """Return the configs of a new topic that exist only to override a fence that brokers may have kept."""
     configs = new_topic.configs or {}
     return tuple(n for n, value in NO_FENCE.items() if configs.get(n) == value and n not in replacement.configs)
 
@@ -210,8 +210,8 @@ def _undo(topic: Replaced, new_topic: TopicFacts) -> Advance:
 
 
 def give_up_new_topic(record: TopicRecord) -> TopicRecord | None:
-    """Return the record after the brokers refused to create the new topic; None: the switch has happened. A second half
-    is not given up."""
+    """Return the record after the brokers rejected the new topic; None: after the switch it is not given up. A second
+    half is never given up."""
     if record.replacing.switched_ms is not None:
         return None
     if record.is_second_half:
@@ -257,9 +257,9 @@ def _switch(topic: Replaced, new_topic: TopicFacts, this: Pass) -> Advance:
 
 
 def _objection(replacement: Replacement, facts: TopicFacts, requirement: Requirement) -> str | None:
-    """Return the reason for which the switch has to wait (invariants I1 and I2).
+    """Return why the switch has to wait (invariants I1 and I2).
 
-    The fence has to be known to work first: without it no end of the old topic would ever be final.
+    One reason is a fence that is not known to work: without a fence no end of the old topic would ever be final.
     """
     if facts.compacted and replacement.evacuation_epoch is None:
         return reasons.COMPACTED
@@ -312,7 +312,7 @@ class _Move:
         self._now_ms = this.now_ms
         self._before = replacement.reason
         self._record = all_retired(record, facts.partition_count)
-        # Groups without a commit are found by their assignment, which ends if the topic is deleted by hand.
+        # A group without a commit is listed by its assignment, which ends if the topic is deleted by hand.
         if len(facts.partitions) >= facts.partition_count:
             self._record = with_groups(self._record, this)
         self._due_ms: list[int] = []
@@ -367,8 +367,8 @@ class _Move:
     ) -> tuple[Replacement, tuple[DeleteOldTopic, ...], str]:
         """Delete an old topic that was released in an earlier pass, or note why it stays.
 
-        The record shows first that the topic is being deleted. During the deletion its leaders stop answering: no
-        objection.
+        The record shows first that the topic is being deleted. Leaders stop answering during a deletion; that does not
+        end the deletion.
         """
         stay = why_it_stays(replacement, retired, self._facts, self._requirement, self._now_ms)
         if stay is None:
@@ -386,8 +386,8 @@ class _Move:
     ) -> tuple[Replacement, tuple[CreateTopic | RemoveConfigs, ...], str | None]:
         """Create the new topic anew if it was deleted (invariant I2): producers have no topic to write to.
 
-        Only before the old topic is released: later, a topic at the end of a chain may be deleted like any other. The
-        first pass sees that the topic of that id is gone; further passes accept any topic of the name.
+        Only before the release: later, a topic at the end of a chain may be deleted like any other. The first pass
+        notes that the topic of that id is gone. Further passes accept any topic of the name that is as intended.
         """
         new_topic = self._new_topic
         if replacement.released_ms is not None or new_topic.topic_id == replacement.new_topic_id:
@@ -433,8 +433,8 @@ class _Move:
         return retired
 
     def _sealed_at_end(self, retired: RetiredPartition, log: PartitionFacts) -> RetiredPartition:
-        """Seal the partition, unless a transaction is open. A last stable offset that was read before the end was
-        proves no open transaction: the next pass decides."""
+        """Seal the partition, unless a transaction is open. A last stable offset below the end proves no open
+        transaction if it was read before the end offset: then the next pass decides."""
         if not log.is_stable and all(writer.transaction_start is None for writer in log.writers):
             self._due_ms.append(self._now_ms + SEARCH_AGAIN_MS)
             return retired
@@ -449,10 +449,10 @@ class _Move:
         return fenced and log.log_end is not None and log.log_end <= log.end_offset
 
     def _fenced(self, retired: dict[int, RetiredPartition]) -> tuple[Replacement, tuple[FenceTopic, ...]]:
-        """Set the fence when the old topic is quiet, or after a while; and again if it was lifted.
+        """Set the fence once the old topic is quiet, or after ``fence_after_ms``; set it again if it was lifted.
 
-        The record contains the configs before the fence first, because records are appended before effects. These
-        configs are never noted again: configs found later may be the fence.
+        The record has the configs from before the fence, and is appended before the fence is set. They are not noted
+        again, because later configs may be the fence.
         """
         replacement = self._replacement
         if not replacement.has_fence or self._facts.fence is None or not self._is_fence_due(retired):
@@ -514,8 +514,8 @@ class _Move:
         return after, waived
 
     def _is_coming(self, reason: str, replacement: Replacement) -> bool:
-        """Return whether a wait may end in a moment: the reason names a group that has members on the new topic. Its
-        gate is about to open; or, after the release, its members are about to unsubscribe from the old topic."""
+        """Return whether a wait may end soon: the reason names a group with members on the new topic. Its gate is about
+        to open; or, after the release, its members are about to unsubscribe from the old topic."""
         groups, is_released = self._new_topic.groups.items(), replacement.released_ms is not None
         code = reasons.GROUP_SUBSCRIBED if is_released else reasons.GROUP_NOT_MOVED
         coming = {
@@ -540,7 +540,7 @@ class _Move:
 
 
 def is_followed(record: TopicRecord | None) -> Replacement | None:
-    """Return the replacement of an old topic whose new topic exists and that is not known to be gone itself."""
+    """Return the replacement of an old topic; None: no new topic exists yet, or the old topic is gone."""
     replacement = record.replacing if record is not None else None
     if replacement is None or replacement.new_topic_id is None or replacement.gone_ms is not None:
         return None

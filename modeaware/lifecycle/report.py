@@ -1,6 +1,7 @@
-"""The report of a topic: built once, from the record, the facts and the drain's requirement. Pure.
+"""The report of a topic, from the record, the facts and the drain's requirement. Only this module builds it. Pure.
 
 ``topics --describe``, ``groups list``, ``certificate`` and a controller's status render it, and add their own parts.
+The documented attributes are also the keys of ``--json``, with their meanings.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class PartitionReport:
         lag: the largest number of offsets that a group has still to consume, up to the seal (else the end). In a
             retired partition, waived groups do not count.
         lagging_group: the group with that lag.
-        lagging_groups: the number of groups that a retired partition waits for and that have still to consume.
+        lagging_groups: the number of groups that hold up a retired partition, because they have still to consume it.
         others: the number of these groups that the reason does not name.
         reason: the code of what holds the partition up.
         stragglers: the number of seals that a late record broke.
@@ -71,7 +72,7 @@ class PartitionReport:
 
 
 def waits_for(partitions: Iterable[PartitionReport]) -> str | None:
-    """Return the text of the reason that these partitions share."""
+    """Return the text of the reason that these partitions share, with the largest number of other groups."""
     return max(partitions, key=lambda p: p.others).waits_for
 
 
@@ -85,7 +86,7 @@ def left_to_read(group: GroupProgress) -> str | None:
 
 
 def most_to_read_first(groups: Iterable[GroupProgress]) -> list[GroupProgress]:
-    """Return groups in the order in which reports list them: most unread offsets first."""
+    """Return groups in the order of reports: most unread offsets first."""
     return sorted(groups, key=lambda group: (-group.behind, group.gate is None, group.group))
 
 
@@ -128,14 +129,14 @@ class ReplacementReport:
         delay_ms: null: the topic is not deleted before its own retention has emptied it.
         announced_ms: when clients were first able to see the new topic.
         switched_ms: when producers began to write to the new topic.
-        fenced_ms: when brokers were first seen to refuse data for the topic.
+        fenced_ms: when brokers were first found to refuse data for the topic.
         released_ms: when the topic was released: every required group has read it and may read the new topic.
         deleting_ms: when a controller began to delete the topic.
         gone_ms: when the topic was found to be gone; its name points to the new topic.
         undone_ms: when the replacement was undone.
-        changed_ms: when any of this last changed.
+        changed_ms: when the topic's record last changed.
         reason: the code of what holds the replacement up as a whole.
-        not_moved: required groups that have still to move to the new topic, since the switch; without waived groups.
+        not_moved: after the switch, the required groups that have still to move to the new topic; none that is waived.
         waits_for: the reason in words.
     """
 
@@ -288,11 +289,11 @@ class TopicReport:
         groups: the groups that a drain waits for, and the groups that use the topic now.
         groups_doubt: why a drain may have to wait for more groups.
         evacuation_group: the group whose commits prove that the latest values of a compacted topic were copied.
-        replacement: null if the topic neither is being replaced nor was.
+        replacement: null unless the topic is being replaced, or was.
         writable: the number of writable partitions.
         looks_within_ms: the longest time until an active controller checks the topic's groups again, unless checks take
             more than a tenth of its time; null if no group holds the topic up.
-        kept_name: the change that keeps a topic's name and that this topic is part of; null if there is none.
+        kept_name: the change of this topic that keeps a topic's name; null if there is none.
     """
 
     topic: str
@@ -333,16 +334,15 @@ class TopicReport:
 
     @property
     def is_idle(self) -> bool:
-        """Return whether no controller continues with the topic until a command comes, or its own retention empties
-        it."""
+        """Return whether the topic waits for nothing but a command, or its own retention."""
         replacement = self.replacement
         waits_for_retention = self.phase == "reclaim" and replacement is not None and replacement.delay_ms is None
         return self.phase == "done" or waits_for_retention or self.is_paused
 
 
 def groups_left(topic: TopicReport, most: int | None = None) -> list[str]:
-    """Return a line for each group that has something left to read, and a line about the next check; none if no group
-    holds the topic up and no gate is closed.
+    """Return a line for each group that has records left to read, and a line about the next check. Return no line if no
+    group holds the topic up and no gate is closed.
 
     Args:
         most: the largest number of groups with a line; None: all.

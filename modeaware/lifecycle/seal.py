@@ -1,10 +1,10 @@
 """The seal of a retired partition: when it is set, when it is broken, and the texts of the alarms.
 
-The seal is the partition's end offset once no aware producer can still write there. A partition is sealed when no
-transaction is open and its end has been quiet for ``modeaware.seal.quiet.ms`` since the partition was retired. Quiet is
-no proof, for a paused producer may wake after any wait; it only avoids flapping (docs/invariants.md, "Quiet proves
-nothing"). Safety rests on the recorded offset: a record at or after the seal is a *straggler*, an end before it a
-*truncation*. Either breaks the seal, and the partition is sealed and drained again.
+The seal is the partition's end offset, once no mode-aware producer can still write there. A partition is sealed when no
+transaction is open, and its end has been quiet for ``modeaware.seal.quiet.ms`` since the partition was retired. Quiet
+proves nothing, because a paused producer may wake after any wait. It only avoids flapping (docs/invariants.md, "Quiet
+proves nothing"). Safety rests on the recorded offset. A record at or after the seal is a *straggler*; an end before the
+seal is a *truncation*. Either breaks the seal, and the partition is sealed and drained again.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from modeaware.modelog.records import RetiredPartition, Straggler, producer_text
 def seal_partition(
     retired: RetiredPartition, log: PartitionFacts, retired_ms: int, quiet_ms: int, now_ms: int
 ) -> tuple[RetiredPartition, int | None]:
-    """Return the partition, sealed if it may be, and the time at which its quiet period ends, if it waits for that.
+    """Return the partition, sealed if possible; and the end of its quiet period, if the partition waits for it.
 
     Records of an open transaction are not readable yet, so no seal is set behind them (invariant I2). While records
-    arrive, a last stable offset below the end proves no transaction: it may have been read before the end was.
+    arrive, a last stable offset below the end proves no open transaction: it may have been read before the end offset.
 
     Args:
         retired_ms: when the partition was retired, which is the earliest start of the quiet period.
@@ -43,7 +43,7 @@ def seal_at_end(retired: RetiredPartition, log: PartitionFacts) -> RetiredPartit
     """Return the partition, sealed at the end of its log; blocked while a transaction is open."""
     if not log.is_stable:
         return blocked(retired, reasons.OPEN_TRANSACTION)
-    if retired.truncated_to is not None:  # perhaps truncated further, while there was no seal
+    if retired.truncated_to is not None:  # it may have been truncated further without a seal
         retired = replace(retired, truncated_to=min(retired.truncated_to, log.lowest_end))
     return replace(retired, seal_offset=log.end_offset, seal_leader_epoch=log.leader_epoch, reason=None)
 
@@ -59,8 +59,8 @@ def seal_broken_by(seal_offset: int, log: PartitionFacts) -> str | None:
 
 
 def seal_behind_markers(retired: RetiredPartition, log: PartitionFacts) -> RetiredPartition:
-    """Return the partition, sealed anew if its log has grown behind the seal by nothing that readers are given. A
-    proved evacuation up to the old seal stays proved."""
+    """Return the partition, sealed anew if only markers and aborted records follow the seal. A proved evacuation up to
+    the old seal stays proved."""
     seal = retired.seal_offset
     if seal is None or seal_broken_by(seal, log) != reasons.STRAGGLER or not log.is_stable:
         return retired

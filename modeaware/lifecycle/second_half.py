@@ -1,9 +1,8 @@
 """The second half of a change that keeps the name, and its end: the requests that the controller makes itself. Pure.
 
-See :mod:`modeaware.lifecycle.keep_name`. An alias with ``keep_name`` *waits* until its name is being renamed back.
-Every pass over the alias checks the interim topic and the name, and either requests the second half or notes what
-blocks it. Both follow from the records and the facts alone. So a controller that crashes in between repeats the
-request, and an admitted request is not repeated.
+See :mod:`modeaware.lifecycle.keep_name`. An alias with ``keep_name`` *waits* for the second half. Every pass over the
+alias checks the interim topic and the name, and either requests the second half or notes what blocks it. The records
+and the facts alone decide. So after a crash a controller repeats a request that was not admitted, and no other.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ class Hindrance(NamedTuple):
 
 
 def waits(record: TopicRecord, records: Mapping[str, TopicRecord]) -> bool:
-    """Return whether the second half of a change has still to begin; ``records``: of all topics, by topic id."""
+    """Return whether the second half has still to begin; ``records``: topic id -> the record, of all topics."""
     replacement = record.replacing
     if not (record.is_first_half and record.is_alias) or replacement.reason == reasons.POINTS_NOWHERE:
         return False
@@ -38,8 +37,8 @@ def waits(record: TopicRecord, records: Mapping[str, TopicRecord]) -> bool:
 
 
 def second_half_of(alias: TopicRecord) -> ReplaceTopicCommand:
-    """Return the request that renames the interim topic back: the request for the whole change, once more. The configs
-    are those of the interim topic, whose limits are already scaled to the final number of partitions."""
+    """Return the request that renames the interim topic back: the request for the whole change, once more. The limits
+    in the configs are already scaled to the final number of partitions."""
     replacement = alias.replacing
     return ReplaceTopicCommand(
         topic=replacement.new_topic,
@@ -77,7 +76,7 @@ def hindrance(
 
 
 def closes(record: TopicRecord, now_ms: int) -> bool:
-    """Return whether the record of an interim topic's alias allows the alias to end."""
+    """Return whether an interim topic's alias has existed for long enough to be removed."""
     gone_ms = record.replacing.gone_ms
     return record.is_second_half and gone_ms is not None and now_ms >= gone_ms + FORGOTTEN_MS
 

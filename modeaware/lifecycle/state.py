@@ -1,7 +1,7 @@
 """The state machine of a retiring partition: its theory, its tables, and how a record shows the state.
 
-A shrink takes each partition of the tail through four phases. Each transition is a record on the mode log. Every pass
-starts from the record and from fresh facts alone, so a controller that crashes between two steps loses nothing.
+A shrink takes each of the highest partitions through four phases. Each transition is a record on the mode log. Every
+pass starts from the record and from fresh facts alone, so a controller that crashes between two steps loses nothing.
 
 ========  ========  =========================  ====================================================  =========
 phase     mode      replica state              ends when                                             module
@@ -14,13 +14,13 @@ reclaim   None      ReplicaDeletionStarted     its log start has reached the rec
 done      None      ReplicaDeletionSuccessful  its end offset differs from the seal                  ``seal``
 ========  ========  =========================  ====================================================  =========
 
-A straggler or a truncation takes a partition from any phase back to *seal*. An undo or a growth (``growth``) makes the
-partition ReadWrite again. A new partition starts ReadOnly in the phase *opening* and becomes ReadWrite once groups have
-an offset on it.
+A straggler (a record after the seal) or a truncation takes a partition from any phase back to *seal*. An undo or a
+growth (``growth``) makes the partition ReadWrite again. A new partition starts ReadOnly, in the phase *opening*. It
+becomes ReadWrite once groups have an offset on it. A replacement has phases of its own (``replacement``).
 
-The *reclaim policy* of a shrink: ``retention`` deletes nothing and waits until the topic's own retention has emptied
-the partition; ``drained`` deletes the records once every required group has read them and the requested delay is over;
-``immediate`` waits for neither.
+The *reclaim policy* of a shrink decides when records are deleted. ``retention``: by the topic's own retention only.
+``drained``: once every required group has read them and the requested delay is over. ``immediate``: without either
+wait.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from modeaware.modes import PartitionMode, PartitionState, ReplicaState
 
 MODE_TRANSITIONS: dict[PartitionMode, frozenset[PartitionMode]] = {
     # ReadWrite never becomes None directly: consumers drain the partition first. An immediate_delete passes through
-    # ReadOnly as well, so that aware producers have left before records are deleted.
+    # ReadOnly as well: mode-aware producers stop writing before records are deleted.
     PartitionMode.READ_WRITE: frozenset({PartitionMode.READ_ONLY}),
     PartitionMode.READ_ONLY: frozenset({PartitionMode.READ_WRITE, PartitionMode.NONE}),
     PartitionMode.NONE: frozenset({PartitionMode.READ_ONLY, PartitionMode.READ_WRITE}),
@@ -52,7 +52,7 @@ REPLICA_TRANSITIONS: dict[ReplicaState, frozenset[ReplicaState]] = {
     ReplicaState.DELETION_STARTED: frozenset({ReplicaState.DELETION_SUCCESSFUL, ReplicaState.DELETION_INELIGIBLE}),
     ReplicaState.DELETION_SUCCESSFUL: frozenset({ReplicaState.DELETION_INELIGIBLE}),
     # KIP-694 puts OfflineReplica before ReplicaDeletionStarted. A stock broker keeps the replica online, so the
-    # controller never records it; the name stays for readers of the log.
+    # controller never records this state; the name stays for readers of the log.
     ReplicaState.OFFLINE: frozenset({ReplicaState.DELETION_STARTED}),
 }
 PHASES = ("create", "announce", "seal", "drain", "reclaim", "opening", "done")
@@ -77,8 +77,8 @@ def partition_state(mode: PartitionMode, retired: RetiredPartition) -> Partition
 
 
 def carried(before: RetiredPartition | None) -> RetiredPartition:
-    """Return a partition that takes no writes any more. If an earlier shrink retired it, it keeps the facts about its
-    log, and the offsets at which groups without a commit resume."""
+    """Return the partition at the switch, when it stops taking writes. A partition that an earlier shrink retired keeps
+    the facts about its log, and the offset at which groups without a commit resume."""
     if before is None:
         return RetiredPartition()
     return RetiredPartition(
@@ -93,8 +93,8 @@ def current_record(record: TopicRecord | None, topic: str, topic_id: str, count:
     """Return a topic as it is with ``count`` partitions on the brokers.
 
     Without a record the topic was never changed: every partition is ReadWrite, the epoch -1. Partitions that another
-    tool has added take writes, and are listed, while no listed partition is retired (:meth:`TopicView.mode`). While one
-    is retired the added ones are not listed: groups may not read them yet.
+    tool has added are listed as ReadWrite while no partition is retired (:meth:`TopicView.mode`). While a partition is
+    retired they are not listed: groups may not read them yet.
     """
     record = record or TopicRecord(topic, topic_id, -1, -1, ())
     added = 0 if record.closed else max(count - len(record.modes), 0)
@@ -121,8 +121,8 @@ def partition_phase(mode: PartitionMode, retired: RetiredPartition) -> str:
 
 
 def partition_phases(record: TopicRecord) -> dict[int, str]:
-    """Return the phases of partitions that take no writes, in order: ``opening`` for a new partition, ``done`` for all
-    partitions of a released topic."""
+    """Return the phase of each partition that takes no writes, ascending: ``opening`` for a new partition, ``done`` for
+    all partitions of a released topic."""
     if record.replacing.released_ms is not None:
         return dict.fromkeys(record.closed, "done")
     retired = record.retired
@@ -148,10 +148,7 @@ def replacement_phase(record: TopicRecord, replacement: Replacement) -> str:
 
 
 def held_up(record: TopicRecord) -> dict[str, list[int]]:
-    """Return reason -> the partitions that wait for it, in order.
-
-    An empty list: the topic's replacement waits as a whole.
-    """
+    """Return reason -> the partitions that it holds up, ascending; an empty list: the replacement as a whole."""
     waiting: dict[str, list[int]] = {}
     if (whole := record.replacing.reason) is not None:
         waiting[whole] = []
@@ -164,7 +161,7 @@ def held_up(record: TopicRecord) -> dict[str, list[int]]:
 
 
 def in_progress(record: TopicRecord | None) -> bool:
-    """Return whether a shrink or a growth of the topic has not finished."""
+    """Return whether a change of the topic (also a replacement) is not complete."""
     return record is not None and topic_phase(record) != "done"
 
 
@@ -182,8 +179,8 @@ def deletion_of(record: TopicRecord) -> DeleteTopicPartitions:
 def reclaim_policy(partition: int, record: TopicRecord, retired: RetiredPartition | None = None) -> str:
     """Return the reclaim policy of a shrink for a partition: ``retention``, ``drained`` or ``immediate``.
 
-    An ``immediate`` shrink counted the unread records when it was requested. It did not count stragglers, records that
-    replaced truncated ones, or partitions that an earlier shrink retired: these are drained (invariant I2).
+    An ``immediate`` shrink deletes only the unread records that the answer to the request counted. Stragglers, records
+    that replaced truncated ones, and partitions that an earlier shrink retired are drained (invariant I2).
 
     Args:
         retired: the state of the partition, if it is newer than the record's.

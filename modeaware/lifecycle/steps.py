@@ -1,4 +1,8 @@
-"""The steps of a pass: over a topic, and over each of its retired partitions. Pure."""
+"""The steps of a pass: over a topic, and over each of its retired partitions. Pure.
+
+A pass takes a partition as far through its phases (:mod:`modeaware.lifecycle.state`) as the facts allow. Records are
+deleted in a later pass, which checks the proof again. If the record does not fit the mode log, no drain counts.
+"""
 
 from __future__ import annotations
 
@@ -55,8 +59,8 @@ def _advance(this: Pass) -> Advance:
 
 
 def _advance_replaced(this: Pass, topic: Replaced) -> Advance:
-    """Advance an old topic. Until the switch retires all partitions, partitions that an earlier shrink has retired are
-    watched as well (invariant I2)."""
+    """Advance an old topic. Until the switch, which retires all partitions, those that an earlier shrink has retired
+    are watched as well (invariant I2)."""
     record, replacement = topic
     watched = Advance()
     if replacement.switched_ms is None and record.retired and this.facts.topic_id == record.topic_id:
@@ -76,7 +80,7 @@ def _advance_replaced(this: Pass, topic: Replaced) -> Advance:
 
 
 def _advance_partitions(this: Pass) -> Advance:
-    """Take one step with every retired partition of the topic, and with the opening ones."""
+    """Take one step with every retired partition of the topic, and with every opening one."""
     this = replace(this, record=with_groups(this.record, this))
     steps = {p: _step_of(p, this) for p in sorted(this.record.retired)}
     opened = advance_opening(replace(this, record=_apply(this.record, steps)))
@@ -96,7 +100,7 @@ def _advance_partitions(this: Pass) -> Advance:
 class _Step:
     """The outcome of a pass for one partition.
 
-    ``drain`` is the proof by which the partition became None, or stays so: its groups and waivers go on the record.
+    ``drain`` is the proof by which the partition becomes None or stays None; the record gets its groups and waivers.
     """
 
     mode: PartitionMode
@@ -170,7 +174,7 @@ def _step_read_only(partition: int, log: PartitionFacts, this: Pass) -> _Step:
         resume_offset=None,
         reason=None,
     )
-    # Due at once: in the next pass consumers have the new mode, and the drain is checked again before the deletion.
+    # The next pass is due at once. By then the mode is on the log, and the drain is checked again before the deletion.
     return _Step(PartitionMode.NONE, none, due_ms=this.now_ms, alarm=alarm, drain=drain)
 
 
@@ -200,7 +204,7 @@ def _drained(
 def _step_none(partition: int, log: PartitionFacts, this: Pass) -> _Step:
     """Watch a None partition (invariant I2), and delete its records up to the recorded seal if the policy requires it.
 
-    Delete never up to the current end, and only with the proof on the record (invariant I1).
+    Never delete up to the current end, and delete only with the proof on the record (invariant I1).
     """
     retired = this.record.retired[partition]
     if retired.seal_offset is None or seal_broken_by(retired.seal_offset, log) is not None:
@@ -243,6 +247,6 @@ def _still_drained(
 
 def _waits_for_earlier_topic(this: Pass) -> Drain | None:
     """Return a drain that waits if an earlier topic of the chain exists (again). A group that still reads that topic
-    does not show here (invariant I1). New shrinks are refused meanwhile."""
+    is not among the groups of this one (invariant I1). New shrinks are refused meanwhile."""
     topic = this.facts.earlier_topic
     return None if topic is None else Drain(reason=reasons.of_group(reasons.EARLIER_TOPIC_FIRST, topic))

@@ -1,27 +1,27 @@
 """The deletion of an old topic: why it stays. Decided anew in each pass, from the facts of one snapshot. Pure.
 
 After the release, no client seems to use the old topic. A deletion is final, so it rests on no earlier pass. In one
-snapshot all of this has to hold:
+snapshot all of these conditions have to hold:
 
-* the time has come: the delay is over, or retention has emptied the topic, whichever was requested;
+* the requested time has come: the delay is over, or else retention has emptied the topic;
 * the topic is the first of its chain, and its new topic exists, under its id;
 * the *fence* is proved on every leader, for its current leader epoch, and has been in force in every pass for
-  :data:`FENCE_STABLE_MS`. A tool that keeps resetting the topic's configs (GitOps) could also do so between the last
-  check and the deletion; a record acknowledged then would be deleted with the topic (invariant I2);
+  :data:`FENCE_STABLE_MS`. A tool that keeps resetting the topic's configs (GitOps) could also reset them between the
+  last check and the deletion; a record acknowledged then would be deleted with the topic (invariant I2);
 * each log ends at its seal, replicated or not, with no transaction open;
-* of a compacted topic, the latest values are copied to the new topic, by the record or by the proof;
-* the list of groups is certain, and every required group has read the topic to its seals and has an offset on each
-  partition of the new topic, or is waived (invariant I1);
+* of a compacted topic, the latest values are copied to the new topic, as the record or a new proof shows;
+* the list of groups is certain; every required group that is not waived has read the topic to its seals, and has an
+  offset on each partition of the new topic (invariant I1);
 * no group has members that are subscribed to the topic or assigned it. Brokers that create topics automatically would
   create the name again for such a client, and the client would commit the old offsets to that topic.
 
-Then the record shows since when the topic is being deleted, and the deletion follows, by the topic's id. Right before
-the request :func:`modeaware.cluster.fence.check_sealed` proves the fence and compares the ends of all logs with the
-seals once more, within the controller's lease. The next snapshot decides whether the topic is gone, not the answer to
-the request. The record shows that the deletion was the controller's own.
+Then the record notes the time (``deleting_ms``), and the deletion follows, by the topic's id. Right before the request
+:func:`modeaware.cluster.fence.check_sealed` proves the fence and compares the ends of all logs with the seals once
+more, within the controller's lease. The next snapshot decides whether the topic is gone; the answer to the request does
+not. The record then shows that the deletion was the controller's own.
 
-*Offsets that expire.* Brokers drop the offsets of a group some days after its members have left. A group without an
-offset on the old topic and with one on each partition of the new topic has moved: it had moved at the release, or it
+*Offsets that expire.* Brokers drop the offsets of a group some days after its members have left. A group that has no
+offset on the old topic, but one on each partition of the new topic, counts as moved: it had moved at the release, or it
 begins anew on the new topic.
 """
 
@@ -38,9 +38,9 @@ from modeaware.modelog.records import Replacement, RetiredPartition
 
 FENCE_STABLE_MS = 10_000
 """For how long every pass must have found the fence in force. The controller restores a lifted fence in each pass, and
-never lifts one. So a fence found in force for this long has no tool that lifts it more often than that."""
+never lifts one. So a tool that lifts the fence more often than this would have been noticed."""
 LOOK_AGAIN_MS = 2_000
-"""When to list the groups again while one of them is in a rebalance."""
+"""After which time the groups are listed again while one of them is in a rebalance."""
 
 
 class Stay(NamedTuple):
@@ -84,7 +84,7 @@ def _not_due(
 
 
 def _not_first(replacement: Replacement, facts: TopicFacts) -> Stay | None:
-    """Return why another topic of the chain prevents the deletion, such as an earlier one with groups."""
+    """Return why another topic of the chain prevents the deletion, such as an earlier one that is not gone."""
     if facts.earlier_topic is not None:
         return Stay(reasons.of_group(reasons.EARLIER_TOPIC_FIRST, facts.earlier_topic))
     new_topic = facts.new_topic

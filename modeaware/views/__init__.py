@@ -1,1 +1,1 @@
-"""Views of partition modes: the sources of clients' views, the cache over them, and the sharing of both."""
+"""Views of partition modes: their sources, the store of the views in force, and the sharing among clients."""

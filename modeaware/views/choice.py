@@ -1,7 +1,7 @@
 """The choice of the source of one cluster's views: the mode log, or KIP-694's Metadata over the wire.
 
-``modeaware.mode.source`` names one, or ``auto``. With ``auto`` one thread follows the log and, at the same time, probes
-the bootstrap servers for the feature ``partition.mode``. Once such a server has returned the modes, the wire is the
+``modeaware.mode.source`` names a source, or ``auto``. With ``auto`` one thread follows the log and, at the same time,
+probes the bootstrap servers for the feature ``partition.mode``. Once a server has returned the modes, the wire is the
 source. When the server stops responding, the thread follows the log again and restarts the search. Both sources publish
 to one store, so a change of the source is invisible to clients, and views outlive both sources (invariant I6).
 
@@ -43,12 +43,12 @@ REPORTED_AFTER = 2
 starting."""
 ASK_TIMEOUT_S = 5.0
 TRY_TIMEOUT_S = 2.5
-"""The same while the log is the source: the thread does not follow the log during the request."""
+"""The timeout while the log is the source: during the request the thread does not follow the log."""
 SLICE_S, PROBE_SLICE_S = 0.2, 0.02
 PROBE_WAIT_S = 0.003
-"""How long the tail waits for the servers, a few times, if the first view needs only their responses."""
+"""How long one step of the tail waits for the servers, if the first view needs only their responses."""
 LOG_PATIENCE_S = 0.5
-"""How long to wait for the log's first view if the wire could return one, too: to load the wire's client takes
+"""How long to wait for the log's first view although the wire could return one: loading the wire's client takes
 longer."""
 IDLE_S = 30.0
 """A connection that is idle for this long is closed: an endpoint has thousands of clients."""
@@ -66,9 +66,9 @@ class ModesServer(NamedTuple):
 class FeatureProbe:
     """Probes all bootstrap servers for the feature, round by round. For one thread, which calls :meth:`step` often.
 
-    A round without any response is an error; the next rounds follow with growing pauses. A round with responses and
-    without the feature means "not now". The next round then follows after ``interval_s``, or earlier after
-    :meth:`hurry`; if some server was silent, after pauses that grow to ``interval_s``.
+    A round without any response is an error; the next rounds follow with growing pauses. A round with responses, but
+    without the feature, means "not now": the next round follows after ``interval_s``, or earlier after :meth:`hurry`.
+    If some server was silent, it follows after pauses that grow to ``interval_s``.
 
     Args:
         conf: the client's librdkafka settings.
@@ -226,11 +226,11 @@ class ModeSource:
         self._thread.start()
 
     def stop(self, timeout_s: float) -> bool:
-        """Stop the thread and wait for its end; the last views stay. Called in that thread, return at once; it ends
+        """Stop the thread and wait for its end; the last views stay. If called in that thread, return at once: it ends
         after its step.
 
         Returns:
-            Whether the thread has ended within ``timeout_s``. One that waits for a dead broker ends later.
+            Whether the thread has ended within ``timeout_s``. A thread that waits for a dead broker ends later.
         """
         self._stopping.set()
         self._wake.set()
@@ -262,7 +262,7 @@ class ModeSource:
     def error(self) -> Exception | None:
         failing = self.store.error()
         if failing is None and (self._on_wire or self.log.present):
-            return None  # stats() has an error of the probe: both sources give the same views
+            return None  # both sources give the same views, so only stats() has an error of the probe
         return self._wire_error or failing or self._probe.error
 
     def stats(self) -> dict[str, Any]:
@@ -344,15 +344,15 @@ class ModeSource:
         return not self._stopping.is_set() and self._wanted()
 
     def _log_wanted(self) -> bool:
-        """Return whether the tail is to continue. The tail calls this a few times a second, so the call also compares
-        topic ids and probes for the wire."""
+        """Return whether the tail is to continue. The tail calls this a few times a second, so this method also
+        compares topic ids and probes for the wire."""
         if self._on_wire or not self._is_wanted():
             return False
         self.checks.step()
         if self._source == "log" or not self.log.readings:  # the log's client is made before servers are probed
             return True
         state = (self.log.readings, self.store.error() is None)
-        if state != self._log_state:  # the log became unreachable or reachable, and so may the servers
+        if state != self._log_state:  # the log became unreachable or reachable, and perhaps the servers, too
             self._log_state = state
             self._probe.hurry(even_if_failing=state[1])
         went_over = self._switched_to_wire()
@@ -446,7 +446,8 @@ class ModeSource:
             self._wake.clear()
 
     def _due_s(self, backoff_s: float) -> float:
-        """Return when the next request over the wire is due. Clients follow a switch within a second."""
+        """Return when the next request over the wire is due: soon while a replacement is in progress, so that clients
+        follow a switch within a second."""
         due_s = self._asked_s + 0.9 * self._interval_s  # before the views count as stale
         if self._following:
             due_s = min(due_s, self._asked_s + SOON_S)

@@ -1,9 +1,10 @@
 """The mode log as a source of views.
 
-The tail reads the log from its beginning into a fresh replay, which replaces the old replay at the log's end. Then each
-record changes views as it comes. After anything that could hide a change of the log itself, the tail reads from the
-beginning again, and views that are newer than the log's records stay (invariant I4). A refresh continues from the
-tail's position to the end, in the caller's thread. Records that the tail then reads again count once.
+The *tail* follows the log. It reads the log from its beginning into a fresh *replay* (the last record of each key),
+which replaces the old replay at the log's end. From then on each record changes views as it arrives. After an event
+that could hide a change of the log itself, the tail reads from the beginning again; views that are newer than the log's
+records stay (invariant I4). A *refresh* reads from the tail's position to the end, in the caller's thread. Records that
+the tail then reads again count once.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class LogSource:
         config: names the log.
         store: takes the views.
         wanted: returns whether the tail is to continue; the tail calls it a few times a second.
-        absence_counts: returns whether "there is no log" means "every partition is ReadWrite" now. When that becomes
+        absence_counts: returns whether an absent log means now that every partition is ReadWrite. When that becomes
             true, the owner calls :meth:`confirm_absence`.
 
     Attributes:
@@ -60,7 +61,7 @@ class LogSource:
         self._absence_counts = absence_counts
         self.readings = 0
         self.present = False
-        self._absent = False  # by the tail, whether the absence counts or not
+        self._absent = False  # the tail found no log, whether the absence counts or not
         self._caught_up = threading.Event()  # not set while the log is read from its beginning
         self._ended = False
         self._check_now = threading.Event()
@@ -136,14 +137,14 @@ class LogSource:
     def absent(self) -> None:
         with self._store.turn:
             self._absent = True
-            if self.present or self._store.views():  # views that came over the wire come from a log as well
+            if self.present or self._store.views():  # views that came over the wire are from a log, too
                 text = f"topic {self._topic!r} is gone; restore it: all partition modes are stored there"
                 self.failed(ModeSourceError(f"mode log: {text}", topic=self._topic))
             else:
                 self.confirm_absence()
 
     def confirm_absence(self) -> None:
-        """Confirm that the log is absent, if that was the last response and counts now. In the tail's thread."""
+        """Confirm the log's absence, if that was the last response and counts now. In the tail's thread."""
         with self._store.turn:
             if not self._absent or self.present or self._store.views() or not self._absence_counts():
                 return
@@ -178,9 +179,9 @@ class LogSource:
     def _apply(self, records: Sequence[LogRecord]) -> None:
         """Publish the next records, with one call of the listeners if views only go forward.
 
-        A consumer group assigns partitions by the views that its members have seen. A member must see from its own view
-        whether another member may have seen more (``assignment.possible_hidden``). So a state of a topic that would
-        leave no trace in the views is published by itself.
+        A consumer group assigns partitions by the views that its members have seen. A member must detect from its own
+        views whether another member may have seen others (``assignment.possible_hidden``). So a state of a topic that
+        would leave no trace in later views is published by itself.
         """
         pending: dict[str, TopicRecord | None] = {}
         for record in records:
@@ -204,19 +205,19 @@ class LogSource:
             return changed
         if record.value is None and record.key is not None:
             self._store.forget_aside(topic_id)
-            # A view may be older than the reading of the log that the replay is made from.
+            # The store may have a view of the id that this replay never had.
             changed |= {view.topic for view in self._store.views().values() if view.topic_id == topic_id}
         elif first:
-            # The other ids of a name with a new id are past ids. The order in a log that was read from its beginning
-            # proves nothing: compaction keeps the last record of each id.
+            # When a name gets a new id, its other ids are past ids. Not so in the first reading of a log: there the
+            # order proves nothing, because compaction keeps the last record of each id.
             for past in (past for topic in changed for past in self._replay.records_of(topic)):
                 if past.topic_id != topic_id:
                     self._store.past_ids[past.topic_id] = past.version
         return changed
 
     def _record(self, topic: str) -> TopicRecord | None:
-        """Return the record that counts: the last one written, without records of ids that the cluster has shown not to
-        be live."""
+        """Return the record that counts: the last one written, without records whose id the cluster has shown to be
+        past."""
         records = reversed(self._replay.records_of(topic))
         return next((record for record in records if not self._store.is_aside(record.topic_id)), None)
 

@@ -1,9 +1,9 @@
 """The sharing of views: one source, with one thread, per process and cluster, for any number of clients.
 
-A source refers to its handles weakly, so that a client that is dropped without ``close()`` does not keep the source
-alive; the source's thread ends with the last handle. In a forked child the parent's thread and connections do not
-exist, so handles make their own source at their next use. The child does not touch the parent's sources: librdkafka's
-handles must not be destroyed in a child, and TLS connections that the parent uses must not be ended.
+Each client has a *handle* on its source. A source refers to its handles weakly, so a client that is dropped without
+``close()`` does not keep the source alive. The source's thread ends with the last handle. In a forked child the
+parent's threads and connections do not exist, so handles make a new source at their next use. The child does not touch
+the parent's sources: it must neither destroy librdkafka's handles, nor end TLS connections that the parent uses.
 """
 
 from __future__ import annotations
@@ -283,8 +283,8 @@ class _Handle:
         return shared.source
 
     def _move(self) -> _Shared:
-        """Continue with the source for the current settings; the lock is held. Listeners are called with the views that
-        differ there."""
+        """Continue with the source for the current settings; the lock is held. Listeners are called with the views of
+        that source."""
         before, after = self._shared, _registry.enter(self, self._conf, self._config)
         if after is before:
             return after
@@ -299,7 +299,7 @@ class _Handle:
         after.source.checks.use(self._in_use)
         for listener in listeners:
             after.source.store.subscribe(listener, had)
-        # close() and unsubscribe() take no lock. They record their change before they read the handle's source.
+        # close() and unsubscribe() take no lock: they note their change first, and then read the handle's source.
         for listener in listeners:
             if self._closed or listener not in self._listeners:
                 after.source.store.unsubscribe(listener)

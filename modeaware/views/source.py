@@ -1,4 +1,4 @@
-"""The contract between clients and the source of partition modes, whichever source that is."""
+"""The contract between clients and the source of partition modes: the mode log, or an endpoint over the wire."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Views(Protocol):
     def wait_ready(self, timeout_s: float) -> bool:
         """Wait for the first views; return False on timeout, or when the source has ended.
 
-        The first views exist once the log has been read to its end, a server has returned modes over the wire, or it is
-        certain that neither log nor server exists.
+        The first views exist once the log has been read to its end, a server has returned modes over the wire, or
+        responses have shown that neither a log nor such a server exists.
         """
         ...
 
@@ -126,5 +126,5 @@ class Views(Protocol):
         ...
 
     def close(self) -> None:
-        """Give the handle back; the last one stops the source. Idempotent."""
+        """Release the handle; the release of the last one stops the source. Idempotent."""
         ...

@@ -5,8 +5,8 @@ give the same versions. The store decides which views are in force:
 
 * A view belongs to a topic id. A name resolves to the view of one id, the view in force; :meth:`ViewStore.choose`
   resolves the name when the cluster has returned the id. Views of other ids are set aside, by id, until the cluster
-  returns their id (invariant I8). The view of an old topic that was released keeps the name, which points to the new
-  topic; another topic that is created under the name is not used.
+  returns their id (invariant I8). The view of a released old topic keeps the name, which points to the new topic;
+  another topic that is created under the name is not used.
 * Of one topic id the newest version counts. A view is removed only when the source reports that its topic is gone
   (invariant I4). A response that does not mention a topic changes nothing.
 * The last views of a failing source stay in force (invariant I6); :meth:`ViewStore.stats` returns their age.
@@ -51,7 +51,7 @@ class _Request(NamedTuple):
 
 
 class _SetAside(LRUCache[str, TopicView]):
-    """Views, by topic id, whose name resolves to another id: the most recently used ones; and their ids by name."""
+    """Views whose name resolves to another id, by topic id (the most recently used ones); and their ids, by name."""
 
     def __init__(self) -> None:
         super().__init__(REMEMBERED_IDS)
@@ -73,8 +73,8 @@ class _SetAside(LRUCache[str, TopicView]):
 def _keeps_name(view: TopicView) -> bool:
     """Return whether the name points to the new topic, whatever topic the cluster has under the name.
 
-    After the release the controller may delete the old topic, and brokers may create another topic of that name before
-    the deletion is on the log.
+    It does so from the release on. Then the controller may delete the old topic, and brokers may create another topic
+    of that name before the deletion is on the log.
     """
     return view.replaced_by is not None and (view.replaced_by.released or view.replaced_by.gone)
 
@@ -136,7 +136,7 @@ class ViewStore:
         self._waiting_over.set()
 
     def refresh(self, timeout_s: float, *, fresh: bool = True) -> None:
-        """Request views from the source now. Callers that come during a request share the next request, so each caller
+        """Request views from the source now. Callers that arrive during a request share the next one, so each caller
         gets the views as of its call, or newer ones.
 
         Raises:
@@ -187,8 +187,8 @@ class ViewStore:
         return error
 
     def subscribe(self, listener: ViewListener, had: Iterable[str] = ()) -> None:
-        """As :meth:`Views.subscribe`. ``had``: the listener's topics in another store; topics without a view here are
-        unlisted."""
+        """As :meth:`Views.subscribe`. ``had``: the topics of which the listener has views from another store; those
+        without a view here are unlisted."""
         with self.turn:
             self._listeners.append(listener)
             if self.ready:
@@ -221,8 +221,8 @@ class ViewStore:
     # For sources
 
     def publish(self, views: Iterable[TopicView], gone: Iterable[str] = ()) -> None:
-        """Put ``views`` in force, except views older than the views in force (invariant I4) and views of an id that is
-        set aside; remove the topics ``gone``."""
+        """Put ``views`` in force, and remove the topics ``gone``. Left out are views that are older than those in force
+        (invariant I4), and views of an id that is set aside."""
         with self.turn:
             changed: dict[str, TopicView] = {}
             for view in views:
@@ -334,7 +334,7 @@ class ViewStore:
 
     def _call(self, listeners: Iterable[ViewListener], changed: Mapping[str, TopicView]) -> None:
         for listener in list(listeners):
-            if listener not in self._listeners:  # a listener before it has unsubscribed it
+            if listener not in self._listeners:  # an earlier listener has removed it
                 continue
             try:
                 listener(changed)

@@ -1,8 +1,8 @@
 """The topic id that a name has on the cluster now, and so the views that may apply (invariant I8).
 
 A view is made for one topic id. A Kafka topic can be deleted and created again under its name. Without a running
-controller, the record of the deleted topic stays on the mode log. So before a client acts on a view, the id of the view
-is compared with the id that the cluster returns for the name, by DescribeTopics (Metadata v10 and later, KIP-516; the
+controller, the record of the deleted topic stays on the mode log. So before a client acts on a view, it compares the
+view's id with the id that the cluster returns for the name, by DescribeTopics (Metadata v10 and later, KIP-516; the
 request never creates a topic).
 
 * A response with another id takes the view out of force. If a record of that id is known, its view is in force then.
@@ -38,14 +38,14 @@ logger = get_logger(__name__)
 REQUEST_TIMEOUT_S = 3.0
 RETRY_S = 0.05
 UNKNOWN_PATIENCE_S = 0.5
-"""How long the id of an unknown topic is requested again: brokers learn of a new topic within milliseconds."""
+"""How long requests for the id of an unknown topic are repeated: brokers learn of a new topic within milliseconds."""
 CHECK_S = 10.0
 """The longest time between comparisons of the ids of topics in use, however long
-``topic.metadata.refresh.interval.ms`` is. The constant bounds how long a running client applies the view of a topic
-that was deleted and created again."""
+``topic.metadata.refresh.interval.ms`` is. So a running client applies the view of a topic that was deleted and created
+again for no longer."""
 SILENT_TIMEOUT_S = 0.05
-"""How long to wait for a response after a timeout, until a broker responds: a client that uses many topics, or polls
-repeatedly, waits once for unresponsive brokers. The background comparison continues meanwhile."""
+"""How long each wait takes after a timeout, until a broker responds: so a client that uses many topics, or polls
+repeatedly, waits only once for unresponsive brokers. The background comparison continues meanwhile."""
 CONFIRM_S = 1.0
 """The time after which a comparison is repeated that had no response, or that took a view out of force."""
 _UNKNOWN_TOPIC = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError.LEADER_NOT_AVAILABLE)
@@ -200,8 +200,8 @@ def _pass_on(to: Future[Any], answer: Future[Any]) -> None:
 
 
 class IdChecks:
-    """Compares the ids of topics in use, when a client requests it and again in the background. Thread-safe, but for
-    :meth:`step`, which the source's thread alone calls.
+    """Compares the ids of topics in use, at a client's request and again in the background. Thread-safe, except
+    :meth:`step`, which only the source's thread calls.
 
     Args:
         ids: requests them from the cluster.

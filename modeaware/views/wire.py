@@ -1,12 +1,12 @@
 """KIP-694's Metadata as a source of views, from one server that has the feature ``partition.mode``.
 
 The server is an endpoint of modeaware, which returns epochs and topic ids beside the modes, or a broker that implements
-KIP-694, which returns modes alone. Any of them may lag behind, so responses count by these rules (invariant I4):
+KIP-694, which returns modes alone. A server may lag behind, so its responses count by these rules (invariant I4):
 
 * The store ignores a version that is older than the view in force. It also ignores a past topic id, up to the version
   that was in force when another id took its place.
-* A topic that a response lacks is not gone. The topic is requested by name. It is gone when an endpoint lists its id as
-  removed, or returns "unknown topic" twice, :data:`CONFIRM_S` apart.
+* A topic that a response lacks is requested by name. The topic is gone only if an endpoint lists its id as removed, or
+  a server returns "unknown topic" twice, :data:`CONFIRM_S` apart.
 * Responses of a server without epochs count in their order, but never against a view that has an epoch.
 
 Importing this module needs no kafka-python; a request does.
@@ -52,8 +52,8 @@ class WireSource:
         store: takes the views.
         wanted: returns whether a response is still needed.
         take_id: called with a topic and the brokers' id of the topic, if that is not the record's (invariant I8); the
-        store's turn is held.
-        groups: returns the groups of the clients' consumers: the server returns for which of them gates are open.
+            store's turn is held.
+        groups: returns the groups of the clients' consumers: the server returns those with an open gate.
 
     Attributes:
         server: the current or last server.
@@ -209,8 +209,8 @@ class WireSource:
             return {view.topic for view in views}
 
     def _compare(self, topic: Any) -> None:
-        """Take the id of the live topic: a topic with an id and without epochs has a record of another id (invariant
-        I8). A broker may lag behind, so each response counts."""
+        """Pass on the live topic's id while the record has another one (the topic has an id, but no epochs), and once
+        afterwards (invariant I8). A broker may lag behind, so each response counts."""
         if not _has_record(topic):
             self._replaced.add(topic.name)
         elif topic.name in self._replaced:
@@ -255,7 +255,7 @@ class WireSource:
             raise kind(f"modes over the wire: {self.server} returns no modes of {names}; the last views stay in force")
 
     def _is_confirmed(self, name: str) -> bool:
-        """Return whether the topic was unknown before, and long enough ago."""
+        """Return whether the topic was already unknown :data:`CONFIRM_S` ago."""
         now_s = self._clock.monotonic_s()
         return now_s >= self._doubted.setdefault(name, now_s + CONFIRM_S)
 
