@@ -1,4 +1,4 @@
-"""Waiting for conditions, so that no test sleeps or measures time."""
+"""Waiting for conditions, so that no test sleeps or measures time where a condition shows what it waits for."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from collections.abc import Callable
 from typing import TypeVar
 
 T = TypeVar("T")
+ENDS_S = 1.0
+"""How long librdkafka may take, after an assignment, to look up the ends at which a ``latest`` group begins. Nothing
+shows that it has."""
 
 
 def eventually(

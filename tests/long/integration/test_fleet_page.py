@@ -47,9 +47,9 @@ def test_the_page_fits_and_its_table_is_searched_and_opened(opened: Page, tmp_pa
     expect(rows.locator("visible=true").locator("summary")).to_have_text(
         ["big", "read", "123", "small", "unused", "full"]
     )
-    opened.get_by_label("Search topics").fill("BIG-v2")
+    opened.get_by_label("Search topics").fill("REPLACE BIG")
     expect(rows.filter(visible=True).locator("summary")).to_have_text(["big"])
-    why = opened.get_by_text("modeaware replace big --with big-v2 --partitions 3")
+    why = opened.get_by_text("modeaware replace big --keep-name --partitions 3")
     expect(why).to_be_hidden()
     opened.locator("summary", has_text="big").click()
     expect(why).to_be_visible()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import closing
 
 import pytest
@@ -11,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 import modeaware
 from tests.support.plain import ends
 from tests.support.succession import Following
-from tests.support.waiting import eventually
+from tests.support.waiting import ENDS_S, eventually
 from tests.workload.load import Load
 
 
@@ -25,6 +26,7 @@ def test_latest_group_that_is_made_anew_begins_at_the_end_of_the_new_topic(
     for reader in load.readers:
         reader.start()
     load.await_held(following.topic, 12)
+    time.sleep(ENDS_S)
     with following.writer(load):
         load.await_given(following.topic, 300)
         following.replace(delay_ms=0)

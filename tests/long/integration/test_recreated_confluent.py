@@ -5,13 +5,14 @@ No controller runs to remove the old record. The short tier has one case of each
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import pytest
 
 from modeaware.views import registry
 from tests.support.recreating import COUNT, WRITABLE, Recreating
-from tests.support.waiting import eventually
+from tests.support.waiting import ENDS_S, eventually
 
 PROTOCOLS = ["range", "cooperative-sticky", "consumer"]
 """Under these the consumer's group is classic eager, classic incremental, and KIP-848's."""
@@ -25,6 +26,7 @@ def test_new_latest_group_reads_every_record_written_after_it_joined(
     with recreating.group(make_group(), protocol, "latest", members=2) as group:
         # A rebalance after this would be a start at the end anew.
         group.await_held(recreating.topic, range(COUNT), [6, 6])
+        time.sleep(ENDS_S)
         group.check(recreating.send())
 
 
