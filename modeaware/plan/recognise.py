@@ -28,7 +28,7 @@ _ODDS_FIRST, _ODDS_NEXT = -2.0, -6.0
 """log10 of the odds of chance at which a placement is accepted."""
 _ODDS_NONE = -6.0
 """The verdict may be "none" if a hash that had placed the whole sample would have been recognised with these odds."""
-LEAST_REPEATED = 20
+_LEAST_REPEATED = 20
 _MOMENT_MS = 100
 _HASHED = 0.9
 """From this share of moments on, records without a key are assumed to be hashed like an empty key."""
@@ -315,7 +315,7 @@ def _null_moments(sample: Sample) -> list[int]:
     """
     nulls = [record for record in sample.records if record.key is None and record.timestamp_ms > 0]
     moments = {(record.timestamp_ms // _MOMENT_MS, record.partition) for record in nulls}
-    enough = len({moment for moment, _ in moments}) >= LEAST_REPEATED
+    enough = len({moment for moment, _ in moments}) >= _LEAST_REPEATED
     return [partition for _, partition in moments] if enough else []
 
 
@@ -331,7 +331,7 @@ def _together(parts: Sequence[_Part]) -> float | None:
     for part in parts:
         by_key[part.key].append(part.records)
     repeated = [own for own in by_key.values() if sum(own) > 1]
-    if len(repeated) < LEAST_REPEATED:
+    if len(repeated) < _LEAST_REPEATED:
         return None
     return sum(sum(n * (n - 1) for n in own) / (sum(own) * (sum(own) - 1)) for own in repeated) / len(repeated)
 

@@ -17,15 +17,7 @@ from modeaware.lifecycle.drain import required_of, unread_offsets
 from modeaware.lifecycle.facts import MembersSeen, TopicFacts, WriterFacts
 from modeaware.lifecycle.objections import current_of, objections
 from modeaware.modes import format_ranges
-from modeaware.plan.effects import (
-    Counted,
-    Effect,
-    Question,
-    choose_targets,
-    counted_effects,
-    counted_recognition,
-    effects,
-)
+from modeaware.plan.effects import Effect, choose_targets, effects
 from modeaware.plan.recognise import Recognition, recognise
 from modeaware.plan.sample import Sample, TopicLook
 
@@ -82,8 +74,6 @@ class ResizePlan:
         recognition: the hash that places the keys.
         unchanged: the effect of no change: the load of each partition as keys are placed now.
         effects: the effects of the target and its alternatives, ascending.
-        counted: the sums over every record, by Spark: all figures are of the whole topic, and margins are 0; the sample
-            only chose the hashes to try. Null: all figures follow from the sample.
     """
 
     json_only: ClassVar = {
@@ -99,7 +89,6 @@ class ResizePlan:
         "targets": "effects",
         "groups": "groups",
         "blockers": "blockers",
-        "counted": "counted",
     }
     schema_version: ClassVar = 1
 
@@ -114,7 +103,6 @@ class ResizePlan:
     effects: tuple[Effect, ...]
     groups: tuple[GroupLag, ...]
     blockers: tuple[Blocker, ...]
-    counted: Counted | None = None
 
     @property
     def chosen(self) -> Effect:
@@ -125,39 +113,17 @@ class ResizePlan:
     def shrinks(self) -> bool:
         return self.target < self.base
 
-    @property
-    def span_ms(self) -> int | None:
-        """The time that the topic's records span; None without usable timestamps."""
-        return self.sample.span_ms if self.counted is None else self.counted.span_ms
 
-
-def make_plan(
-    look: TopicLook,
-    sample: Sample,
-    target: int,
-    now_ms: int,
-    *,
-    recognition: Recognition | None = None,
-    counted: Counted | None = None,
-) -> ResizePlan:
-    """Plan by a sample, or by sums over every record of the topic.
-
-    Args:
-        recognition: the sample's, if the caller has it already.
-        counted: the answer to :func:`ask_for_counts`.
+def make_plan(look: TopicLook, sample: Sample, target: int, now_ms: int) -> ResizePlan:
+    """Plan by a sample.
 
     Raises:
         RequestRefused: ``target`` is not positive, or is the current count.
     """
-    recognition = recognition or recognise(sample)
+    recognition = recognise(sample)
     base = _base(sample, recognition, target)
-    if counted is None:
-        unchanged, *others = effects(sample, recognition, base, (base, *choose_targets(base, target)))
-        last_write_ms = max((r.timestamp_ms for r in sample.records if r.timestamp_ms > 0), default=None)
-    else:
-        recognition = counted_recognition(recognition, counted, sample.count)
-        unchanged, *others = counted_effects(recognition, counted)
-        last_write_ms = counted.last_ms
+    unchanged, *others = effects(sample, recognition, base, (base, *choose_targets(base, target)))
+    last_write_ms = max((r.timestamp_ms for r in sample.records if r.timestamp_ms > 0), default=None)
     return ResizePlan(
         topic=sample.topic,
         count=sample.count,
@@ -170,23 +136,6 @@ def make_plan(
         effects=tuple(others),
         groups=group_lags(look.facts, target),
         blockers=find_blockers(look, target, now_ms, last_write_ms),
-        counted=counted,
-    )
-
-
-def ask_for_counts(sample: Sample, recognition: Recognition, target: int) -> Question:
-    """Return the question for a job that counts every record of the topic, for a plan of ``target``.
-
-    Raises:
-        RequestRefused: ``target`` is not positive, or is the current count.
-    """
-    base, present = _base(sample, recognition, target), recognition.present
-    return Question(
-        sample.count,
-        base,
-        choose_targets(base, target),
-        tuple(placement.candidate for placement in recognition.placements),
-        present.name if present is not None else None,
     )
 
 

@@ -127,10 +127,9 @@ def _hash_section(plan: ResizePlan) -> Section:
 
 
 def _targets(plan: ResizePlan) -> Section:
-    sure = "" if plan.counted is not None else "; ±: in 95 of 100 such samples"
     note = (
-        f"Keys, Bytes: the share that moves, and of the keys of partitions that stay (Survivors'){sure}. Least: the "
-        "share that any rule would move."
+        "Keys, Bytes: the share that moves, and of the keys of partitions that stay (Survivors'); ±: in 95 of 100 such "
+        "samples. Least: the share that any rule would move."
     )
     headings = ("", "Target", "Divides", "Keys that move", "Bytes", "Survivors'", "Least")
     right = frozenset({"Target", "Bytes", "Survivors'", "Least"})
@@ -210,17 +209,13 @@ def sample_text(plan: ResizePlan) -> list[str]:
     """Return the size of the sample, in sentences."""
     sample, recognition = plan.sample, plan.recognition
     read = f"{number(len(sample.records))} of {number(sample.total_records)}"
-    if plan.counted is not None:
-        read = f"Counted, each one: {number(plan.counted.records)}"
-    span = "" if plan.span_ms is None else f", written over {duration(plan.span_ms)}"
+    span = "" if sample.span_ms is None else f", written over {duration(sample.span_ms)}"
     lines = [
         f"{read} records{span}: {number(recognition.keyed)} with a key ({number(recognition.keys)} different keys), "
         f"{number(recognition.null)} without"
         + (f", {number(recognition.empty)} with an empty one" if recognition.empty else "")
         + "."
     ]
-    if plan.counted is not None:
-        lines.append(f"Which hashes to try was seen in {number(len(sample.records))} of them.")
     if sample.unread:
         lines.append(f"Not read to the end in time: the sample of {len(sample.unread)} partitions.")
     return lines
@@ -281,10 +276,10 @@ def target_text(plan: ResizePlan) -> str:
 
 
 def share_text(share: Share | None) -> str:
-    """Return ``24.9 % ±0.8``; without a margin if every record was counted; ``?`` for an unknown share."""
+    """Return ``24.9 % ±0.8``, or ``?`` for an unknown share."""
     if share is None:
         return "?"
-    if share.value in (0.0, 1.0) or share.margin == 0:
+    if share.value in (0.0, 1.0):
         return percent(share.value)
     return f"{100 * share.value:.1f} % ±{100 * share.margin:.1f}"
 
@@ -339,8 +334,7 @@ def _placement_text(placement: Placement, *, rest: bool) -> str:
 def _nothing_text(plan: ResizePlan) -> list[str]:
     recognition, count = plan.recognition, plan.count
     if recognition.keyed == 0:
-        of = "" if plan.counted is not None else " of the sample"
-        return [f"No record{of} has a key{', but an empty one' if recognition.empty else ''}: no hash shows."]
+        return [f"No record of the sample has a key{', but an empty one' if recognition.empty else ''}: no hash shows."]
     if count < 2:
         return ["There is one partition only: every hash puts all keys there."]
     if recognition.verdict == "unknown":

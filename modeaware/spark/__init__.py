@@ -1,4 +1,4 @@
-"""Partition modes for PySpark: jobs that write, read, evacuate and plan.
+"""Partition modes for PySpark: jobs that write, read and evacuate.
 
 Needs ``modeaware[spark]`` (PySpark 4.0 or newer) and Spark's Kafka connector (:func:`packages`). Names are loaded at
 their first use, so an executor that unpickles a writer loads little else.
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from modeaware.spark.errors import WriteFailed as WriteFailed
     from modeaware.spark.evacuation.job import EvacuationReport as EvacuationReport
     from modeaware.spark.evacuation.job import evacuate as evacuate
-    from modeaware.spark.planning import plan as plan
     from modeaware.spark.progress import ProgressListener as ProgressListener
     from modeaware.spark.progress import progress_group as progress_group
     from modeaware.spark.sink import foreach_batch_writer as foreach_batch_writer
@@ -38,7 +37,6 @@ __all__, __getattr__, __dir__ = lazy_exports(
         "datasource": ("register",),
         "errors": ("EpochMoved", "WriteFailed"),
         "evacuation.job": ("EvacuationReport", "evacuate"),
-        "planning": ("plan",),
         "progress": ("ProgressListener", "progress_group"),
         "sink": ("foreach_batch_writer", "write_to_kafka"),
         "source": ("read_from_kafka", "read_stream_from_kafka", "topics_of"),

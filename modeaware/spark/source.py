@@ -91,14 +91,13 @@ def read_ranges(
     conf: Mapping[str, Any],
     ends: Mapping[int, int],
     starts: Mapping[int, int],
-    isolation: str,
     options: Mapping[str, str],
 ) -> DataFrame:
-    """Return the records, with headers, from ``starts`` (default: the log start) to before ``ends``, by partition."""
+    """Return the committed records, with headers, from ``starts`` (default: the log start) to before ``ends``."""
     settings = {
         **spark_options(conf, "consumer"),
         **options,
-        "kafka.isolation.level": isolation,
+        "kafka.isolation.level": "read_committed",
         "includeHeaders": "true",
         "assign": json.dumps({topic: sorted(ends)}),
         "startingOffsets": json.dumps({topic: {str(p): starts.get(p, EARLIEST) for p in ends}}),

@@ -130,7 +130,7 @@ def test_names_are_functions_whatever_was_imported_before() -> None:
     """A module of the same name, once imported, would take the place of a function."""
     program = (
         "import modeaware.spark.connector, modeaware.spark.command, modeaware.spark as spark\n"
-        "print(callable(spark.plan), callable(spark.packages), spark.packages())"
+        "print(callable(spark.evacuate), callable(spark.packages), spark.packages())"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == f"True True {packages()}\n"

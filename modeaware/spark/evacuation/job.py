@@ -372,7 +372,7 @@ def judged(
 
     def last_of(topic: str, ends: Mapping[int, int], starts: Mapping[int, int], **columns: Column) -> DataFrame:
         """Return the last record of each key and partition, and the number of records."""
-        records = read_ranges(spark, topic, conf, ends, starts, "read_committed", options).select(
+        records = read_ranges(spark, topic, conf, ends, starts, options).select(
             *("key", "partition", "offset", F.unix_millis("timestamp").alias("timestamp_ms")),
             *(column.alias(name) for name, column in columns.items()),
         )

@@ -5,21 +5,24 @@ from __future__ import annotations
 import json
 import os
 import random
+import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pyspark
 import pytest
 from confluent_kafka import Message
 from confluent_kafka import Producer as PlainProducer
 from pyspark.sql import SparkSession
 
+import modeaware.spark
 from modeaware import Consumer, Producer
 from modeaware.errors import ErrorCode
 from modeaware.lifecycle.commands import ReplaceTopicCommand
 from modeaware.lifecycle.drain import evacuation_of
-from modeaware.spark import EvacuationReport, evacuate
+from modeaware.spark import EvacuationReport, evacuate, packages
 from modeaware.spark.command import evacuate_main
 from modeaware.spark.errors import OtherPartitioner
 from modeaware.spark.evacuation.versions import DIGEST_SQL, HEADER, digest
@@ -162,6 +165,25 @@ def test_the_command(
     served.wait_done(topic, 120)
     headers = {h[0] for m in drain_topic(served.servers, name) for h in m.headers() or ()}
     assert headers == {"of", "none", HEADER}
+
+
+def test_the_command_runs_with_spark_submit(
+    served: Controlled, topic: str, spark_conf_dir: Path, tmp_path: Path
+) -> None:
+    settings = tmp_path / "client.properties"
+    settings.write_text(f"modeaware.mode.log.topic={served.log}\n", encoding="utf-8")
+    replace_topic(served, topic)
+    submit = str(Path(pyspark.__file__).parent / "bin" / "spark-submit")
+    program = str(Path(modeaware.spark.__file__).with_name("evacuate.py"))
+    words = ["--bootstrap-server", served.servers, topic, "--command-config", str(settings), "--json"]
+    command = [submit, "--packages", packages(), program, *words]
+    env = {**os.environ, "SPARK_CONF_DIR": str(spark_conf_dir), "PYSPARK_PYTHON": sys.executable}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False, env=env)
+    assert done.returncode == 0, done.stdout + done.stderr
+    # spark-submit merges both outputs of the program, and Ivy prints its own lines.
+    found, _ = json.JSONDecoder().raw_decode(done.stdout, done.stdout.index("{\n"))
+    assert (found["topic"], found["copied"]) == (topic, len(KEYS))
+    served.wait_done(topic, 120)
 
 
 def test_another_partitioner_is_refused(spark: SparkSession, served: Controlled, topic: str) -> None:

@@ -1,23 +1,19 @@
-"""Programs for Spark, run as a reader would run them: the examples, and the plan."""
+"""The examples for Spark, run as a reader would run them."""
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
 
-import pyspark
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient as PlainAdminClient
 
-import modeaware.spark
 from modeaware import AdminClient, DeletePartitions
 from modeaware.local import Kafka
-from modeaware.spark import packages
 from modeaware.testing import run_controller
 from tests.conftest import MakeTopic
 from tests.support.plain import drain_topic, produce_keyed
@@ -76,24 +72,6 @@ def test_a_stream_from_topic_to_topic(
     asking = PlainAdminClient({"bootstrap.servers": kafka.bootstrap_servers})
     offsets = asking.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result()
     assert sum(found.offset for found in offsets.topic_partitions or []) == RECORDS + 1
-
-
-@pytest.mark.parametrize("submitted", [False, True])
-def test_the_plan_as_a_program(
-    kafka: Kafka, spark_conf_dir: Path, make_topic: MakeTopic, tmp_path: Path, submitted: bool
-) -> None:
-    topic, page = make_topic(6), tmp_path / "plan.html"
-    produce_keyed(kafka.bootstrap_servers, topic, ((b"k%d" % n, b"value") for n in range(RECORDS)))
-    start = [sys.executable, "-m", "modeaware.spark.plan"]
-    if submitted:
-        submit = str(Path(pyspark.__file__).parent / "bin" / "spark-submit")
-        start = [submit, "--packages", packages(), str(Path(modeaware.spark.__file__).with_name("plan.py"))]
-    asked = ["--bootstrap-server", kafka.bootstrap_servers, topic, "--partitions", "3", "--json"]
-    printed = run(spark_conf_dir, [*start, *asked, "--html", str(page)])
-    told = json.loads(printed[printed.index("{\n") :])  # Ivy tells which settings it reads, on standard output
-    assert (told["topic"], told["target"], told["counted"]["records"]) == (topic, 3, RECORDS)
-    assert (told["hash"]["name"], told["hash"]["keys"]) == ("crc32", RECORDS)
-    assert page.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
 
 
 def test_every_example_for_spark_is_run_here() -> None:
