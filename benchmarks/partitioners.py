@@ -1,4 +1,4 @@
-"""Hashing: whole Arrow columns with NumPy, and what a keyed record of a shrunk topic costs outside ``produce``."""
+"""What a keyed record of a shrunk topic costs outside ``produce``."""
 
 from __future__ import annotations
 
@@ -18,13 +18,9 @@ from modeaware.librdkafka import murmur2
 from modeaware.modes import PartitionMode
 from modeaware.testing import FakeViews
 from modeaware.topic_view import TopicView
-from partitioners import Hash
-from partitioners.columns import hash_column, partition_column
 from tests.support.random_keys import random_keys
 
-ROWS, COLUMN_ROUNDS = 200_000, 60
 SHORTEST, LONGEST = 16, 32
-LEAST_MURMUR2_M_PER_S = 5.0
 KEYS, PATH_ROUNDS = 2_000, 400
 MOST_PATH = 2.5
 TOPIC = "t"
@@ -32,24 +28,7 @@ TOPIC = "t"
 
 def measure(setting: Setting) -> Iterator[Result]:
     """Every figure of this module; no Kafka is asked."""
-    yield from columns(setting.rounds(COLUMN_ROUNDS))
     yield keyed_path(setting.rounds(PATH_ROUNDS))
-
-
-def columns(rounds: int) -> Iterator[Result]:
-    """Millions of keys of 16 to 32 bytes a second, on one core: by the CPU time of the one thread that hashes."""
-    keys = random_keys(ROWS, 1, shortest=SHORTEST, longest=LONGEST).arrow()
-    works: dict[str, Callable[[], object]] = {which.value: partial(hash_column, keys, which) for which in Hash}
-    works["minimal movement"] = partial(partition_column, keys, PARTITIONS, "minimal_movement")
-    times = interleave({name: timed(work) for name, work in works.items()}, rounds)
-    for name, timings in times.items():
-        yield Result(
-            f"{name} over an Arrow column, keys of {SHORTEST}-{LONGEST} bytes",
-            ROWS / statistics.median(timing.cpu_s for timing in timings) / 1e6,
-            "M/s",
-            at_least=LEAST_MURMUR2_M_PER_S if name == Hash.MURMUR2.value else None,
-            details={"wall_m_per_s": round(ROWS / statistics.median(timing.wall_s for timing in timings) / 1e6, 2)},
-        )
 
 
 def keyed_path(rounds: int) -> Result:

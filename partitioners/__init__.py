@@ -21,8 +21,7 @@ the seam (``seam.py``)::
 
 ``Rule.placer`` turns a hash into another index than ``hash % count`` (``minimal_movement.py``).
 
-Not imported here: ``partitioners.columns`` (whole columns of keys; needs NumPy) and ``partitioners.call_forms`` (for
-plain kafka-python).
+Not imported here: ``partitioners.call_forms`` (for plain kafka-python).
 
 PYTEST_DONT_REWRITE: see ``modeaware``.
 """

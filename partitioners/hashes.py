@@ -23,30 +23,30 @@ class Hash(Enum):
 
 
 _MASK = 0xFFFFFFFF
-MURMUR2_SEED = 0x9747B28C
-MURMUR2_M = 0x5BD1E995
-FNV1A_OFFSET = 0x811C9DC5
-FNV1A_PRIME = 0x01000193
+_MURMUR2_SEED = 0x9747B28C
+_MURMUR2_M = 0x5BD1E995
+_FNV1A_OFFSET = 0x811C9DC5
+_FNV1A_PRIME = 0x01000193
 
 
 def _murmur2_number(key: bytes) -> int:
-    h = MURMUR2_SEED ^ len(key)
+    h = _MURMUR2_SEED ^ len(key)
     whole = len(key) & ~3
     for at in range(0, whole, 4):
-        k = int.from_bytes(key[at : at + 4], "little") * MURMUR2_M & _MASK
-        k = (k ^ k >> 24) * MURMUR2_M & _MASK
-        h = (h * MURMUR2_M & _MASK) ^ k
+        k = int.from_bytes(key[at : at + 4], "little") * _MURMUR2_M & _MASK
+        k = (k ^ k >> 24) * _MURMUR2_M & _MASK
+        h = (h * _MURMUR2_M & _MASK) ^ k
     if rest := key[whole:]:
-        h = (h ^ int.from_bytes(rest, "little")) * MURMUR2_M & _MASK
-    h = (h ^ h >> 13) * MURMUR2_M & _MASK
+        h = (h ^ int.from_bytes(rest, "little")) * _MURMUR2_M & _MASK
+    h = (h ^ h >> 13) * _MURMUR2_M & _MASK
     h ^= h >> 15
     return h & 0x7FFFFFFF
 
 
 def _fnv1a_number(key: bytes) -> int:
-    h = FNV1A_OFFSET
+    h = _FNV1A_OFFSET
     for byte in key:
-        h = (h ^ byte) * FNV1A_PRIME & _MASK
+        h = (h ^ byte) * _FNV1A_PRIME & _MASK
     return -h & _MASK if h & 0x80000000 else h
 
 

@@ -5,8 +5,6 @@ Jump consistent hashing (Lamping and Veach, "A Fast, Minimal Memory, Consistent 
 
 from __future__ import annotations
 
-from typing import Any
-
 from partitioners.hashes import Hash, HashFunction, positive
 from partitioners.librdkafka import TopicLibrdkafkaPartitioner
 from partitioners.seam import HashPartitioner, Placer, Rule, least_share_moved
@@ -17,7 +15,6 @@ _SEED_FACTOR = 0x9E3779B97F4A7C15
 _JUMP_FACTOR = 2862933555777941757
 _MASK = 0xFFFFFFFFFFFFFFFF
 _TWO_TO_31 = 2147483648.0
-_BLOCK = 16_384
 
 
 def jump(state: int, count: int) -> int:
@@ -51,28 +48,6 @@ class _Jumps(Placer):
 
     def share_moved(self, old: int, new: int) -> float:
         return least_share_moved(old, new)
-
-    def column(self, numbers: Any, count: int) -> Any:
-        import numpy as np
-
-        indices = np.empty(len(numbers), np.int32)
-        factor, one, bits = np.uint64(_JUMP_FACTOR), np.uint64(1), np.uint64(33)
-        for first in range(0, len(numbers), _BLOCK):
-            block = indices[first : first + _BLOCK]
-            states = (numbers[first : first + _BLOCK] % np.uint32(_MURMUR2_COUNT)).astype(np.uint64)
-            states *= np.uint64(_SEED_FACTOR)
-            rows = np.arange(len(states))
-            following = np.zeros(len(states), np.int64)
-            while len(rows):
-                block[rows] = following
-                states *= factor
-                states += one
-                # In doubles, step by step as the scalar form computes it.
-                steps = _TWO_TO_31 / ((states >> bits) + one).astype(np.float64)
-                following = ((following + 1) * steps).astype(np.int64)
-                on = following < count
-                rows, states, following = rows[on], states[on], following[on]
-        return indices
 
 
 class MinimalMovement(HashPartitioner):

@@ -12,7 +12,7 @@ fact                                  where it is
 follows queue sizes (KIP-794)         :func:`wants_load`: its topic partitioners are :class:`LoadAware`
 needs the end of batches (KIP-480)    :func:`wants_batches`: they are :class:`BatchAware`
 which keys are hashed                 :class:`Rule`
-index, column form, keys that move    :attr:`Rule.placer`
+index, keys that move                 :attr:`Rule.placer`
 hashes keys as Java's producer does   :attr:`Rule.is_javas`
 spreads records that are not hashed   :attr:`Rule.spreads`
 ====================================  ==================================================================
@@ -27,7 +27,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, TypedDict, runtime_checkable
+from typing import ClassVar, Protocol, TypedDict, runtime_checkable
 
 from partitioners.hashes import PURE_HASHES, Hash, HashFunction, positive
 
@@ -150,11 +150,6 @@ class Placer:
     def function(self, hash_function: HashFunction) -> HashFunction:
         """Return the function from key and count to the index, over an implementation of :attr:`hash`."""
         return hash_function
-
-    def column(self, numbers: Any, count: int) -> Any:
-        """Return the indices (int32) for a NumPy array of numbers (uint32), which may be overwritten."""
-        numbers %= count
-        return numbers.view("i4")
 
     def share_moved(self, old: int, new: int) -> float:
         """Return the share of all keys that move from ``old`` to ``new`` partitions."""

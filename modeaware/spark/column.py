@@ -6,21 +6,22 @@ index from the key, for a batch of rows at a time.
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable
 from typing import Any
 
 import pandas as pd
-import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 from pyspark.sql.pandas import functions
+from pyspark.sql.types import IntegerType
 
 from modeaware.errors import ConfigError
+from modeaware.librdkafka import C_HASHES
 from modeaware.spark.connector import Placement
 from modeaware.spark.worker import forget_archive_finders
-from partitioners import TopicPartitioner
-from partitioners.columns import partition_column
+from partitioners import Partitioner, TopicPartitioner, named
 
 BLOCK_BITS = 7
 """Records without a key go to one partition in blocks of 128 within a task, which fills the producer's batches."""
@@ -83,22 +84,23 @@ def spread(count: int) -> Column:
 def index_udf(placed: Placement) -> Callable[[Column], Column]:
     """Return a function of a binary column: the index of each row's candidate, never null.
 
-    Rows that are not hashed take turns over the candidates. Each batch of rows starts at a random candidate.
+    Rows that a named partitioner does not hash take turns over the candidates. Each batch of rows starts at a random
+    candidate. An application's own partitioner picks for every row.
     """
-    partitioner, topic, count = placed.partitioner, placed.topic, len(placed.partitions)
-    name = None if placed.rule is None else placed.rule.name
+    chosen: str | Partitioner = placed.partitioner if placed.rule is None else placed.rule.name
+    topic, count = placed.topic, len(placed.partitions)
     made: list[TopicPartitioner] = []  # one for each task
 
-    def hashed(keys: pd.Series) -> pd.Series:
-        forget_archive_finders()
-        # Back to an Arrow array: its bytes are read in place. NumPy has objects, which would be read one by one.
-        return pd.Series(partition_column(pa.array(keys.to_numpy(), pa.binary(), from_pandas=True), count, name or ""))
-
     def picked(keys: pd.Series) -> pd.Series:
+        forget_archive_finders()
+        is_named = isinstance(chosen, str)
         if not made:
+            partitioner = named(chosen, hashes=C_HASHES) if isinstance(chosen, str) else chosen
             made.append(partitioner.for_topic(topic))
-        pick = made[0].partition
-        return pd.Series([pick(key, count) for key in keys.tolist()], dtype="int32")
+        pick, is_hashed = made[0].partition, made[0].requires_consistency
+        turns = itertools.count(random.randrange(count))
+        indices = [pick(key, count) if not is_named or is_hashed(key) else next(turns) % count for key in keys.tolist()]
+        return pd.Series(indices, dtype="int32")
 
-    udf: Callable[[Column], Column] = _pandas_udf(picked if name is None else hashed, "int").asNondeterministic()
+    udf: Callable[[Column], Column] = _pandas_udf(picked, IntegerType()).asNondeterministic()
     return udf

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 LONGEST = 300
@@ -26,13 +25,6 @@ class RandomKeys:
 
     data: bytes
     lengths: NDArray[np.int64]
-
-    def arrow(self) -> pa.LargeBinaryArray:
-        """The keys as an Arrow array over ``data``."""
-        offsets = np.zeros(len(self.lengths) + 1, np.int64)
-        np.cumsum(self.lengths, out=offsets[1:])
-        buffers = [None, pa.py_buffer(offsets), pa.py_buffer(self.data)]
-        return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(self.lengths), buffers)
 
     def listed(self, number: int | None = None) -> list[bytes]:
         """The first ``number`` keys, or all, each by itself."""

@@ -83,7 +83,7 @@ def test_a_replacement_without_an_evacuation_is_refused_and_one_that_is_not_seal
 
 def test_a_partitioner_of_the_users_own_places_keys() -> None:
     places = KeyPlaces.of({"partitioner": "tests.unit.test_spark_evacuate:by_length"}, "orders")
-    assert places.indices([b"a", b"bb", b"ccc", b""], 3).tolist() == [1, 2, 0, 0]
+    assert places.indices([b"a", b"bb", b"ccc", b""], 3) == [1, 2, 0, 0]
     assert places.empty_placed
 
 

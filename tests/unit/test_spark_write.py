@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import pickle
 import sys
 import zipfile
 import zipimport
@@ -11,12 +12,15 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pandas as pd
 import pytest
+from pyspark import cloudpickle
 
 from modeaware.confluent.errors import FirstViewPending, RetiredPartitionChosen
 from modeaware.errors import ConfigError, ErrorCode, ModeSourceError, PartitionRetired, ViewTimeout
 from modeaware.librdkafka import KafkaError, KafkaException
 from modeaware.spark import writer as writer_module
+from modeaware.spark.column import index_udf
 from modeaware.spark.connector import chosen_partitioner
 from modeaware.spark.errors import WriteFailed
 from modeaware.spark.sink import JAVA_NAME, placement
@@ -24,7 +28,7 @@ from modeaware.spark.snapshot import TopicClient, TopicDescription
 from modeaware.spark.worker import forget_archive_finders
 from modeaware.spark.writer import POLL_EVERY, Sender, borrow, key_of, producer_conf, producers
 from modeaware.topic_view import ReplacedBy, TopicView
-from partitioners import NAMES, Manual, rule_named
+from partitioners import NAMES, Manual, named, rule_named
 from tests.support.fake_views import FakeViews, modes_of
 
 CONF = {"bootstrap.servers": "127.0.0.1:1"}
@@ -215,6 +219,34 @@ def test_objects_are_taken_and_nonsense_is_refused() -> None:
     for nonsense in ("murmur3", "no.such.module:thing", 7):
         with pytest.raises(ConfigError, match="partitioner"):
             chosen_partitioner({"partitioner": nonsense}, JAVA_NAME)
+
+
+KEYS = [None, b"", b"k", None, b"", b"key"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_rows_are_placed_by_their_hash_and_others_take_turns(name: str) -> None:
+    placed, topic = placement(SHRUNK, {"partitioner": name}), named(name).for_topic("orders")
+    picked = pickle.loads(cloudpickle.dumps(index_udf(placed).func))  # as it comes to an executor
+    indices = picked(pd.Series(KEYS, dtype=object))
+    assert indices.dtype == "int32"
+    others = []
+    for key, index in zip(KEYS, indices, strict=True):
+        if topic.requires_consistency(key):
+            assert index == topic.partition(key, 4)
+        else:
+            others.append(index)
+    assert others == [(others[0] + turn) % 4 for turn in range(len(others))]
+
+
+def test_partitioner_of_the_application_picks_for_every_row() -> None:
+    placed = placement(SHRUNK, {"partitioner": "tests.unit.test_spark_write:by_length"})
+    picked = pickle.loads(cloudpickle.dumps(index_udf(placed).func))
+    assert picked(pd.Series(KEYS, dtype=object)).tolist() == [0, 0, 1, 0, 0, 3]
+
+
+def by_length(key: bytes | None, count: int) -> int:
+    return len(key or b"") % count
 
 
 # What is forgotten between tasks of a Python worker

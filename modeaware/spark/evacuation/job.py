@@ -409,8 +409,8 @@ class _Judge:
 
     def _rows(self, rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         work, keys = self.work, [row["key"] or b"" for row in rows]
-        indices = self.places.indices(keys, len(work.homes)).tolist()
-        before = self.places.indices(keys, work.count).tolist()
+        indices = self.places.indices(keys, len(work.homes))
+        before = self.places.indices(keys, work.count)
         empty_placed = self.places.empty_placed
         for row, index, index_before in zip(rows, indices, before, strict=True):
             key, home = row["key"], work.homes[index]
@@ -504,7 +504,7 @@ def _check_partitioner(frame: DataFrame, places: KeyPlaces, count: int, right: i
         share = placement.matched / max(known.keys, 1)
         shares[placement.name] = shares.get(placement.name, 0.0) + share
         expected = [placement.candidate.puts(known.numbers[key]) for key in keys]
-        ours += share * (places.indices(keys, placement.over).tolist() == expected)
+        ours += share * (places.indices(keys, placement.over) == expected)
     if ours >= LEAST_SHARE:
         return
     fitting = ", ".join(f"{name} ({share:.1%})" for name, share in shares.items())

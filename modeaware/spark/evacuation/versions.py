@@ -23,13 +23,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 from modeaware.errors import ConfigError
+from modeaware.librdkafka import C_HASHES
 from modeaware.spark.connector import chosen_partitioner
-from partitioners import DEFAULT_NAME, Partitioner, named
-from partitioners.columns import partition_column
+from partitioners import DEFAULT_NAME, Partitioner, TopicPartitioner, named
 
 HEADER = "modeaware.evacuated"
 """The header of each copy: the place and time of its source, the evacuation, and a digest of the copy itself."""
@@ -147,17 +144,16 @@ class KeyPlaces:
             raise ConfigError(f"partitioner: {rule.name!r} places no keys; use that of the producers of {topic!r}")
         return cls(topic, own if rule is None else rule.name)
 
-    def indices(self, keys: Sequence[bytes], count: int) -> NDArray[np.int32]:
+    def indices(self, keys: Sequence[bytes], count: int) -> list[int]:
         """Return the index of each key among ``count`` partitions; 0 for a key that is not placed by its bytes."""
-        if isinstance(self.partitioner, str):
-            return partition_column(keys, count, self.partitioner, null_partitions=0)
-        picks = self.partitioner.for_topic(self.topic)
-        return np.fromiter(
-            (picks.partition(key, count) if picks.requires_consistency(key) else 0 for key in keys), np.int32, len(keys)
-        )
+        picks = self._for_topic()
+        return [picks.partition(key, count) if picks.requires_consistency(key) else 0 for key in keys]
 
     @property
     def empty_placed(self) -> bool:
         """Whether an empty key is placed by its bytes, like any other."""
-        chosen = named(self.partitioner) if isinstance(self.partitioner, str) else self.partitioner
-        return chosen.for_topic(self.topic).requires_consistency(b"")
+        return self._for_topic().requires_consistency(b"")
+
+    def _for_topic(self) -> TopicPartitioner:
+        chosen = self.partitioner
+        return (named(chosen, hashes=C_HASHES) if isinstance(chosen, str) else chosen).for_topic(self.topic)
