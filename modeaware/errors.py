@@ -95,12 +95,6 @@ class RequestRefused(ModeAwareError):
     default_code = ErrorCode.INVALID_REQUEST
 
 
-class ReplicasChanged(RequestRefused):
-    """A partition's replicas are not the expected ones, or are being reassigned; nothing was changed there."""
-
-    default_code = ErrorCode.REASSIGNMENT_IN_PROGRESS
-
-
 class CreatedUnderReplicated(ModeAwareError):
     """Something was created, and not all of its replicas are alive (KIP-409; its code 79 is another error's today)."""
 

@@ -1,16 +1,4 @@
-"""Reassignment of partitions and its cancellation (KIP-455), with KIP-860's guard and a compare-and-set.
-
-The compare-and-set is the alternative that KIP-860 left open. The cluster has no such request, so the replicas are
-compared right before the reassignment is sent:
-
-- the metadata of *every* live broker must have exactly the expected replicas, in their order (the first is the
-  preferred leader). One broker's metadata may be old; that of all brokers at once rarely is.
-- the controller of the cluster, which is never behind, must not have a reassignment of the partition in progress,
-  neither before nor after the brokers answered. So replicas read in mid-reassignment never count as final ones.
-
-Two windows remain: a change that begins after the last check and before the request is carried out; and a change that
-ended so shortly before the first check that no live broker has its metadata. Where both matter, add KIP-860's option:
-the controller of the cluster enforces that.
+"""Reassignment of partitions and its cancellation (KIP-455), with KIP-860's guard of the replication factor.
 
 Every function sends through one ``Brokers``, on the thread of its caller.
 """
@@ -18,21 +6,19 @@ Every function sends through one ``Brokers``, on the thread of its caller.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from modeaware.cluster.metadata import metadata_request, refusal
-from modeaware.errors import ClusterError, ErrorCode, ModeAwareError, ReplicasChanged, RequestRefused
-from modeaware.wire.brokers import Ask, Brokers, Route, ask_controller, route_to_controller
+from modeaware.errors import ClusterError, ErrorCode, ModeAwareError, RequestRefused
+from modeaware.wire.brokers import Brokers, Route, ask_controller, route_to_controller
 from modeaware.wire.requests import AlterPartitionReassignmentsRequest, ListPartitionReassignmentsRequest
 
 PartitionKey = tuple[str, int]
 """Topic and partition."""
 Replicas = tuple[int, ...]
 """Broker ids; the first is the preferred leader."""
-Seen = Mapping[PartitionKey, Replicas]
-"""The replicas of partitions in one broker's metadata."""
 
 REQUEST_TIMEOUT_S = 60.0
 OPTION_NOT_SUPPORTED = (
@@ -73,12 +59,8 @@ def list_reassignments(
     brokers: Brokers,
     partitions: Iterable[PartitionKey] | None = None,
     timeout_s: float = REQUEST_TIMEOUT_S,
-    route: Route | None = None,
 ) -> dict[PartitionKey, PartitionReassignment]:
     """Return the reassignments in progress, by the controller of the cluster: of these partitions, or (None) of all.
-
-    Args:
-        route: the broker to send to; None: find it.
 
     Raises:
         RequestRefused: for example, not authorized.
@@ -94,7 +76,7 @@ def list_reassignments(
     def request() -> Any:
         return ListPartitionReassignmentsRequest(timeout_ms=_timeout_ms(timeout_s), topics=topics)
 
-    answer = _asked(brokers, route or route_to_controller(brokers), request, timeout_s)
+    answer = _asked(brokers, route_to_controller(brokers), request, timeout_s)
     if answer.error_code:
         raise request_failure("list partition reassignments", answer.error_code, answer.error_message)
     return {
@@ -111,7 +93,6 @@ def alter_reassignments(
     wanted: Mapping[PartitionKey, Replicas | None],
     *,
     allow_replication_factor_change: bool = True,
-    expected_replicas: Mapping[PartitionKey, Replicas] | None = None,
     timeout_s: float = REQUEST_TIMEOUT_S,
 ) -> dict[PartitionKey, ModeAwareError | None]:
     """Start reassignments and (replicas None) cancel them: per partition an error, or None if it was accepted.
@@ -119,68 +100,42 @@ def alter_reassignments(
     Args:
         allow_replication_factor_change: False: KIP-860's guard, enforced by the controller of the cluster; it does not
             affect cancellations.
-        expected_replicas: the compare-and-set of this module; checked right before the request is sent.
 
     Returns:
-        RequestRefused: nothing was changed there, ``code`` is Kafka's reason; ReplicasChanged: not the expected
-        replicas; ClusterError: no answer: the outcome is unknown.
+        RequestRefused: nothing was changed there, ``code`` is Kafka's reason; ClusterError: no answer: the outcome is
+        unknown.
 
     Raises:
         ClusterError: no broker answered before anything was sent.
     """
-    failures: dict[PartitionKey, ModeAwareError | None] = {}
-    route = route_to_controller(brokers)  # before the last check, so that nothing is between the check and the request
-    if expected_replicas:
-        failures.update(_unexpected(brokers, route, expected_replicas, timeout_s))
-    left = {key: replicas for key, replicas in wanted.items() if key not in failures}
-    if not allow_replication_factor_change and any(replicas is not None for replicas in left.values()):
-        answers = _alter(brokers, route, left, False, timeout_s)
-        if any(error is None or error.code is not ErrorCode.UNSUPPORTED_VERSION for error in answers.values()):
-            return {**failures, **answers}
-        # The whole request was refused, by this side or by a controller that is older than the broker.
-        unsupported = ErrorCode.UNSUPPORTED_VERSION
-        for (topic, p), replicas in left.items():
-            if replicas is not None:
-                failures[topic, p] = RequestRefused(OPTION_NOT_SUPPORTED, code=unsupported, topic=topic, partition=p)
-        left = dict.fromkeys(left.keys() - failures.keys())
-    return {**failures, **(_alter(brokers, route, left, True, timeout_s) if left else {})}
+    route = route_to_controller(brokers)
+    if allow_replication_factor_change or all(replicas is None for replicas in wanted.values()):
+        return _alter(brokers, route, wanted, True, timeout_s) if wanted else {}
+    answers = _alter(brokers, route, wanted, False, timeout_s)
+    if any(error is None or error.code is not ErrorCode.UNSUPPORTED_VERSION for error in answers.values()):
+        return answers
+    # The whole request was refused, by this side or by a controller that is older than the broker.
+    unsupported = ErrorCode.UNSUPPORTED_VERSION
+    refused: dict[PartitionKey, ModeAwareError | None] = {
+        (topic, p): RequestRefused(OPTION_NOT_SUPPORTED, code=unsupported, topic=topic, partition=p)
+        for (topic, p), replicas in wanted.items()
+        if replicas is not None
+    }
+    cancelled = dict.fromkeys(wanted.keys() - refused.keys())
+    return {**refused, **(_alter(brokers, route, cancelled, True, timeout_s) if cancelled else {})}
 
 
 def assigned_replicas(brokers: Brokers, topics: Iterable[str]) -> dict[PartitionKey, Replicas]:
     """Return the replicas of all partitions of these topics by one broker's metadata, without topics unknown to it.
 
-        A partition that is being reassigned has all its replicas, added and old (KIP-860 describes the consequences);
-        :func:`list_reassignments` returns which partitions those are.
+    A partition that is being reassigned has all its replicas, added and old (KIP-860 describes the consequences);
+    :func:`list_reassignments` returns which partitions those are.
 
     Raises:
         ClusterError: no broker answered.
     """
     names = sorted(set(topics))
     return _replicas_in(brokers.ask(metadata_request(names, min_version=4))) if names else {}
-
-
-def replicas_by_broker(brokers: Brokers, topics: Iterable[str]) -> dict[int, Seen | None]:
-    """Return the same by the metadata of every live broker: broker id -> its replicas, None: no answer.
-
-    Raises:
-        ClusterError: no broker answered.
-    """
-    nodes, names = brokers.node_ids(), sorted(set(topics))
-    answers = brokers.ask_each(Ask(node, metadata_request(names, min_version=4)) for node in nodes)
-    return {
-        node: None if isinstance(answer, ClusterError) else _replicas_in(answer)
-        for node, answer in zip(nodes, answers, strict=True)
-    }
-
-
-def _unexpected(
-    brokers: Brokers, route: Route, expected: Mapping[PartitionKey, Replicas], timeout_s: float
-) -> dict[PartitionKey, RequestRefused]:
-    """Request the reassignments in progress twice, to detect one that ends or begins between the brokers' answers."""
-    before = list_reassignments(brokers, expected, timeout_s, route)
-    seen = replicas_by_broker(brokers, (topic for topic, _ in expected))
-    after = list_reassignments(brokers, expected, timeout_s, route)
-    return expectation_failures(expected, seen, before.keys() | after.keys())
 
 
 def _alter(
@@ -276,53 +231,6 @@ def request_failure(
     return RequestRefused(error.message, code=code, topic=topic, partition=partition)
 
 
-def expectation_failures(
-    expected: Mapping[PartitionKey, Replicas],
-    seen: Mapping[int, Seen | None],
-    in_progress: Collection[PartitionKey],
-) -> dict[PartitionKey, RequestRefused]:
-    """Return an error for each partition whose replicas are not certainly the expected ones.
-
-    Args:
-        seen: per live broker the replicas in its metadata; None: no answer.
-        in_progress: the partitions that the controller of the cluster is reassigning.
-
-    Returns:
-        ReplicasChanged: other replicas, or a reassignment in progress; RequestRefused with the code REQUEST_TIMED_OUT:
-        a broker did not answer; with UNKNOWN_TOPIC_OR_PARTITION: no broker has the partition.
-    """
-    failures = {key: _expectation_failure(key, ids, seen, key in in_progress) for key, ids in expected.items()}
-    return {key: failure for key, failure in failures.items() if failure is not None}
-
-
-def _expectation_failure(
-    key: PartitionKey, expected: Replicas, seen: Mapping[int, Seen | None], in_progress: bool
-) -> RequestRefused | None:
-    what = f"{key[0]}-{key[1]} was not reassigned"
-    about: Any = {"topic": key[0], "partition": key[1]}
-    if in_progress:
-        return ReplicasChanged(f"{what}: a reassignment of it is in progress; wait for its end, or cancel it", **about)
-    answers = {node: replicas.get(key) for node, replicas in seen.items() if replicas is not None}
-    if answers and all(replicas is None for replicas in answers.values()):
-        return RequestRefused(f"{what}: no broker has it", code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, **about)
-    for node, replicas in sorted(answers.items()):
-        if replicas != expected:
-            named = "does not have it" if replicas is None else f"has {_ids(replicas)}"
-            return ReplicasChanged(
-                f"{what}: its replicas are not the expected {_ids(expected)}: broker {node} {named}; look again",
-                **about,
-            )
-    silent = sorted(node for node, replicas in seen.items() if replicas is None)
-    if silent or not seen:
-        return RequestRefused(
-            f"{what}: it is unknown whether its replicas are the expected {_ids(expected)}, since broker "
-            f"{', '.join(map(str, silent)) or 'none'} did not answer; try again when all live brokers answer",
-            code=ErrorCode.REQUEST_TIMED_OUT,
-            **about,
-        )
-    return None
-
-
 def _ids(replicas: Replicas) -> str:
     return f"[{', '.join(map(str, replicas))}]"
 
@@ -374,7 +282,7 @@ def move_states(
 
 
 def replicas_before(
-    current: Seen, in_progress: Mapping[PartitionKey, PartitionReassignment]
+    current: Mapping[PartitionKey, Replicas], in_progress: Mapping[PartitionKey, PartitionReassignment]
 ) -> dict[PartitionKey, Replicas]:
     """Return the replicas from before the reassignments in progress, which a rollback restores.
 
@@ -384,7 +292,9 @@ def replicas_before(
     return {key: in_progress[key].original if key in in_progress else ids for key, ids in current.items()}
 
 
-def uncertain_before(current: Seen, in_progress: Mapping[PartitionKey, PartitionReassignment]) -> list[PartitionKey]:
+def uncertain_before(
+    current: Mapping[PartitionKey, Replicas], in_progress: Mapping[PartitionKey, PartitionReassignment]
+) -> list[PartitionKey]:
     """Return, sorted, the partitions for which :func:`replicas_before` may be wrong.
 
     A reassignment may be redirected while in progress. It then counts all replicas of that moment as the replicas

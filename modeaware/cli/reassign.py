@@ -56,7 +56,6 @@ _ACTIONS_OF = {
     "reassignment_json_file": ("execute", "verify", "cancel"),
     "additional": ("execute",),
     "disallow_replication_factor_change": ("execute",),
-    "expected_json_file": ("execute",),
     "wait": ("execute", "verify"),
 }
 _ANOTHER_IS_ACTIVE = (
@@ -86,13 +85,6 @@ Moves between log directories, throttles and proposals: kafka-reassign-partition
         parser.add_argument(
             "--reassignment-json-file", type=Path, metavar="FILE", help="which partition goes to which brokers"
         )
-        parser.add_argument(
-            "--expected-json-file",
-            type=Path,
-            metavar="FILE",
-            help="--execute: reassign a partition only if every live broker reports the replicas in this file for it "
-            "(the current assignment that --execute printed) and it is not being reassigned",
-        )
         add_flags(
             parser,
             additional="--execute: also while other reassignments are in progress",
@@ -107,7 +99,6 @@ Moves between log directories, throttles and proposals: kafka-reassign-partition
             raise BadUsage(f"--{args.action} needs --reassignment-json-file")
         check_actions(args, _ACTIONS_OF)
         wanted = {} if args.action == "list" else _wanted(args.reassignment_json_file)
-        expected = None if args.expected_json_file is None else _expected(args, wanted)
         with open_session(args, "reassign partitions") as session:
             brokers = session.cluster.brokers
             if args.action == "list":
@@ -120,7 +111,6 @@ Moves between log directories, throttles and proposals: kafka-reassign-partition
                     wanted,
                     additional=args.additional,
                     allow_replication_factor_change=not args.disallow_replication_factor_change,
-                    expected=expected,
                 )
             if args.wait:
                 return 0 if _wait(brokers, wanted, args) else 1
@@ -135,7 +125,6 @@ def execute(
     *,
     additional: bool = False,
     allow_replication_factor_change: bool = True,
-    expected: Assignment | None = None,
 ) -> None:
     """Start reassignments; print the present assignment first, to return to.
 
@@ -162,7 +151,6 @@ def execute(
         brokers,
         wanted,
         allow_replication_factor_change=allow_replication_factor_change,
-        expected_replicas=expected,
     )
     errors = {key: error for key, error in answers.items() if error is not None}
     if begun := answers.keys() - errors.keys():
@@ -239,15 +227,6 @@ def _wanted(file: Path) -> Assignment:
     if any(entry.get("log_dirs", []) not in ([], [_ANY_LOG_DIR] * len(entry["replicas"])) for entry in entries):
         tell("log_dirs are ignored; kafka-reassign-partitions.sh moves replicas between them")
     return wanted
-
-
-def _expected(args: argparse.Namespace, wanted: Assignment) -> Assignment:
-    expected = parse_assignment(_read(args.expected_json_file))
-    if stray := wanted.keys() - expected.keys():
-        raise RequestRefused(
-            f"{args.expected_json_file} does not name {_names(stray)}, which {args.reassignment_json_file} does"
-        )
-    return {key: expected[key] for key in wanted}
 
 
 def _read(file: Path) -> str:

@@ -470,7 +470,6 @@ class AdminClient(librdkafka.AdminClient):
         reassignments: Mapping[_Key, Sequence[int] | None],
         *,
         allow_replication_factor_change: bool = True,
-        expected_replicas: Mapping[_Key, Sequence[int]] | None = None,
         request_timeout: float = REQUEST_TIMEOUT_S,
     ) -> dict[_Key, Future[None]]:
         """Move partitions to other brokers, or cancel moves (Java's ``Admin.alterPartitionReassignments``).
@@ -480,9 +479,6 @@ class AdminClient(librdkafka.AdminClient):
                 its reassignment in progress. A key is a TopicPartition, of which topic and partition count, or a pair.
             allow_replication_factor_change: False: refuse a partition whose number of replicas would change (KIP-860).
                 During a reassignment, the number at its end counts. Needs Kafka 4.1; no effect on cancellations.
-            expected_replicas: compare-and-set, for partitions that are all in ``reassignments``. A partition named here
-                is reassigned only if it has exactly these replicas, in this order, in the metadata of every live
-                broker, and is not being reassigned. ``modeaware.admin.reassignments`` has the limits of this.
             request_timeout: how long to wait for each answer, in seconds.
 
         Returns:
@@ -493,22 +489,17 @@ class AdminClient(librdkafka.AdminClient):
             - RequestRefused: nothing was changed; ``code`` is INVALID_REPLICATION_FACTOR (KIP-860),
               INVALID_REPLICA_ASSIGNMENT, UNKNOWN_TOPIC_OR_PARTITION, NO_REASSIGNMENT_IN_PROGRESS (of a cancellation),
               CLUSTER_AUTHORIZATION_FAILED, or UNSUPPORTED_VERSION: the broker does not have the option;
-            - ReplicasChanged, a RequestRefused: the replicas are not the expected ones;
             - ClusterError: outcome unknown.
 
         Raises:
             TypeError: an argument has the wrong type; nothing was sent.
-            ValueError: a partition is named twice, or only in ``expected_replicas``; nothing was sent.
+            ValueError: a partition is named twice; nothing was sent.
         """
         keys = pairs(reassignments)
         wanted = {
             pair: None if (replicas := reassignments[key]) is None else broker_ids(pair, replicas)
             for pair, key in keys.items()
         }
-        expectations = expected_replicas or {}
-        expected = {pair: broker_ids(pair, expectations[key]) for pair, key in pairs(expectations).items()}
-        if stray := sorted(pair for pair in expected if wanted.get(pair) is None):
-            raise ValueError(f"expected_replicas has partitions that are not to be reassigned: {stray}")
 
         def work() -> dict[tuple[str, int], ModeAwareError | None]:
             from modeaware.admin.reassignments import alter_reassignments
@@ -518,7 +509,6 @@ class AdminClient(librdkafka.AdminClient):
                     brokers,
                     wanted,
                     allow_replication_factor_change=allow_replication_factor_change,
-                    expected_replicas=expected,
                     timeout_s=request_timeout,
                 )
 

@@ -11,7 +11,6 @@ import pytest
 
 from modeaware import AdminClient, CreationResult, NewPartitions
 from modeaware.admin.creation import created_partitions
-from modeaware.admin.reassignments import replicas_by_broker
 from modeaware.errors import ErrorCode, RequestRefused
 from modeaware.lifecycle.state import topic_phase
 from modeaware.local import LocalKafka
@@ -20,6 +19,7 @@ from modeaware.wire.brokers import Brokers
 from tests.conftest import topic_maker
 from tests.support.controlled import Controlled, produce
 from tests.support.plain import create_topic
+from tests.support.reassigning import on_every_broker
 from tests.support.waiting import eventually
 
 TIMEOUT_S = 40.0
@@ -38,7 +38,7 @@ def topic(kafka3: LocalKafka) -> str:
     name = f"t-{uuid.uuid4().hex[:12]}"
     create_topic(kafka3.bootstrap_servers, name, 1, replication_factor=2, configs={})
     with closing(Brokers({"bootstrap.servers": kafka3.bootstrap_servers})) as brokers:
-        eventually(lambda: all(replicas_by_broker(brokers, [name]).values()))
+        eventually(lambda: all(on_every_broker(brokers, name)))
     return name
 
 

@@ -1,4 +1,4 @@
-"""Reassigning partitions on real brokers: KIP-860's race, its guard, and compare-and-set."""
+"""Reassigning partitions on real brokers: KIP-860's race and its guard."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from confluent_kafka import TopicPartition
 from modeaware import NewPartitions
 from modeaware.admin.reassignments import OPTION_NOT_SUPPORTED, PartitionReassignment
 from modeaware.confluent.admin import AdminClient
-from modeaware.errors import ErrorCode, ReplicasChanged, RequestRefused
+from modeaware.errors import ErrorCode, RequestRefused
 from modeaware.local import LocalKafka
 from modeaware.local.jars import KAFKA_VERSION
 from tests.support.reassigning import Moving
@@ -59,30 +59,6 @@ def test_replicas_read_in_mid_reassignment_are_refused_with_the_option_and_made_
     assert getattr(late.exception(TIMEOUT_S), "code", None) is ErrorCode.INVALID_REPLICATION_FACTOR
     admin.alter_partition_reassignments({key: read})[key].result(TIMEOUT_S)
     moving.wait_until(topic, {0: read})  # three replicas where two were wanted: what the option is for
-
-
-def test_compare_and_set(moving: Moving, admin: AdminClient) -> None:
-    one, two, three = moving.nodes
-    topic, other = moving.topic([one, two], [one, two], [one, two]), moving.topic([one])
-    moving.fill(other, 0)
-    with moving.throttled(other):
-        admin.alter_partition_reassignments({(other, 0): [two, three]})[other, 0].result(TIMEOUT_S)
-        eventually(lambda: all(len(seen[0]) == 3 for seen in moving.on_every_broker(other)))
-        read = moving.replicas(other)[other, 0]
-        futures = admin.alter_partition_reassignments(
-            {**{(topic, p): [two, three] for p in range(3)}, (other, 0): [one, two, three]},
-            expected_replicas={(topic, 0): [one, two], (topic, 1): [two, one], (other, 0): read},
-        )
-        errors = {key: future.exception(TIMEOUT_S) for key, future in futures.items()}
-        assert errors[topic, 0] is None
-        assert isinstance(errors[topic, 1], ReplicasChanged)
-        assert "not the expected" in str(errors[topic, 1])
-        assert errors[topic, 2] is None, "nothing was expected of it"
-        assert isinstance(errors[other, 0], ReplicasChanged)
-        assert "in progress" in str(errors[other, 0])
-        assert moving.in_progress(other) == {0}
-    moving.wait_until(topic, {0: (two, three), 1: (one, two), 2: (two, three)})
-    moving.wait_until(other, {0: (two, three)})
 
 
 def test_a_topic_grows_only_once_its_replicas_are_where_they_go(moving: Moving, admin: AdminClient) -> None:

@@ -9,21 +9,28 @@ from contextlib import contextmanager
 from confluent_kafka.admin import AdminClient as StockAdmin
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
-from modeaware.admin.reassignments import (
-    PartitionKey,
-    Replicas,
-    assigned_replicas,
-    list_reassignments,
-    replicas_by_broker,
-)
+from modeaware.admin.reassignments import PartitionKey, Replicas, assigned_replicas, list_reassignments
+from modeaware.cluster.metadata import metadata_request
+from modeaware.errors import ClusterError
 from modeaware.local import LocalKafka
-from modeaware.wire.brokers import Brokers
+from modeaware.wire.brokers import Ask, Brokers
 from tests.support.plain import produce_keyed
 from tests.support.waiting import eventually
 
 _TIMEOUT_S = 30.0
 _RECORD_BYTES, _RECORDS = 900_000, 24
 """More than the first few fetches take, which a throttle lets through."""
+
+
+def on_every_broker(brokers: Brokers, topic: str) -> list[dict[int, Replicas]]:
+    """The replicas of each partition, by the metadata of each live broker; empty if it does not answer."""
+    answers = brokers.ask_each(Ask(node, metadata_request([topic], min_version=4)) for node in brokers.node_ids())
+    return [
+        {}
+        if isinstance(answer, ClusterError)
+        else {p.partition_index: tuple(p.replica_nodes) for found in answer.topics for p in found.partitions}
+        for answer in answers
+    ]
 
 
 class Moving:
@@ -46,9 +53,9 @@ class Moving:
 
     def on_every_broker(self, topic: str) -> list[dict[int, Replicas]]:
         """The replicas of each partition, by each broker's own metadata."""
-        found = replicas_by_broker(self.brokers, [topic])
-        assert found.keys() == set(self.nodes)
-        return [{partition: replicas for (_, partition), replicas in (each or {}).items()} for each in found.values()]
+        found = on_every_broker(self.brokers, topic)
+        assert len(found) == len(self.nodes)
+        return found
 
     def replicas(self, topic: str) -> dict[PartitionKey, Replicas]:
         return assigned_replicas(self.brokers, [topic])

@@ -71,15 +71,22 @@ def test_what_kafkas_tool_prints_is_read_and_printed_to_the_letter() -> None:
     assert format_assignment(plan) == printed
 
 
-def test_log_directories_are_ignored_with_a_note(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(("directory", "ignored"), [("/b", True), ("any", False)])
+def test_log_directories_are_ignored_with_a_note(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], directory: str, ignored: bool
+) -> None:
     """Kafka's tool prints the directories of the present replicas in the file to return to them."""
-    file, absent = tmp_path / "plan.json", str(tmp_path / "absent.json")
-    command = ["reassign-partitions", *SERVER, "--reassignment-json-file", str(file)]
-    file.write_text(json.dumps(plan_of({**ENTRY, "log_dirs": ["any", "/b"]})))
-    assert cli.main([*command, "--verify"]) == 1, "nobody is there"
-    assert "log_dirs are ignored" in capsys.readouterr().err
-    file.write_text(json.dumps(plan_of({**ENTRY, "log_dirs": ["any", "any"]})))
-    assert cli.main([*command, "--execute", "--expected-json-file", absent]) == 1
+    file = tmp_path / "plan.json"
+    file.write_text(json.dumps(plan_of({**ENTRY, "log_dirs": ["any", directory]})))
+    assert cli.main(["reassign-partitions", *SERVER, "--reassignment-json-file", str(file), "--verify"]) == 1
+    told = capsys.readouterr().err
+    assert "error: " in told, "no broker listens there"
+    assert ("log_dirs are ignored" in told) is ignored
+
+
+def test_file_that_cannot_be_read_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    absent = str(tmp_path / "absent.json")
+    assert cli.main(["reassign-partitions", *SERVER, "--reassignment-json-file", absent, "--execute"]) == 1
     assert capsys.readouterr().err.startswith(f"error: {absent} cannot be read")
 
 
@@ -124,19 +131,18 @@ def test_a_partition_moves_off_a_broker_that_is_down(cluster: FakeCluster) -> No
 
 
 @pytest.mark.parametrize(
-    ("plan", "expected", "complaint"),
+    ("plan", "complaint"),
     [
-        ({("t", 0): (9,)}, None, "Unknown broker id 9"),
-        ({("none", 0): (1,)}, None, "Topic none not found."),
-        ({("t", 7): (1,)}, None, "Unable to find partition: t-7"),
-        (TO_3, {("t", 0): (2,)}, "not the expected"),
+        ({("t", 0): (9,)}, "Unknown broker id 9"),
+        ({("none", 0): (1,)}, "Topic none not found."),
+        ({("t", 7): (1,)}, "Unable to find partition: t-7"),
     ],
 )
 def test_a_plan_that_does_not_fit_the_cluster_is_refused(
-    cluster: FakeCluster, plan: Assignment, expected: Assignment | None, complaint: str
+    cluster: FakeCluster, plan: Assignment, complaint: str
 ) -> None:
     with pytest.raises(RequestRefused, match=complaint):
-        execute(cluster, plan, expected=expected)
+        execute(cluster, plan)
     assert cluster.altered == []
 
 

@@ -6,19 +6,11 @@ from typing import Any
 
 import pytest
 
-from modeaware.admin.reassignments import (
-    OPTION_NOT_SUPPORTED,
-    PartitionKey,
-    PartitionReassignment,
-    Seen,
-    alter_reassignments,
-    expectation_failures,
-)
-from modeaware.errors import ClusterError, ErrorCode, ModeAwareError, ReplicasChanged, RequestRefused
+from modeaware.admin.reassignments import OPTION_NOT_SUPPORTED, alter_reassignments
+from modeaware.errors import ClusterError, ErrorCode, ModeAwareError, RequestRefused
 from tests.support.fake_brokers import FakeCluster
 
 REPLICAS = {("t", 0): (1, 2), ("t", 1): (2, 3), ("u", 0): (1,)}
-MOVING = PartitionReassignment((2, 3, 1), (3,), (1,))
 
 
 @pytest.fixture
@@ -57,56 +49,3 @@ def test_brokers_without_the_option_are_named_it_and_cancel_all_the_same(cluster
     assert str(answers["t", 0]) == OPTION_NOT_SUPPORTED
     assert isinstance(answers["t", 0], RequestRefused)
     assert cluster.altered == [(True, {("t", 1): None})]
-
-
-@pytest.mark.parametrize("in_progress", [[{("t", 0): MOVING}, {}], [{}, {("t", 0): MOVING}]], ids=["ends", "begins"])
-def test_what_moves_while_it_is_looked_at_is_not_settled(
-    cluster: FakeCluster, in_progress: list[dict[Any, PartitionReassignment]]
-) -> None:
-    """KIP-860's first example: the full set is read, and the reassignment is over when the controller is asked."""
-    cluster.replicas["t", 0] = MOVING.replicas
-    cluster.in_progress = in_progress
-    answers = alter_reassignments(cluster, {("t", 0): (1, 2, 3)}, expected_replicas={("t", 0): MOVING.replicas})
-    assert isinstance(answers["t", 0], ReplicasChanged)
-    assert cluster.altered == []
-
-
-KEY = ("t", 0)
-SAME: Seen = {KEY: (1, 2)}
-
-
-@pytest.mark.parametrize(
-    ("seen", "in_progress", "wanted"),
-    [
-        ({1: SAME, 2: SAME}, set(), None),
-        ({1: SAME, 2: SAME}, {KEY}, "in progress"),
-        ({1: SAME, 2: {}}, set(), "broker 2 does not have it"),
-        ({1: SAME, 2: None, 3: {KEY: (3,)}}, set(), r"broker 3 has \[3\]"),
-    ],
-)
-def test_replicas_that_changed(
-    seen: dict[int, Seen | None], in_progress: set[PartitionKey], wanted: str | None
-) -> None:
-    failures = expectation_failures({KEY: (1, 2)}, seen, in_progress)
-    if wanted is None:
-        assert failures == {}
-        return
-    with pytest.raises(ReplicasChanged, match=wanted) as raised:
-        raise failures[KEY]
-    assert (raised.value.topic, raised.value.partition) == KEY
-
-
-@pytest.mark.parametrize(
-    ("seen", "code", "told"),
-    [
-        ({1: {}, 2: {}}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no broker has it"),
-        ({1: SAME, 2: None}, ErrorCode.REQUEST_TIMED_OUT, "broker 2 did not answer"),
-        ({1: None}, ErrorCode.REQUEST_TIMED_OUT, "broker 1 did not answer"),
-        ({}, ErrorCode.REQUEST_TIMED_OUT, "broker none did not answer"),
-    ],
-)
-def test_replicas_that_cannot_be_compared_are_refused(seen: dict[int, Seen | None], code: ErrorCode, told: str) -> None:
-    error = expectation_failures({KEY: (1, 2)}, seen, set())[KEY]
-    assert type(error) is RequestRefused
-    assert error.code is code
-    assert told in str(error)
