@@ -81,11 +81,6 @@ class ReplacedBy:
     moved: Moved = field(default_factory=Moved)
 
     @property
-    def remains(self) -> bool:
-        """Return whether the old topic is released and still exists."""
-        return self.released and not self.gone
-
-    @property
     def state(self) -> int:
         """Return the number of the last of :data:`REPLACEMENT_STATES` that holds."""
         return max(n for n, name in enumerate(REPLACEMENT_STATES) if not n or getattr(self, name))

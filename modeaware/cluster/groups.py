@@ -105,11 +105,6 @@ class GroupsFound:
     epochs: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     stateful_owner: str | None = None
 
-    @property
-    def any_doubt(self) -> GroupsDoubt | None:
-        """Return the worst doubt about the list or a group."""
-        return worst_doubt((self.doubt, *self.unclear.values()))
-
 
 class StableGroups:
     """The topics that groups with members consumed when they were last seen outside of a rebalance. One thread owns it.

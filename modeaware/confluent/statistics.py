@@ -63,7 +63,6 @@ class QueueLoads:
 
     The lowest of the latest three statistics (three seconds) counts: a fast broker has many records in flight at some
     moments, a slow one at all moments. The polling thread brings statistics; any thread may read loads.
-    a slow one at all of them. The polling thread brings statistics; any thread may read loads.
     """
 
     def __init__(self) -> None:

@@ -60,10 +60,6 @@ class Answers:
     def __init__(self, limits: EndpointLimits) -> None:
         self._kept: LRUCache[Hashable, bytes] = LRUCache(limits.cache_bytes, lambda body: len(body) + _ENTRY_BYTES)
 
-    @property
-    def size_bytes(self) -> int:
-        return int(self._kept.currsize)
-
     def get(self, upstream: memoryview, circumstances: Hashable, make: Callable[[], bytes]) -> bytes:
         """Return the response to ``upstream`` (the bytes after the correlation id) under ``circumstances``."""
         key = (hashlib.sha256(upstream).digest(), circumstances)

@@ -213,10 +213,6 @@ class ClientSession:
         in_work = self._in_work.size_bytes if self._in_work is not None else 0
         return self._queue_bytes + in_work + self._answer_bytes
 
-    @property
-    def closed(self) -> bool:
-        return self._closed
-
     def from_client(self, payload: bytes) -> list[Action]:
         """Take one whole frame (without its length) of the client."""
         if self._closed:

@@ -95,11 +95,6 @@ class Replay:
         """Return the records of all topic ids that have, or had, that name, in the order of their last writes."""
         return [self.records[topic_id] for topic_id in self._ids.get(topic, ())]
 
-    def view(self, topic: str) -> TopicView:
-        """Return the clients' view of the topic; ``TopicView.unlisted(topic)`` if there is no record."""
-        record = self.record(topic)
-        return self.view_of(record) if record is not None else TopicView.unlisted(topic)
-
     def view_of(self, record: TopicRecord) -> TopicView:
         """Return the clients' view of the topic with this record."""
         return record.view(self.moved_of(record.topic_id))
@@ -210,14 +205,6 @@ class Replay:
         if name not in self._logged and len(self._logged) < MAX_REMEMBERED_KEYS:
             self._logged.add(name)
             logger.warning("%s (key %.80r); %s", error, name, "the last one stays in force" if held else "ignored")
-
-
-def fold(log: Iterable[tuple[str | bytes | None, bytes | None]]) -> Replay:
-    """Apply ``(key, value)`` records in order to an empty :class:`Replay`."""
-    replay = Replay()
-    for key, value in log:
-        replay.apply(key, value)
-    return replay
 
 
 def _refuse_older(record: VersionedRecord, held: VersionedRecord | None, what: str) -> None:

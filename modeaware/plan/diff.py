@@ -86,7 +86,7 @@ APPLIED, FAILED = "applied", "failed"
 class TopicDiff:
     """The steps for one topic.
 
-    where: the file and line of the declaration; empty for a topic that a command names.
+    Attributes:
         where: the file and line of the declaration; empty for a topic that a command names.
         steps: each has step (create, grow, shrink, replace, alter_configs or accept_state_loss) and its own fields.
         warnings: the costs of the steps.

@@ -32,8 +32,7 @@ class Blocker:
 
     Attributes:
         severity: ``refused``: the shrink would not be admitted; ``waits``: the shrink would wait for this; ``check``:
-            severity: ``refused``: the shrink would not be admitted; ``waits``: the shrink would wait for this;
-                ``check``: this is not visible from outside.
+            this is not visible from outside.
         text: the reason, and what to do.
     """
 

@@ -190,8 +190,8 @@ class Conversation:
                 case Kind.DECODE:
                     self._player.tally.decoder += 1
                     self._player.timed(decode, argument, payload)
-        if self._answers.size_bytes > LIMITS.cache_bytes:
-            raise Finding(f"the cache holds {self._answers.size_bytes} bytes")
+        if (held_bytes := self._answers._kept.currsize) > LIMITS.cache_bytes:
+            raise Finding(f"the cache holds {held_bytes} bytes")
 
     def _receive(self, reader: FrameReader, take: Callable[[bytes], None], data: bytes, argument: int) -> None:
         """In one piece, or in pieces of ``argument`` bytes while they are few."""
@@ -250,7 +250,7 @@ class Conversation:
         fake.known = VIEWS if argument & 8 else {}
 
     def _take(self, actions: list[facade.Action]) -> None:
-        session = self._session
+        session, closed = self._session, False
         for number, action in enumerate(actions):
             match action:
                 case facade.ToClient(payload):
@@ -265,11 +265,12 @@ class Conversation:
                     self._submitted = action
                 case facade.Close(reason):
                     self._player.tally.closed += 1
-                    if number != len(actions) - 1 or not session.closed or session.pending:
+                    closed = True
+                    if number != len(actions) - 1 or session.wants_more or session.pending:
                         raise Finding("something after a Close")
                     if SECRET.decode() in reason or len(reason) > 300:
                         raise Finding(f"a reason that may quote a frame: {reason!r}")
-        if session.closed:
+        if closed:
             self._connect()
         elif session.pending > LIMITS.pipeline or session.pending != len(self._unanswered):
             raise Finding(f"{session.pending} requests are pending, {len(self._unanswered)} have no answer")

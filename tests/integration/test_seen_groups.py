@@ -44,7 +44,7 @@ def sure(cluster: Cluster, topic: str, count: int = 2) -> GroupsFound:
             last[:] = [find_groups(cluster, {topic: range(count)})[topic]]
         except ClusterError as error:  # a machine that has too much to do
             raise AssertionError(str(error)) from error
-        return last[0].any_doubt is None
+        return last[0].doubt is None and not last[0].unclear
 
     eventually(looked, message="doubts do not end")
     return last[0]

@@ -25,8 +25,8 @@ from modeaware.modelog.records import (
     Replacement,
     Straggler,
 )
-from modeaware.modelog.replay import Replay, fold
-from tests.support.modelog import for_newer_readers, topic_record
+from modeaware.modelog.replay import Replay
+from tests.support.modelog import fold, for_newer_readers, topic_record
 
 SHRUNK = topic_record(deletion=DeleteTopicPartitions(4, 0, False, 1_000, 12))
 STRAGGLED = replace(SHRUNK.retired[4], stragglers=1, straggler=Straggler(7))
@@ -75,8 +75,8 @@ def with_fields(found: Any, more: dict[str, Any]) -> Any:
 
 
 def state(replay: Replay) -> object:
-    of_brokers = replay.group_rules, replay.observed_brokers
-    return replay.records, replay.moved, replay.claim, of_brokers, replay.view("orders")
+    views = [replay.view_of(record) for record in replay.records_of("orders")]
+    return replay.records, replay.moved, replay.claim, replay.group_rules, replay.observed_brokers, views
 
 
 def known() -> Replay:
@@ -117,4 +117,4 @@ def test_record_under_an_unknown_key_is_counted_and_changes_nothing(value: bytes
     assert replay.apply("later-key", value) == frozenset()
     assert (state(replay), replay.rejected) == (before, 1)
     replay.apply(TOPIC.topic_id, replace(TOPIC, epoch=2).to_json())
-    assert replay.view("orders").version == (1, 2)
+    assert replay.view_of(replay.record("orders")).version == (1, 2)

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from modeaware.modelog.moved import MovedRecord, moved_key
 from modeaware.modelog.records import CLAIM_KEY, ClaimRecord
-from modeaware.modelog.replay import Replay, fold
-from tests.support.modelog import NONE, RO, for_newer_readers, topic_record
+from modeaware.modelog.replay import Replay
+from tests.support.modelog import NONE, RO, fold, for_newer_readers, topic_record
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -84,7 +84,8 @@ def compact(log: list[Entry], chance: random.Random) -> list[Entry]:
 
 
 def state(replay: Replay) -> object:
-    return replay.records, replay.moved, replay.claim, {name: replay.view(name) for name in NAMES}
+    views = [replay.view_of(record) for name in NAMES for record in replay.records_of(name)]
+    return replay.records, replay.moved, replay.claim, views
 
 
 @given(steps, st.randoms(use_true_random=False))

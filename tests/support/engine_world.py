@@ -12,8 +12,8 @@ from modeaware.controller.log import Contact
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand
 from modeaware.modelog.records import TopicRecord
-from modeaware.modelog.replay import fold
 from modeaware.modes import PartitionMode
+from tests.support.modelog import fold
 from tests.support.simulated import MemoryLog, SimClock, SimCluster
 
 TOPIC = "orders"

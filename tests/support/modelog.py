@@ -13,6 +13,7 @@ from modeaware.errors import ClusterError
 from modeaware.librdkafka import AdminClient, TopicCollection
 from modeaware.modelog.json_form import READER_VERSION, WRITER_VERSION, JsonRecord
 from modeaware.modelog.records import RetiredPartition, TopicRecord
+from modeaware.modelog.replay import Replay
 from modeaware.modelog.topic import ensure_mode_log
 from modeaware.modelog.writer import ModeLogWriter
 from modeaware.modes import PartitionMode
@@ -43,6 +44,14 @@ def topic_record(
         retired={p: RetiredPartition(seal_offset=100) for p in range(writable, count)},
         **others,
     )
+
+
+def fold(log: Iterable[tuple[str | bytes | None, bytes | None]]) -> Replay:
+    """The state of the mode log after these records."""
+    replay = Replay()
+    for key, value in log:
+        replay.apply(key, value)
+    return replay
 
 
 def for_newer_readers(record: JsonRecord) -> bytes:

@@ -14,7 +14,8 @@ from modeaware.lifecycle.commands import CommitOffsets, CreatePartitions, Delete
 from modeaware.lifecycle.facts import GroupFacts, PartitionFacts, TopicFacts
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import TopicRecord
-from modeaware.modelog.replay import Replay, fold
+from modeaware.modelog.replay import Replay
+from tests.support.modelog import fold
 
 
 @dataclass

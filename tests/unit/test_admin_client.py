@@ -37,9 +37,9 @@ from modeaware.lifecycle.commands import (
 )
 from modeaware.modelog.group_rules import GROUP_RULES_KEY, GroupRulesRecord
 from modeaware.modelog.records import ClaimRecord
-from modeaware.modelog.replay import fold
 from tests.support.endpoint import StubController, served
 from tests.support.fake_views import FakeViews, modes_of, switch
+from tests.support.modelog import fold
 from tests.support.waiting import eventually
 
 CONF = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}

@@ -24,7 +24,7 @@ from modeaware.librdkafka import KafkaError, KafkaException
 from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand, ReplaceTopicCommand
 from modeaware.lifecycle.report import ReplacementReport
 from modeaware.modelog.records import ClaimRecord, DeleteTopicPartitions, Replacement, RetiredPartition, TopicRecord
-from modeaware.modelog.replay import Replay, fold
+from modeaware.modelog.replay import Replay
 from modeaware.modes import PartitionMode
 from modeaware.plan.diff import ApplyReport, CurrentTopic, TopicDiff
 from modeaware.plan.file import DesiredTopic, ShrinkRules
@@ -34,6 +34,7 @@ from modeaware.reports.serialise import json_help, to_json
 from modeaware.reports.session import ModeLog
 from modeaware.reports.topics import TopicState
 from tests.support.lifecycle import facts
+from tests.support.modelog import fold
 
 DRAINED = "policy drained: their records are deleted once every group has consumed them"
 SHRINK = Shrink(12, ShrinkRules(60_000, ("g",)).command("a", 4))

@@ -31,7 +31,6 @@ from modeaware.lifecycle.report import PartitionReport, ShrinkReport, groups_lef
 from modeaware.lifecycle.state import current_record
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import DeleteTopicPartitions, Replacement, RetiredPartition, Straggler, TopicRecord
-from modeaware.modelog.replay import fold
 from modeaware.modes import PartitionMode, PartitionState, ReplicaState
 from modeaware.reports import certificate as certificates
 from modeaware.reports.certificate import (
@@ -48,6 +47,7 @@ from modeaware.reports.serialise import json_help, to_json
 from modeaware.reports.session import ModeLog
 from modeaware.topic_view import Moved
 from tests.support.lifecycle import admitted, facts, group, log, shrink
+from tests.support.modelog import fold
 
 OLD_TOPIC = TopicRecord(
     "orders",

@@ -19,9 +19,9 @@ from modeaware.controller.status import Role
 from modeaware.errors import ClusterError, ControllerUnavailable, ErrorCode, RequestRefused
 from modeaware.lifecycle.commands import AlterGroupRulesCommand, Command, CommandResult, DeletePartitionsCommand
 from modeaware.modelog.records import ClaimRecord
-from modeaware.modelog.replay import fold
 from modeaware.reports import session
 from modeaware.reports.session import Session
+from tests.support.modelog import fold
 
 CONFIG = ControllerConfig(session_timeout_ms=1_000)
 TARGET = Session({"bootstrap.servers": "127.0.0.1:1", "log_level": 0}, ClientConfig(), CONFIG)

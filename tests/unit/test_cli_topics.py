@@ -34,7 +34,6 @@ from modeaware.errors import ClusterError, ErrorCode, RecordError, RequestRefuse
 from modeaware.lifecycle.commands import Command, CreatePartitionsCommand, DeletePartitionsCommand
 from modeaware.lifecycle.facts import PartitionFacts, TopicFacts
 from modeaware.modelog.records import DeleteTopicPartitions, Replacement, RetiredPartition, TopicRecord
-from modeaware.modelog.replay import fold
 from modeaware.modes import PartitionMode, ReplicaState
 from modeaware.plan.diff import resize
 from modeaware.reports.session import ModeLog, Session
@@ -47,6 +46,7 @@ from modeaware.wire.requests import (
 )
 from modeaware.wire.transport import Ask
 from tests.support.fake_brokers import FakeBrokers
+from tests.support.modelog import fold
 
 SERVER = ("--bootstrap-server", "127.0.0.1:1")
 

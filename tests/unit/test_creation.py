@@ -16,10 +16,10 @@ from modeaware.admin.creation import Creation
 from modeaware.admin.new_topics import minimum_of
 from modeaware.errors import ClusterError, ErrorCode, ModeSourceError, NotAuthorized, RecordError, RequestRefused
 from modeaware.modelog.records import OBSERVED_BROKERS_KEY, ObservedBrokersRecord
-from modeaware.modelog.replay import fold
 from modeaware.wire.retries import Deadline
 from tests.support.fake_brokers import CreatingBrokers
 from tests.support.fake_views import FakeViews, switch
+from tests.support.modelog import fold
 
 
 @pytest.fixture

@@ -17,10 +17,9 @@ from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, PartitionFacts
 from modeaware.lifecycle.seal import seal_partition
 from modeaware.modelog.group_rules import GROUP_RULES_KEY, GroupRule, GroupRulesRecord
 from modeaware.modelog.records import MAX_RECORD_BYTES, RetiredPartition
-from modeaware.modelog.replay import fold
 from modeaware.notes import Note
 from tests.support.lifecycle import LATER_MS, NOW_MS, TOPIC, facts, group, log, rule
-from tests.support.modelog import for_newer_readers
+from tests.support.modelog import fold, for_newer_readers
 
 SEAL = 100
 P = 7

@@ -21,10 +21,9 @@ from modeaware.lifecycle.passes import Advance
 from modeaware.lifecycle.state import topic_phase
 from modeaware.modelog.reader import LogAbsent, LogRecord, LogRewound
 from modeaware.modelog.records import CLAIM_KEY, ClaimRecord, TopicRecord
-from modeaware.modelog.replay import fold
 from modeaware.modes import PartitionMode
 from tests.support.engine_world import INTERVAL_MS, QUIET_MS, TOPIC, World
-from tests.support.modelog import for_newer_readers
+from tests.support.modelog import fold, for_newer_readers
 from tests.support.simulated import SimGroup, SimPartition
 
 RW, RO, NONE = PartitionMode.READ_WRITE, PartitionMode.READ_ONLY, PartitionMode.NONE

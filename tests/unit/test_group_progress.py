@@ -25,7 +25,6 @@ from modeaware.modelog.records import (
     RetiredPartition,
     TopicRecord,
 )
-from modeaware.modelog.replay import fold
 from modeaware.modes import PartitionMode, ReplicaState
 from modeaware.monitoring.status_json import topic_status
 from modeaware.reports import describe
@@ -50,6 +49,7 @@ from tests.support.lifecycle import (
     rule,
     shrink,
 )
+from tests.support.modelog import fold
 from tests.support.simulated import SimClock
 
 NEW = "orders-v2"

@@ -27,7 +27,6 @@ from modeaware.lifecycle.facts import TopicFacts
 from modeaware.lifecycle.report import KeptNameReport, kept_names
 from modeaware.lifecycle.second_half import second_half_of
 from modeaware.modelog.records import Replacement, TopicRecord
-from modeaware.modelog.replay import fold
 from modeaware.modes import PartitionMode
 from modeaware.monitoring.status_json import status_of
 from modeaware.plan.diff import IN_PROGRESS, PENDING, REFUSED, UNCHANGED, CurrentTopic
@@ -40,6 +39,7 @@ from modeaware.reports.session import ModeLog
 from modeaware.reports.status import status_report
 from modeaware.topic_view import ReplacedBy
 from modeaware.wire.retries import Deadline, Retrying, RetryPolicy
+from tests.support.modelog import fold
 from tests.unit.test_replace_plan import FOUND, ON, FakeChange, described
 from tests.unit.test_replace_plan import run as run
 

@@ -11,8 +11,8 @@ from modeaware.cluster.metadata import Registered, RegisteredBroker
 from modeaware.controller.cluster_watch import BROKERS_INTERVAL_S, BrokerWatch
 from modeaware.errors import ControllerFenced, RecordError
 from modeaware.modelog.records import CLAIM_KEY, OBSERVED_BROKERS_KEY, ClaimRecord, ObservedBrokersRecord
-from modeaware.modelog.replay import fold
 from tests.support.engine_world import World as EngineWorld
+from tests.support.modelog import fold
 from tests.support.simulated import SimClock
 
 HELD = ObservedBrokersRecord("enabled", {1: "a", 2: None}, controller_epoch=3, epoch=4)

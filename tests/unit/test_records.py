@@ -19,9 +19,9 @@ from modeaware.modelog.records import (
     Straggler,
     TopicRecord,
 )
-from modeaware.modelog.replay import MAX_REMEMBERED_KEYS, Replay, fold
+from modeaware.modelog.replay import MAX_REMEMBERED_KEYS, Replay
 from modeaware.modes import ReplicaState
-from tests.support.modelog import NONE, RO, RW, for_newer_readers, topic_record
+from tests.support.modelog import NONE, RO, RW, fold, for_newer_readers, topic_record
 
 FULL = topic_record(
     rest=NONE,
@@ -185,8 +185,8 @@ def test_the_latest_record_of_a_topic_holds() -> None:
     replay = Replay()
     assert replay.apply(ORDERS, topic_record(epoch=1).to_json()) == {"orders"}
     assert replay.apply(ORDERS.encode(), topic_record(epoch=2, writable=2).to_json()) == {"orders"}
-    assert replay.view("orders").version == (1, 2)
-    assert replay.view("orders").writable == (0, 1)
+    view = replay.view_of(replay.record("orders"))
+    assert (view.version, view.writable) == ((1, 2), (0, 1))
     assert list(replay.topics) == ["orders"]
     assert list(replay.records) == [ORDERS]
 
@@ -198,9 +198,9 @@ def test_a_topic_made_anew_under_its_name_counts_from_its_first_record() -> None
             ("id-2", topic_record(epoch=1, topic_id="id-2").to_json()),
         ]
     )
-    assert replay.view("orders").topic_id == "id-2"
+    assert replay.record("orders").topic_id == "id-2"
     assert replay.apply("id-1", None) == {"orders"}
-    assert replay.view("orders").topic_id == "id-2"
+    assert replay.record("orders").topic_id == "id-2"
     assert set(replay.records) == {"id-2"}
 
 

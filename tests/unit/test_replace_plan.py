@@ -30,7 +30,7 @@ from modeaware.lifecycle.replacement import FENCE_CONFIGS
 from modeaware.lifecycle.report import ReplacementReport
 from modeaware.modelog.group_rules import GroupRule, GroupRulesRecord
 from modeaware.modelog.records import Replacement, TopicRecord
-from modeaware.modelog.replay import Replay, fold
+from modeaware.modelog.replay import Replay
 from modeaware.modes import PartitionMode
 from modeaware.plan.replacement import acls_text, hints_of, plan_replacement, replacement_text
 from modeaware.plan.steps import Replace
@@ -40,6 +40,7 @@ from modeaware.reports.session import ModeLog, no_such_topic
 from modeaware.topic_view import ReplacedBy
 from modeaware.wire.requests import DescribeAclsRequest
 from modeaware.wire.retries import Deadline, Retrying, RetryPolicy
+from tests.support.modelog import fold
 
 OWN = {
     "retention.bytes": "1000",

@@ -19,9 +19,9 @@ from modeaware.controller.cluster_watch import (
 )
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.librdkafka import KafkaError
-from modeaware.modelog.replay import fold
 from tests.support.engine_world import INTERVAL_MS, World
 from tests.support.lifecycle import TOPIC_ID, admitted, shrink
+from tests.support.modelog import fold
 
 OTHER = "another-id"
 RECORD = admitted(shrink(4))
