@@ -45,14 +45,6 @@ class Gap(NamedTuple):
 
 
 @dataclass(frozen=True)
-class CommitsChecked:
-    """The groups with ``caught_up``, ``truncated`` and ``epochless``; ``unavailable`` partitions were not checked."""
-
-    groups: Mapping[str, GroupFacts]
-    unavailable: frozenset[int] = frozenset()
-
-
-@dataclass(frozen=True)
 class CommitsSeen:
     """The snapshot of a topic in a change: its logs, and the groups that use it."""
 
@@ -93,8 +85,9 @@ class CommitsSeen:
 
 def check_commits(
     conf: Mapping[str, Any], brokers: Brokers, topics: Sequence[CommitsSeen], clock: Clock, before_due: bool = False
-) -> list[CommitsChecked]:
-    """Check the commits on retired partitions that affect a decision; one result for each topic.
+) -> list[GroupsFound]:
+    """Return the groups of each topic with ``caught_up``, ``truncated`` and ``epochless``, by their commits on retired
+    partitions that affect a decision.
 
     Before the delay of a shrink has passed, no drain rests on lag: no gap is read, and all gaps count as lag.
 
@@ -121,9 +114,9 @@ def check_commits(
     return [_checked(topic, by_group, clear, ends) for topic, by_group in zip(topics, doubts, strict=True)]
 
 
-def _checked(topic: CommitsSeen, doubts: _Doubts, clear: frozenset[Gap], ends: _Ends) -> CommitsChecked:
+def _checked(topic: CommitsSeen, doubts: _Doubts, clear: frozenset[Gap], ends: _Ends) -> GroupsFound:
     if not topic.drained:
-        return CommitsChecked(topic.groups.groups)
+        return topic.groups
 
     def where(name: str, kind: int, *, is_clear: bool) -> frozenset[int]:
         of_kind = ((p, three[kind]) for p, three in doubts[name].items())
@@ -136,11 +129,13 @@ def _checked(topic: CommitsSeen, doubts: _Doubts, clear: frozenset[Gap], ends: _
             truncated=where(name, 1, is_clear=False),
             epochless=where(name, 2, is_clear=False),
         )
+        if doubts[name]
+        else group
         for name, group in topic.groups.groups.items()
     }
     name = topic.record.topic
-    unchecked = {p for p, epoch in topic.earlier if (name, p, epoch) not in ends}
-    return CommitsChecked(groups, frozenset(unchecked))
+    unchecked = frozenset(p for p, epoch in topic.earlier if (name, p, epoch) not in ends)
+    return replace(topic.groups, groups=groups, unchecked=unchecked)
 
 
 _Doubt = Gap | str | None

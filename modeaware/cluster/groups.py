@@ -12,7 +12,7 @@ state is recognised by its type, or by the names of its changelog topics.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -30,7 +30,7 @@ from modeaware.cluster.group_offsets import Commits, read_offsets
 from modeaware.config import DEFAULT_MODE_LOG_TOPIC
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.librdkafka import KafkaError
-from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, MembersSeen, worst_doubt
+from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, MembersSeen, TopicFacts, worst_doubt
 from modeaware.wire.brokers import Brokers
 from modeaware.wire.capabilities import CLIENT_ID
 from modeaware.wire.requests import (
@@ -97,6 +97,7 @@ class GroupsFound:
         unclear: the groups of which it is not known whether they use the topic, or what they have committed -> why.
         epochs: group -> partition -> the leader epoch of its commit, if it has one.
         stateful_owner: the Streams group whose internal topic this is.
+        unchecked: partitions on which the commits were not checked, because a leader did not answer.
     """
 
     groups: Mapping[str, GroupFacts] = field(default_factory=dict)
@@ -104,6 +105,18 @@ class GroupsFound:
     unclear: Mapping[str, GroupsDoubt] = field(default_factory=dict)
     epochs: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     stateful_owner: str | None = None
+    unchecked: frozenset[int] = frozenset()
+
+    def added_to(self, topic: TopicFacts) -> TopicFacts:
+        """Return the facts of the topic with these groups, without the unchecked partitions."""
+        return replace(
+            topic,
+            partitions={p: log for p, log in topic.partitions.items() if p not in self.unchecked},
+            groups=self.groups,
+            groups_doubt=self.doubt,
+            unclear_groups=self.unclear,
+            stateful_owner=self.stateful_owner,
+        )
 
 
 class StableGroups:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from modeaware.clock import SYSTEM_CLOCK, Clock
 from modeaware.cluster.cluster import Cluster, LogOffsets, TopicShape
-from modeaware.cluster.commits import CommitsChecked, CommitsSeen, check_commits
+from modeaware.cluster.commits import CommitsSeen, check_commits
 from modeaware.cluster.fence import fences, log_ends
 from modeaware.cluster.groups import GroupsFound, StableGroups, find_groups
 from modeaware.cluster.last_records import LastRecords
@@ -20,7 +20,7 @@ from modeaware.errors import ClusterError, ErrorCode
 from modeaware.lifecycle.drain import evacuation_of
 from modeaware.lifecycle.facts import FenceFacts, GroupsDoubt, PartitionFacts, TopicFacts
 from modeaware.lifecycle.replacement import is_followed
-from modeaware.lifecycle.state import in_progress
+from modeaware.lifecycle.state import in_progress, moving
 from modeaware.modelog.group_rules import REQUIRE, GroupRule
 from modeaware.modelog.records import TopicRecord
 
@@ -140,9 +140,7 @@ class Observer:
             raise facts
         return facts
 
-    def observe_all(
-        self, looks: Sequence[Look], rules: Sequence[GroupRule] = (), *, before_due: bool = False
-    ) -> list[TopicFacts | ClusterError]:
+    def observe_all(self, looks: Sequence[Look], rules: Sequence[GroupRule] = ()) -> list[TopicFacts | ClusterError]:
         """Return the facts of each topic: of all partitions for an admission, else of the retired ones. If brokers
         refuse requests about one topic alone, its result is a ClusterError.
 
@@ -150,7 +148,6 @@ class Observer:
             looks: each at another topic; without a record for an admission.
             rules: the operator's rules. Commits of groups that they require by name are read even if no broker lists
                 the groups; so are commits of a group that proves an evacuation.
-            before_due: read gaps even before the shrink's delay has passed, when nothing depends on them.
         """
         try:
             shapes = self._cluster.describe(target.topic for target in looks)
@@ -163,7 +160,7 @@ class Observer:
                         continue
                     is_unknown = (target.topic_id or "").startswith(ANY_ID)
                     present[target.topic] = _Present(target.topic, shape, target.record, is_unknown, target.id_alone)
-            facts = self._facts(present, rules, before_due)
+            facts = self._facts(present, rules)
 
             def is_absent(target: Look) -> bool:
                 topic = present.get(target.topic)
@@ -176,11 +173,7 @@ class Observer:
             }
             gone = self._gone(missing)
             names = [target.topic for target in looks if target.expected_id is None and shapes[target.topic] is None]
-            users = (
-                find_groups(self._cluster, dict.fromkeys(names, range(0)), None, self._stable_groups, self._mode_log)
-                if names
-                else {}
-            )
+            users = self._groups(dict.fromkeys(names, range(0)), {}, {}, (), self._clock.now_ms())
             return [
                 _absent(t.topic, shapes[t.topic], gone.get(t.expected_id or "", False), users.get(t.topic))
                 if is_absent(t)
@@ -192,8 +185,38 @@ class Observer:
                 self._cluster.reconnect()
             raise
 
+    def observe_for_reports(
+        self, topics: Mapping[str, tuple[TopicShape, TopicRecord | None]], rules: Sequence[GroupRule]
+    ) -> dict[str, TopicFacts]:
+        """Return the facts that reports show: of all partitions and groups, and of the groups that use new topics.
+
+        Unlike :meth:`observe_all`, this requests no configs, no fences, and nothing that only alarms show. Gaps are
+        read even before a shrink's delay has passed. Without the right to READ a topic, its gaps count as lag.
+
+        Args:
+            topics: each with its current shape, and its record.
+        """
+        counts = {name: range(shape.partition_count) for name, (shape, _) in topics.items()}
+        leaders = {(name, p): leader for name, (shape, _) in topics.items() for p, leader in shape.leaders.items()}
+        logs = self._offsets(counts, leaders)
+        partitions = {name: {p: self._partition(None, log) for p, log in logs[name].items()} for name in topics}
+        records = {name: record for name, (_, record) in topics.items() if record is not None}
+        partitions |= self._with_seal_ends(records, partitions)
+        after = {name: to for name, record in records.items() if (to := moving(record)) is not None}
+        used = {to.new_topic: range(to.num_partitions) for to in after.values()} | counts
+        listed_ms = self._clock.now_ms()
+        groups_of = self._groups(used, records, partitions, rules, listed_ms, before_due=True)
+        facts = {}
+        for name, (shape, _) in topics.items():
+            new_topic, to = None, after.get(name)
+            if to is not None:
+                new_topic = groups_of[to.new_topic].added_to(TopicFacts(to.new_topic, to.new_topic_id))
+            of_topic = TopicFacts(name, shape.topic_id, shape.partition_count, partitions=partitions[name])
+            facts[name] = groups_of[name].added_to(replace(of_topic, listed_ms=listed_ms, new_topic=new_topic))
+        return facts
+
     def _facts(
-        self, present: Mapping[str, _Present], rules: Sequence[GroupRule], before_due: bool
+        self, present: Mapping[str, _Present], rules: Sequence[GroupRule]
     ) -> dict[str, TopicFacts | ClusterError]:
         leaders = {(name, p): leader for name, topic in present.items() for p, leader in topic.shape.leaders.items()}
         followed = ((name, is_followed(topic.record)) for name, topic in present.items() if self._probes_fences)
@@ -220,12 +243,10 @@ class Observer:
                 if end is not None and end.leader_epoch == log.leader_epoch:
                     partitions[name][p] = replace(log, log_end=end.offset)
         self._add_last_records({name: records[name] for name in left}, partitions, proved)
-        partitions |= self._noted(records, {name: partitions[name] for name in records})
+        partitions |= self._noted(records, self._with_seal_ends(records, partitions))
         listed_ms = self._clock.now_ms()
-        groups_of = self._groups({name: topic for name, topic in present.items() if topic.deciding}, rules, listed_ms)
-        seen = [CommitsSeen(r, partitions[name], groups_of[name]) for name, r in records.items() if name in groups_of]
-        in_order = check_commits(self._conf, self._brokers, seen, self._clock, before_due)
-        checked = {topic.record.topic: one for topic, one in zip(seen, in_order, strict=True)}
+        counts = {name: range(topic.shape.partition_count) for name, topic in present.items() if topic.deciding}
+        groups_of = self._groups(counts, records, partitions, rules, listed_ms)
         policies = self._cluster.cleanup_policies(name for name, topic in present.items() if topic.deciding)
         own_configs = self._cluster.own_configs(name for name, topic in present.items() if topic.is_unknown)
         facts: dict[str, TopicFacts | ClusterError] = {}
@@ -234,27 +255,23 @@ class Observer:
             if isinstance(configs, ClusterError):
                 facts[name] = configs
                 continue
-            policy, groups = policies.get(name, "delete"), groups_of.get(name, _NOT_LISTED)
+            policy = policies.get(name, "delete")
             if isinstance(policy, ClusterError):
                 facts[name] = policy
                 continue
-            commits = checked.get(name) or CommitsChecked(groups.groups)
-            facts[name] = TopicFacts(
+            of_topic = TopicFacts(
                 name,
                 topic.shape.topic_id,
                 partition_count=topic.shape.partition_count,
                 internal=topic.shape.internal,
                 cleanup_policy=policy,
-                partitions={p: one for p, one in partitions[name].items() if p not in commits.unavailable},
-                groups=commits.groups,
-                groups_doubt=groups.doubt,
-                unclear_groups=groups.unclear,
+                partitions=partitions[name],
                 listed_ms=listed_ms,
-                stateful_owner=groups.stateful_owner,
                 fence=proved.get(name),
                 replication_factor=topic.shape.replication_factor if topic.is_unknown else None,
                 configs=configs,
             )
+            facts[name] = groups_of.get(name, _NOT_LISTED).added_to(of_topic)
         return facts
 
     def _offsets(
@@ -267,17 +284,31 @@ class Observer:
         return logs
 
     def _groups(
-        self, topics: Mapping[str, _Present], rules: Sequence[GroupRule], now_ms: int
+        self,
+        topics: Mapping[str, Iterable[int]],
+        records: Mapping[str, TopicRecord],
+        partitions: Mapping[str, Mapping[int, PartitionFacts]],
+        rules: Sequence[GroupRule],
+        now_ms: int,
+        *,
+        before_due: bool = False,
     ) -> dict[str, GroupsFound]:
+        """Return the groups of ``topics`` (name -> partitions), with their commits checked; see :func:`check_commits`.
+
+        This alone decides what a group has still to read, in passes and in reports.
+        """
         if not topics:
             return {}
         by_name = [rule for rule in rules if rule.kind == REQUIRE and not rule.glob]
         also = {name: [rule.group for rule in by_name if rule.applies(name, now_ms)] for name in topics}
-        for name, topic in topics.items():
-            if (evacuation := evacuation_of(topic.record)) is not None:
+        changed = {name: record for name, record in records.items() if name in topics}
+        for name, record in changed.items():
+            if (evacuation := evacuation_of(record)) is not None:
                 also[name].append(evacuation)
-        counts = {name: range(topic.shape.partition_count) for name, topic in topics.items()}
-        return find_groups(self._cluster, counts, also, self._stable_groups, self._mode_log)
+        found = find_groups(self._cluster, topics, also, self._stable_groups, self._mode_log)
+        seen = [CommitsSeen(record, partitions[name], found[name]) for name, record in changed.items()]
+        checked = check_commits(self._conf, self._brokers, seen, self._clock, before_due)
+        return found | dict(zip(changed, checked, strict=True))
 
     def close(self) -> None:
         """Close the consumer of a search for last records that the next pass would continue."""
@@ -319,41 +350,54 @@ class Observer:
         for (name, p), offset in self._last_records.find(ids, wanted, before).items():
             partitions[name][p] = replace(partitions[name][p], read_up_to=offset)
 
-    def _noted(
+    def _with_seal_ends(
         self, records: Mapping[str, TopicRecord], partitions: Mapping[str, Mapping[int, PartitionFacts]]
     ) -> dict[str, dict[int, PartitionFacts]]:
-        """Add what the leaders report about seals of an earlier epoch, stragglers, and open transactions."""
+        """Add where the leaders' logs end for seals of an earlier epoch. A seal that cannot be checked counts as a
+        leader that does not answer."""
         other: dict[Partition, list[int]] = {}
-        stragglers: dict[Partition, int] = {}
-        pending: set[Partition] = set()
         for name, record in records.items():
             for p in record.retired.keys() & partitions[name].keys():
-                log, retired = partitions[name][p], record.retired[p]
-                seal, epoch = retired.seal_offset, retired.seal_leader_epoch
-                if epoch is not None and epoch >= 0 and epoch != log.leader_epoch:
+                epoch = record.retired[p].seal_leader_epoch
+                if epoch is not None and epoch >= 0 and epoch != partitions[name][p].leader_epoch:
                     other[name, p] = [epoch]
-                if seal is not None and log.end_offset > seal:
-                    stragglers[name, p] = max(seal, log.log_start)
-                if not log.is_stable:
-                    pending.add((name, p))
         ends = {(topic, p): end for (topic, p, _), end in epoch_ends(self._brokers, other).items() if end >= 0}
-        wrote = writers(self._brokers, pending)
-        batches = first_batches(self._brokers, stragglers)
-        samples = sample_records(self._conf, stragglers, self._clock.monotonic_s)
-        # A seal that cannot be checked counts as a leader that does not answer.
         return {
             name: {
-                p: replace(
-                    log,
-                    seal_epoch_end=ends.get((name, p)),
-                    writers=wrote.get((name, p), ()),
-                    straggler=batches.get((name, p)),
-                    samples=samples.get((name, p), ()),
-                )
+                p: replace(log, seal_epoch_end=ends[name, p]) if (name, p) in ends else log
                 for p, log in partitions[name].items()
                 if (name, p) not in other or (name, p) in ends
             }
             for name in records
+        }
+
+    def _noted(
+        self, records: Mapping[str, TopicRecord], partitions: Mapping[str, Mapping[int, PartitionFacts]]
+    ) -> dict[str, dict[int, PartitionFacts]]:
+        """Add what the leaders report about stragglers and open transactions."""
+        stragglers: dict[Partition, int] = {}
+        pending: set[Partition] = set()
+        for name, record in records.items():
+            for p in record.retired.keys() & partitions[name].keys():
+                log, seal = partitions[name][p], record.retired[p].seal_offset
+                if seal is not None and log.end_offset > seal:
+                    stragglers[name, p] = max(seal, log.log_start)
+                if not log.is_stable:
+                    pending.add((name, p))
+        wrote = writers(self._brokers, pending)
+        batches = first_batches(self._brokers, stragglers)
+        samples = sample_records(self._conf, stragglers, self._clock.monotonic_s)
+        return {
+            name: {
+                p: replace(
+                    log,
+                    writers=wrote.get((name, p), ()),
+                    straggler=batches.get((name, p)),
+                    samples=samples.get((name, p), ()),
+                )
+                for p, log in logs.items()
+            }
+            for name, logs in partitions.items()
         }
 
     def _gone(self, topics: Mapping[str, str]) -> dict[str, bool | ClusterError]:
@@ -405,8 +449,5 @@ def _absent(
     if isinstance(gone, ClusterError):
         return gone
     if shape is None:
-        users = users or GroupsFound()
-        return TopicFacts(
-            topic, None, gone=gone, groups=users.groups, groups_doubt=users.doubt, unclear_groups=users.unclear
-        )
+        return (users or GroupsFound()).added_to(TopicFacts(topic, None, gone=gone))
     return TopicFacts(topic, shape.topic_id, shape.partition_count, gone=gone)

@@ -13,10 +13,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from modeaware.cluster.cluster import REQUEST_TIMEOUT_S, wait
+from modeaware.cluster.cluster import REQUEST_TIMEOUT_S, TopicShape, wait
 from modeaware.cluster.fence import fences
-from modeaware.cluster.observer import Look
-from modeaware.errors import ClusterError, RequestRefused
+from modeaware.errors import RequestRefused
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.drain import Requirement, check_drain, is_evacuation_group, requirement_of
 from modeaware.lifecycle.facts import FenceFacts, TopicFacts
@@ -28,7 +27,6 @@ from modeaware.lifecycle.state import moving
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import RetiredPartition, TopicRecord, replaced
 from modeaware.modes import format_ranges
-from modeaware.reports.groups import look_at_groups
 from modeaware.reports.session import ModeLog, Session, no_such_topic
 
 SCHEMA_VERSION = 1
@@ -212,10 +210,11 @@ def take_certificate(session: Session, topic: str, partitions: Iterable[int] | N
         record = deleted_before(log, topic, shape.topic_id) or record
     chosen = _retired(topic, record, partitions)
     assert record is not None
-    (facts,) = look_at_groups(session.observer(), [Look(record.topic, record)], rules)
-    if isinstance(facts, ClusterError):
-        raise facts
-    if facts.topic_id not in (None, record.topic_id):  # its groups are those of another topic
+    shape = session.cluster.shape(record.topic) or TopicShape("", internal=False, partition_count=0)
+    is_other = shape.topic_id not in ("", record.topic_id)
+    shape = replace(shape, partition_count=0) if is_other else shape
+    facts = session.observer().observe_for_reports({record.topic: (shape, record)}, rules)[record.topic]
+    if is_other:  # its groups are those of another topic
         facts = replace(facts, groups={}, groups_doubt=None, unclear_groups={})
     now_ms = session.clock.now_ms()
     described = wait(session.cluster.admin.describe_cluster(request_timeout=REQUEST_TIMEOUT_S), "describe the cluster")

@@ -6,12 +6,10 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from modeaware.clock import utc
-from modeaware.cluster.groups import find_groups
 from modeaware.durations import duration_text
 from modeaware.errors import RecordError
 from modeaware.lifecycle.commands import DeletePartitionsCommand
-from modeaware.lifecycle.drain import evacuation_of, requirement_of
-from modeaware.lifecycle.facts import PartitionFacts, TopicFacts
+from modeaware.lifecycle.drain import requirement_of
 from modeaware.lifecycle.report import (
     KeptNameReport,
     PartitionReport,
@@ -22,7 +20,7 @@ from modeaware.lifecycle.report import (
     report_topic,
     waits_for,
 )
-from modeaware.lifecycle.state import current_record, moving
+from modeaware.lifecycle.state import current_record
 from modeaware.modelog.records import DRAINED, IMMEDIATE, RETENTION
 from modeaware.modes import format_ranges
 from modeaware.printable import number, printable_lines, table
@@ -57,45 +55,24 @@ def describe_topics(
     """Describe ``topics``, by ``log`` or a new reading; None: every topic that has a usable record in the mode log."""
     log = session.read_log() if log is None else log
     wanted = {record.topic for record in log.replay.records.values()} if topics is None else set(topics)
-    records = list(session.records(log, wanted, named=topics is not None))
-    counts = {topic: range(shape.partition_count) for topic, shape, _ in records}
-    now_ms = session.clock.now_ms()
-    logs: dict[str, dict[int, PartitionFacts]] = {topic: {} for topic in counts}
-    for (topic, p), offsets in session.cluster.offsets((t, p) for t, some in counts.items() for p in some).items():
-        logs[topic][p] = PartitionFacts(**vars(offsets), quiet_since_ms=now_ms)
-    also = {topic: [group] for topic, _, record in records if (group := evacuation_of(record)) is not None}
-    after = {topic: replacement for topic, _, record in records if (replacement := moving(record)) is not None}
-    used = {change.new_topic: range(change.num_partitions) for change in after.values()}
-    groups = find_groups(session.cluster, used | counts, also, mode_log=session.config.mode_log_topic) if counts else {}
     try:
         rules = log.rules
     except RecordError:  # of a newer version, say: then waived groups count as waited for
         rules = ()
+    snapshot = session.snapshot(log, wanted, rules, named=topics is not None)
+    now_ms = session.clock.now_ms()
     described = []
-    for topic, shape, record in records:
-        replacement, seen, new_topic = after.get(topic), groups[topic], None
-        if replacement is not None:
-            name = replacement.new_topic
-            new_topic = TopicFacts(name, replacement.new_topic_id, groups=groups[name].groups)
-        facts = TopicFacts(
-            topic,
-            shape.topic_id,
-            shape.partition_count,
-            partitions=logs[topic],
-            groups=seen.groups,
-            groups_doubt=seen.doubt,
-            unclear_groups=seen.unclear,
-            new_topic=new_topic,
-        )
-        record = current_record(record, topic, shape.topic_id, shape.partition_count)
+    for record, facts in snapshot:
+        topic, topic_id, count = facts.topic, facts.topic_id or "", facts.partition_count
+        record = current_record(record, topic, topic_id, count)
         requirement = requirement_of(record, facts, rules, session.controller.ignored_groups, now_ms)
-        listed = range(max(shape.partition_count, len(record.modes)) if shape.partition_count else 0)
+        listed = range(max(count, len(record.modes)) if count else 0)
         about_name = TopicDescription(
-            **vars(report_topic(record, facts, requirement, listed, log.replay.moved_of(shape.topic_id)))
+            **vars(report_topic(record, facts, requirement, listed, log.replay.moved_of(topic_id)))
             | {"kept_name": log.kept_names.get(topic)},
-            gone_ids=log.gone_ids(topic, shape.topic_id),
-            points_to=log.points_to(topic, shape.topic_id),
-            replaces=log.replaces.get(shape.topic_id),
+            gone_ids=log.gone_ids(topic, topic_id),
+            points_to=log.points_to(topic, topic_id),
+            replaces=log.replaces.get(topic_id),
         )
         described.append(about_name)
     return described

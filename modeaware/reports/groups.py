@@ -1,7 +1,7 @@
 """The groups that a drain waits for, and the reasons: the output of ``modeaware groups``.
 
 The controller's own functions gather the facts and decide (:mod:`modeaware.lifecycle.drain`). Pure, except
-:func:`look_at_groups` and :func:`look_at_topics`.
+:func:`look_at_topics`.
 """
 
 from __future__ import annotations
@@ -10,24 +10,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
-from modeaware.callouts import get_logger
 from modeaware.clock import utc
-from modeaware.cluster.observer import Look, Observer
-from modeaware.errors import ClusterError
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.drain import requirement_of, using_groups
 from modeaware.lifecycle.facts import TopicFacts
 from modeaware.lifecycle.progress import GroupProgress, held_up_by
 from modeaware.lifecycle.report import TopicReport, report_topic
-from modeaware.lifecycle.state import current_record, drains, in_progress, moving
+from modeaware.lifecycle.state import current_record, drains, in_progress
 from modeaware.modelog.group_rules import CLOSED, REQUIRE, GroupRule
 from modeaware.modelog.records import ClaimRecord, TopicRecord
 from modeaware.modes import format_ranges
 from modeaware.printable import number, printable_lines, table
 from modeaware.reports.session import Session
 from modeaware.topic_view import Moved
-
-logger = get_logger("modeaware.cli")
 
 NOTED, USING, REGISTERED, EVACUATION, IGNORED = "noted", "using", "registered", "evacuation", "ignored"
 _BECAUSE = {
@@ -141,56 +136,20 @@ class GroupSituation:
 def look_at_topics(
     session: Session, topic: str | None, wanted: Callable[[str], bool] = lambda topic: True
 ) -> GroupSituation:
-    """Take a snapshot of one topic, or of all topics in a change. Groups are listed at most once.
+    """Take a snapshot of one topic, or of all topics in a change.
 
     Args:
-        topic: None: all topics in a change. A topic whose snapshot fails is left out and logged.
-        wanted: selects among the topics in a change, by name. The snapshot of a topic takes a tenth of a second.
-
-    Raises:
-        ClusterError: the snapshot of the named topic failed.
+        topic: None: all topics in a change.
+        wanted: selects among the topics in a change, by name.
     """
     log = session.read_log()
     rules = log.rules
     changing = (record.topic for record in log.replay.records.values() if in_progress(record))
     names = [topic] if topic is not None else sorted(filter(wanted, changing))
-    looks = [Look(name, record) for name, _, record in session.records(log, names, named=topic is not None)]
-    looked_at = []
-    for (name, record, *_), facts in zip(looks, look_at_groups(session.observer(), looks, rules), strict=True):
-        if not isinstance(facts, ClusterError):
-            looked_at.append((record, facts))
-        elif topic is not None:
-            raise facts
-        else:
-            logger.warning("topic %s is left out: %s", name, facts)
+    looked_at = session.snapshot(log, names, rules, named=topic is not None)
     ignored, now_ms = session.controller.ignored_groups, session.clock.now_ms()
     moved = {topic_id: record.moved for topic_id, record in log.replay.moved.items()}
     return GroupSituation(rules, tuple(looked_at), ignored, now_ms, log.claim, moved)
-
-
-def look_at_groups(
-    observer: Observer, looks: Sequence[Look], rules: Sequence[GroupRule]
-) -> list[TopicFacts | ClusterError]:
-    """Return the facts of the topics' retired partitions, of their new topics and of all groups.
-
-    Topics that are not in a change have all their groups in the facts too.
-    """
-    facts_by_look = observer.observe_all(looks, rules, before_due=True)
-    idle = [topic for topic, record, *_ in looks if record is not None and not in_progress(record)]
-    after = {topic: replacement.new_topic for topic, record, *_ in looks if (replacement := moving(record)) is not None}
-    names = list(dict.fromkeys((*idle, *after.values())))
-    whole = dict(zip(names, observer.observe_all([Look(name, None) for name in names], rules), strict=True))
-    seen: list[TopicFacts | ClusterError] = []
-    for (topic, *_), facts in zip(looks, facts_by_look, strict=True):
-        every, new_topic = whole[topic] if topic in idle else facts, whole[after[topic]] if topic in after else None
-        if isinstance(new_topic, ClusterError):
-            seen.append(new_topic)
-        elif isinstance(facts, ClusterError) or isinstance(every, ClusterError):
-            seen.append(facts)
-        else:
-            groups, doubt, unclear = every.groups, every.groups_doubt, every.unclear_groups
-            seen.append(replace(facts, groups=groups, groups_doubt=doubt, unclear_groups=unclear, new_topic=new_topic))
-    return seen
 
 
 def report_groups(

@@ -112,7 +112,7 @@ def _operator(scope: Scope) -> Iterator[Need]:
     yield Need(TOPIC, scope.mode_log, AclOperation.READ, "the modes, and the controller's address")
     yield from _visibility(scope)
     for topic, named in _or_placeholder(scope.topics, "TOPIC"):
-        yield Need(TOPIC, topic, AclOperation.READ, "certificates of transactional topics", named)
+        yield Need(TOPIC, topic, AclOperation.READ, "reports on transactional topics", named)
         yield Need(TOPIC, topic, AclOperation.DESCRIBE_CONFIGS, "seeing cleanup.policy", named)
         yield Need(TOPIC, topic, AclOperation.ALTER, "growing, shrinking under 'retention', requiring groups", named)
         yield Need(TOPIC, topic, AclOperation.DELETE, "shrinking with a delay or at once, waiving groups", named)

@@ -10,7 +10,7 @@ above, and ClusterError or ModeSourceError if brokers do not answer, or refuse.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -21,6 +21,7 @@ from modeaware.cluster.observer import Observer
 from modeaware.config import ClientConfig, ControllerConfig
 from modeaware.confluent.controller_calls import group_rules_of
 from modeaware.errors import ClusterError, ErrorCode, RecordError, RequestRefused
+from modeaware.lifecycle.facts import TopicFacts
 from modeaware.lifecycle.report import KeptNameReport, kept_names
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.reader import read_mode_log
@@ -153,23 +154,30 @@ class Session:
             raise no_such_topic(topic, self.cluster.topic_names(), log)
         return shape
 
-    def records(
-        self, log: ModeLog, topics: Iterable[str], *, named: bool
-    ) -> Iterator[tuple[str, TopicShape, TopicRecord | None]]:
-        """Yield each topic with its shape and its record in ``log``; skip unusable topics that are not ``named``.
+    def snapshot(
+        self, log: ModeLog, topics: Iterable[str], rules: Sequence[GroupRule], *, named: bool
+    ) -> list[tuple[TopicRecord | None, TopicFacts]]:
+        """Return each topic's record in ``log``, and its facts; leave out unusable topics that are not ``named``.
 
         A named topic that a controller has deleted has no partitions.
         """
+        records = dict(self._records(log, topics, named=named))
+        facts = self.observer().observe_for_reports(records, rules)
+        return [(record, facts[topic]) for topic, (_, record) in records.items()]
+
+    def _records(
+        self, log: ModeLog, topics: Iterable[str], *, named: bool
+    ) -> Iterator[tuple[str, tuple[TopicShape, TopicRecord | None]]]:
         for topic, shape in self.cluster.describe(topics).items():
             if isinstance(shape, ClusterError):
                 raise shape
             if shape is None and named and (record := log.deleted(topic)) is not None:
-                yield topic, TopicShape(record.topic_id, internal=False, partition_count=0), record
+                yield topic, (TopicShape(record.topic_id, internal=False, partition_count=0), record)
                 continue
             if shape is None and named:
                 raise no_such_topic(topic, self.cluster.topic_names(), log)
             if shape is not None and (named or log.unusable(topic, shape.topic_id) is None):
-                yield topic, shape, log.record(topic, shape.topic_id)
+                yield topic, (shape, log.record(topic, shape.topic_id))
 
     def observer(self) -> Observer:
         """Return an observer like the controller's."""

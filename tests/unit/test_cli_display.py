@@ -19,7 +19,6 @@ import pytest
 from modeaware.cli.progress import Progress, run_interruptibly, wait_until_done
 from modeaware.clock import SYSTEM_CLOCK
 from modeaware.cluster.cluster import TopicShape
-from modeaware.cluster.observer import Look
 from modeaware.config import ControllerConfig
 from modeaware.errors import ClusterError, ControllerFenced, RequestRefused
 from modeaware.lifecycle import reasons
@@ -32,7 +31,6 @@ from modeaware.lifecycle.state import current_record
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import DeleteTopicPartitions, Replacement, RetiredPartition, Straggler, TopicRecord
 from modeaware.modes import PartitionMode, PartitionState, ReplicaState
-from modeaware.reports import certificate as certificates
 from modeaware.reports.certificate import (
     Certificate,
     Evidence,
@@ -565,36 +563,37 @@ BETWEEN = replace(DELETED, topic="orders-v2", topic_id="id-2", replacement=BACK)
     ],
 )
 def test_certificate_of_a_name_that_is_taken_again_is_of_the_deleted_topic(
-    records: list[TopicRecord], topic_id: str, of: str, monkeypatch: pytest.MonkeyPatch
+    records: list[TopicRecord], topic_id: str, of: str
 ) -> None:
     log = ModeLog("modes", fold([(record.topic_id, record.to_json()) for record in records]))
     using = {"audit": GroupFacts({0: 3})}
-    looked: list[Look] = []
+    looked: list[tuple[TopicShape, TopicRecord]] = []
 
-    def look(_: object, looks: list[Look], __: object) -> list[TopicFacts]:
-        looked.extend(looks)
-        shown = TopicFacts("orders", "back", 4, groups=using)
-        return [shown if looks[0].topic == "orders" else TopicFacts(looks[0].topic, None, gone=True)]
+    def look(topics: dict[str, tuple[TopicShape, TopicRecord]], _: object) -> dict[str, TopicFacts]:
+        looked.extend(topics.values())
+        return {
+            name: TopicFacts(name, shape.topic_id, shape.partition_count, groups=using if name == "orders" else {})
+            for name, (shape, _) in topics.items()
+        }
 
     described = SimpleNamespace(result=lambda *_: SimpleNamespace(cluster_id="cluster-1"))
     cluster = SimpleNamespace(
-        shape=lambda _: TopicShape(topic_id, internal=False, partition_count=4),
+        shape=lambda name: TopicShape(topic_id, internal=False, partition_count=4) if name == "orders" else None,
         admin=SimpleNamespace(describe_cluster=lambda **_: described),
     )
     session = SimpleNamespace(
         read_log=lambda: log,
         cluster=cluster,
-        observer=lambda: None,
+        observer=lambda: SimpleNamespace(observe_for_reports=look),
         clock=SYSTEM_CLOCK,
         controller=ControllerConfig(),
         bootstrap_server="host:9092",
     )
-    monkeypatch.setattr(certificates, "look_at_groups", look)
     found = take_certificate(cast(Any, session), "orders")
     assert (found.topic_id, [each.verdict for each in found.partitions]) == (of, ["deleted"])
     assert found.all_drained
     assert "audit" not in [group.group for group in found.groups], "that uses the topic that has the name now"
-    assert [each.record and each.record.topic_id for each in looked] == [of]
+    assert [(shape.partition_count, record.topic_id) for shape, record in looked] == [(0, of)]
 
 
 def test_certificate_of_a_topic_of_which_nothing_is_retired_is_refused() -> None:

@@ -3,16 +3,17 @@ controller say the same, of the same record, facts and rules."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from modeaware.cluster import commits
 from modeaware.cluster.cluster import LogOffsets, TopicShape
-from modeaware.cluster.groups import GroupsFound
-from modeaware.cluster.observer import Look
+from modeaware.cluster.commits import Gap
+from modeaware.cluster.metadata import Partition
 from modeaware.config import ClientConfig, ControllerConfig
 from modeaware.controller.status import Role, Snapshot, TopicSeen
 from modeaware.lifecycle.drain import requirement_of
@@ -27,11 +28,11 @@ from modeaware.modelog.records import (
 )
 from modeaware.modes import PartitionMode, ReplicaState
 from modeaware.monitoring.status_json import topic_status
-from modeaware.reports import describe
 from modeaware.reports.certificate import Evidence, certificate
 from modeaware.reports.describe import TopicDescription, describe_text, describe_topics
-from modeaware.reports.groups import look_at_groups, report_groups
-from modeaware.reports.session import ModeLog
+from modeaware.reports.groups import look_at_topics, report_groups
+from modeaware.reports.session import ModeLog, Session
+from tests.support.fake_brokers import FakeBrokers, FakeGroup
 from tests.support.lifecycle import (
     EPOCH,
     LATER_MS,
@@ -75,25 +76,19 @@ def looked(old: dict[str, GroupFacts], new: dict[str, GroupFacts], new_count: in
 def described(
     record: TopicRecord, seen: TopicFacts, rules: tuple[GroupRule, ...], monkeypatch: pytest.MonkeyPatch
 ) -> TopicDescription:
-    written = [(TOPIC_ID, record.to_json()), (GROUP_RULES_KEY, GroupRulesRecord(rules).to_json())]
-    offsets = {
-        (TOPIC, p): LogOffsets(each.log_start, each.end_offset, each.last_stable_offset, each.leader_epoch)
-        for p, each in seen.partitions.items()
-    }
-    session = SimpleNamespace(
-        config=ClientConfig(),
-        read_log=lambda: ModeLog("modes", fold(written)),
-        records=lambda *_, **__: [(TOPIC, TopicShape(TOPIC_ID, False, seen.partition_count), record)],
-        cluster=SimpleNamespace(offsets=lambda _: offsets),
-        controller=ControllerConfig(),
-        clock=SimClock(),
-    )
-    found = {TOPIC: GroupsFound(seen.groups)}
-    if seen.new_topic is not None:
-        found[NEW] = GroupsFound(seen.new_topic.groups)
-    monkeypatch.setattr(describe, "find_groups", lambda *_, **__: found)
-    (topic,) = describe_topics(session, [TOPIC])  # type: ignore[arg-type] # what it reads of one
+    session = session_of([record], rules, SimpleNamespace(), monkeypatch)
+    monkeypatch.setattr(session, "snapshot", lambda *_, **__: [(record, seen)])
+    (topic,) = describe_topics(session, [TOPIC])
     return topic
+
+
+def session_of(
+    records: Sequence[TopicRecord], rules: Sequence[GroupRule], cluster: Any, monkeypatch: pytest.MonkeyPatch
+) -> Session:
+    written = [*((r.topic_id, r.to_json()) for r in records), (GROUP_RULES_KEY, GroupRulesRecord(rules).to_json())]
+    session = Session({}, ClientConfig(), ControllerConfig(), cluster, SimClock())
+    monkeypatch.setattr(session, "read_log", lambda: ModeLog("modes", fold(written)))
+    return session
 
 
 def in_status(record: TopicRecord, seen: TopicFacts, rules: tuple[GroupRule, ...]) -> dict[str, Any]:
@@ -244,22 +239,125 @@ def test_texts_of_status_and_describe_count_the_same_groups(monkeypatch: pytest.
     assert {p.waits_for for p in described(record, seen, (), monkeypatch).partitions} == {told["text"]}
 
 
-class Chain:
-    """An observer of three topics; a look at one in a change checks commits."""
+class Brokers(FakeBrokers):
+    """Two topics, and ``others``, of two partitions; their logs end at 10 under leader epoch 3.
 
-    def observe_all(self, looks: Sequence[Look], *_: Any, **__: Any) -> list[TopicFacts]:
-        checked = {"billing": GroupFacts(caught_up=frozenset({0}))}
-        return [
-            TopicFacts(each.topic, None, groups=checked if each.record is not None else {"billing": GroupFacts()})
-            for each in looks
+    Attributes:
+        unlisted: groups that no broker lists.
+        epoch_ends: leader epoch -> where the logs end for it; the leaders answer about no other epoch.
+    """
+
+    def __init__(self, *others: str) -> None:
+        super().__init__()
+        self.ends = {0: 10, 1: 10}
+        self.ids = {TOPIC: TOPIC_ID, NEW: "id-2"} | {topic: f"id-of-{topic}" for topic in others}
+        self.unlisted: tuple[str, ...] = ()
+        self.epoch_ends: dict[int, int] = {}
+
+    def describe(self, topics: Iterable[str]) -> dict[str, TopicShape]:
+        return {topic: TopicShape(self.ids[topic], False, 2, {0: (1, 3), 1: (1, 3)}) for topic in topics}
+
+    def offsets(self, partitions: Iterable[Partition], _: object) -> dict[Partition, LogOffsets]:
+        return {key: LogOffsets(0, 10, 10, 3) for key in partitions}
+
+    def on_list_groups(self, node: int, request: Any) -> Any:
+        answer = super().on_list_groups(node, request)
+        return answer | {"groups": [listed for listed in answer["groups"] if listed["group_id"] not in self.unlisted]}
+
+    def on_offset_for_leader_epoch(self, node: int, request: Any) -> Any:
+        def end(asked: Any) -> dict[str, int]:
+            known = self.epoch_ends.get(asked.leader_epoch)
+            return {"partition": asked.partition, "error_code": 6 * (known is None), "end_offset": known or 0}
+
+        return {"topics": [{"topic": t.topic, "partitions": list(map(end, t.partitions))} for t in request.topics]}
+
+
+END_UNKNOWN = "gate closed: the end of the old topic is not known yet"
+UNNOTED = "gate closed: all records of partitions 0-1 are committed, without a note that all are handled"
+TRUNCATED = "gate closed: it has 0 records of partitions 0-1 to read"
+NEITHER = {0: 0, 1: 0}
+
+
+@pytest.mark.parametrize(
+    ("commit", "fields", "clear", "unread", "gate"),
+    [
+        pytest.param((9, 3), {"read_up_to": None}, True, NEITHER, END_UNKNOWN, id="control records are left"),
+        pytest.param((9, 3), {"read_up_to": None}, False, {0: 1, 1: 1}, END_UNKNOWN, id="a record is left"),
+        pytest.param((10, 3), {}, False, NEITHER, UNNOTED, id="at the end"),
+        pytest.param((10, 2), {}, False, NEITHER, TRUNCATED, id="on a part of the log that was truncated"),
+        pytest.param((10, 1), {}, False, {}, TRUNCATED, id="of an epoch of which the leader does not answer"),
+        pytest.param((10, 3), {"seal_leader_epoch": 1}, False, {}, UNNOTED,
+                     id="the seal is of an epoch of which the leader does not answer"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("unlisted", [(), ("billing",)])
+def test_describe_and_groups_list_show_the_same_progress_of_the_same_brokers(
+    commit: tuple[int, int],
+    fields: dict[str, Any],
+    clear: bool,
+    unread: dict[int, int],
+    gate: str,
+    unlisted: tuple[str, ...],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    record = replaced()
+    record = replace(record, retired={p: replace(retired, **fields) for p, retired in record.retired.items()})
+    brokers = Brokers()
+    brokers.add(FakeGroup("billing")).committed[TOPIC] = {0: commit, 1: commit}
+    brokers.unlisted, brokers.epoch_ends = unlisted, {2: 8}
+    monkeypatch.setattr(commits, "without_records", lambda _, gaps, __: frozenset(gaps if clear else ()))
+    session = session_of([record], [rule("require", "billing")], brokers, monkeypatch)
+    (topic,), (listed,) = describe_topics(session, [TOPIC]), look_at_topics(session, TOPIC).topics()
+    for groups in topic.groups, listed.groups:
+        assert [(each.group, each.kind, each.unread, each.gate) for each in groups] == [
+            ("billing", "classic", unread, gate)
         ]
 
 
-def test_a_topic_of_a_chain_keeps_its_own_facts_and_has_those_of_the_next_one() -> None:
+def test_requests_of_a_report_do_not_grow_with_its_topics(monkeypatch: pytest.MonkeyPatch) -> None:
+    others = [f"other-{n}" for n in range(20)]
+    brokers = Brokers(*others)
+    group = brokers.add(FakeGroup("billing"))
+    group.committed = {topic: {0: (10, 2), 1: (9, 2)} for topic in brokers.ids}
+    brokers.epoch_ends = {2: 10}
+    gaps: list[set[Gap]] = []
+    monkeypatch.setattr(commits, "without_records", lambda _, some, __: gaps.append(set(some)) or frozenset())
+    records = [replace(replaced(), topic=topic, topic_id=brokers.ids[topic]) for topic in (TOPIC, *others)]
+    session = session_of(records, (), brokers, monkeypatch)
+    asked = []
+    for take in (
+        lambda: describe_topics(session, [TOPIC]),
+        lambda: describe_topics(session),
+        lambda: look_at_topics(session, TOPIC).topics(),
+        lambda: look_at_topics(session, None).topics(),
+    ):
+        take()
+        asked.append(brokers.asked)
+        brokers.asked = []
+    assert asked == [asked[0]] * 4
+    assert [len(some) for some in gaps] == [1, len(records)] * 2
+
+
+def test_a_topic_of_a_chain_keeps_its_own_facts_and_has_those_of_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    brokers = Brokers("orders-v3")
+    brokers.add(FakeGroup("billing")).committed = {TOPIC: {0: (9, 3)}, NEW: {0: (9, 3), 1: (9, 3)}, "orders-v3": {}}
+    monkeypatch.setattr(commits, "without_records", lambda _, gaps, __: frozenset(gaps))
     first = replaced()
     second = replace(first, topic=NEW, topic_id="id-2", replacement=replace(SWITCHED, new_topic="orders-v3"))
-    observer: Any = Chain()
-    found = look_at_groups(observer, [Look(TOPIC, first), Look(NEW, second)], ())
-    points_to = {each.topic: each.new_topic.topic for each in found if isinstance(each, TopicFacts) and each.new_topic}
-    assert points_to == {TOPIC: NEW, NEW: "orders-v3"}
-    assert all(isinstance(each, TopicFacts) and each.groups["billing"].caught_up for each in found)
+    session = session_of([first, second], (), brokers, monkeypatch)
+    found = [seen for _, seen in session.snapshot(session.read_log(), [TOPIC, NEW], (), named=True)]
+    assert [seen.new_topic.topic for seen in found if seen.new_topic is not None] == [NEW, "orders-v3"]
+    assert [dict(seen.groups["billing"].committed) for seen in found] == [{0: 9}, {0: 9, 1: 9}]
+    assert all(seen.groups["billing"].caught_up == {0, 1} for seen in found)
+    assert "billing" in found[0].new_topic.groups
+    assert "billing" not in found[1].new_topic.groups
+
+
+def test_topic_that_was_never_changed_has_all_its_groups_and_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    brokers = Brokers()
+    brokers.add(FakeGroup("billing")).committed[TOPIC] = {0: (7, 3)}
+    session = session_of([], (), brokers, monkeypatch)
+    (topic,) = describe_topics(session, [TOPIC])
+    assert [(p.log_end, p.lag, p.lagging_group) for p in topic.partitions] == [(10, 3, "billing"), (10, 10, "billing")]
+    (listed,) = look_at_topics(session, TOPIC).topics()
+    assert [(each.group, each.because) for each in listed.groups] == [("billing", ("using",))]

@@ -6,17 +6,19 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 
 from modeaware.cluster import commits as commits_module
 from modeaware.cluster import group_listing, group_offsets
-from modeaware.cluster.commits import CommitsChecked, CommitsSeen, Gap, check_commits, without_records
+from modeaware.cluster.commits import CommitsSeen, Gap, check_commits, without_records
 from modeaware.cluster.group_listing import partition_of
 from modeaware.cluster.groups import NEW_MEMBERS_S, GroupsFound, StableGroups, find_groups, group_commits
 from modeaware.cluster.metadata import Partition
 from modeaware.errors import ClusterError, ErrorCode
+from modeaware.librdkafka import KafkaError
 from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, MembersSeen, PartitionFacts, worst_doubt
 from modeaware.modelog.records import TopicRecord
 from modeaware.modes import PartitionMode, ReplicaState
@@ -506,7 +508,7 @@ def check(
     before_due: bool = False,
     end: int = SEAL,
     last: int | None = None,
-) -> CommitsChecked:
+) -> GroupsFound:
     groups = {"g": GroupFacts({P: committed})}
     epochs = {"g": {P: commit_epoch} if commit_epoch is not None else {}}
     partitions = {P: PartitionFacts(2, end, end, EPOCH, 0, read_up_to=last)}
@@ -525,7 +527,7 @@ def test_partition_whose_records_are_deleted_is_not_checked_any_more() -> None:
     assert CommitsSeen(record, partitions, GroupsFound({})).drained == {P}
 
 
-def truncated(checked: CommitsChecked) -> bool:
+def truncated(checked: GroupsFound) -> bool:
     return P in checked.groups["g"].truncated
 
 
@@ -542,7 +544,7 @@ def test_but_for_control_records(cluster: Cluster) -> None:
 
 def test_a_leader_that_does_not_say(cluster: Cluster) -> None:
     checked = check(SEAL)
-    assert checked.unavailable == {P}
+    assert checked.unchecked == {P}
 
 
 @pytest.mark.parametrize("epoch", [EPOCH, None])
@@ -551,7 +553,7 @@ def test_nothing_is_asked_of_a_commit_of_this_epoch_or_of_none(cluster: Cluster,
     assert cluster.asked == set()
 
 
-def epochless(checked: CommitsChecked) -> bool:
+def epochless(checked: GroupsFound) -> bool:
     return P in checked.groups["g"].epochless
 
 
@@ -584,6 +586,18 @@ def test_a_gap_ends_at_the_last_record_of_the_log_as_it_is_now(
     record = replace(record, retired={P: replace(record.retired[P], read_up_to=7)})
     check(committed, EPOCH, record, end=end, last=last)
     assert cluster.gaps == [{read}]
+
+
+def test_a_gap_that_may_not_be_read_is_not_clear(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So a report by a user without READ shows it as lag, and does not wait for it."""
+    refused = SimpleNamespace(offset=lambda: 7, error=lambda: KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED))
+
+    def read(_conf: object, _starts: object, waiting: dict[Partition, list[Gap]], take: Any, *_: object) -> None:
+        take((TOPIC, P), refused, Mock())
+        assert not waiting
+
+    monkeypatch.setattr(commits_module, "read_partitions", read)
+    assert without_records({}, [Gap(TOPIC, P, 7, SEAL)], SimClock().monotonic_s) == frozenset()
 
 
 def test_a_gap_without_an_offset_is_clear() -> None:
