@@ -73,7 +73,5 @@ def test_killed_and_repeated_it_goes_on_and_nothing_is_lost(
         load.check(servers=site.servers, chain={f"{topic}-v2": 2})
     again = site.run(*command)
     assert again.status == 0, again.err
-    assert again.out.splitlines() == [
-        f"Topics: {len(topics)} as declared.",
-        f"Topics: {len(topics)} of {len(topics)} done.",
-    ]
+    declared, done_line = f"Topics: {len(topics)} as declared.", f"Topics: {len(topics)} of {len(topics)} done."
+    assert again.out.splitlines() in ([declared], [declared, done_line]), "the second line if an old topic still waits"
