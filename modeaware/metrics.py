@@ -33,9 +33,9 @@ Table = Mapping[str, tuple[str, tuple[str, ...]]]
 """Families: name -> help and labels."""
 _SOURCE = ("cluster", "mode_log")
 _GAUGES: Table = {
-    "view_age_seconds": ("Since the source of the modes last confirmed the views.", _SOURCE),
-    "view_ready": ("1: the first view of the modes is there.", _SOURCE),
-    "view_stale": ("1: the source fails, or the views are older than they may be.", _SOURCE),
+    "view_age_seconds": ("Seconds since the source of the modes last confirmed the views.", _SOURCE),
+    "view_ready": ("1: the first view of the modes has arrived.", _SOURCE),
+    "view_stale": ("1: the source fails, or the views are older than allowed.", _SOURCE),
     "view_clients": ("Clients of this process that share the views.", _SOURCE),
     "topic_epoch": ("Mode epoch of the topic's view in force.", (*_SOURCE, "topic")),
     "topic_partitions": ("Partitions by mode, as this process sees them.", (*_SOURCE, "topic", "mode")),
@@ -44,7 +44,7 @@ _EVENTS = {
     "sends_refused": (tally.SENDS_REFUSED, "Sends to an explicit partition that takes no records."),
     "resize_warnings": (tally.RESIZE_WARNINGS, "Resizes of topics with keys that producers have reported."),
     "partitions_left_out": (tally.PARTITIONS_LEFT_OUT, "Partitions that consumers were given and left out."),
-    "partitions_taken_up": (tally.PARTITIONS_TAKEN_UP, "Partitions that consumers have taken up again."),
+    "partitions_taken_up": (tally.PARTITIONS_TAKEN_UP, "Partitions that consumers have resumed."),
 }
 _COUNTERS: Table = {
     "view_refresh_failures": ("Failed requests to the source.", _SOURCE),

@@ -192,7 +192,7 @@ class Creation:
                 return shown
             if self._deadline.is_over:
                 raise ClusterError(
-                    f"topic {topic!r}: no broker shows its partitions in time; nothing was created",
+                    f"topic {topic!r}: no broker returned its partitions in time; nothing was created. Retry",
                     code=ErrorCode.REQUEST_TIMED_OUT,
                     topic=topic,
                 )
@@ -243,8 +243,8 @@ def _outcome(step: Callable[[], _T]) -> _T | ModeAwareError:
 def _moving_refusal(topic: str) -> RequestRefused:
     # KIP-195 makes the controller refuse; KRaft would count old and new replicas as the replication factor.
     return RequestRefused(
-        f"topic {topic!r}: a reassignment is in progress, and new partitions would get the replicas from before and "
-        "after it: wait until it is done (modeaware reassign-partitions --list)",
+        f"topic {topic!r}: a reassignment is in progress, and new partitions would get its old and its new replicas: "
+        "wait until the reassignment is done (modeaware reassign-partitions --list)",
         code=ErrorCode.REASSIGNMENT_IN_PROGRESS,
         topic=topic,
     )
@@ -342,8 +342,8 @@ def missing_replicas(
             return {p: nodes for p, nodes in missing.items() if nodes}
         if deadline.is_over:
             raise ClusterError(
-                f"topic {topic!r}: the new partitions were created, but brokers do not list all of them yet; whether "
-                "all replicas are in sync is unknown",
+                f"topic {topic!r}: the new partitions were created, but brokers do not list all of them yet; it is "
+                "unknown whether all replicas are in sync",
                 code=ErrorCode.REQUEST_TIMED_OUT,
                 topic=topic,
             )

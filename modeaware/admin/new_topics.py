@@ -151,10 +151,12 @@ def check_replacement(topic: str, wanted: TopicReplacement) -> None:
         raise RequestRefused("a topic to replace has no name", code=ErrorCode.INVALID_TOPIC_EXCEPTION, topic=topic)
     count, factor = wanted.num_partitions, wanted.replication_factor
     if not 1 <= count <= MAX_PARTITIONS:
-        why = f"topic {topic!r}: {count} partitions: 1 to {MAX_PARTITIONS}"
+        why = f"topic {topic!r}: invalid partition count {count}: 1 to {MAX_PARTITIONS}"
         raise RequestRefused(why, code=ErrorCode.INVALID_PARTITIONS, topic=topic)
     if factor is not None and factor != -1 and not 1 <= factor <= MAX_REPLICAS:
-        why = f"topic {topic!r}: {factor} replicas: 1 to {MAX_REPLICAS}, or -1 for the brokers' default"
+        why = (
+            f"topic {topic!r}: invalid replication factor {factor}: 1 to {MAX_REPLICAS}, or -1 for the brokers' default"
+        )
         raise RequestRefused(why, code=ErrorCode.INVALID_REPLICATION_FACTOR, topic=topic)
 
 
@@ -182,7 +184,9 @@ class CreationResult:
             CreatedUnderReplicated: created, with missing replicas (KIP-409's CREATED_UNDER_REPLICATED).
         """
         if self.under_replicated and not self.validate_only:
-            raise CreatedUnderReplicated(f"{self.describe()}; they follow when the brokers are back", topic=self.topic)
+            raise CreatedUnderReplicated(
+                f"{self.describe()}; the missing replicas follow when the brokers are back", topic=self.topic
+            )
 
     def describe(self) -> str:
         """Return one line for people."""
@@ -193,7 +197,7 @@ class CreationResult:
             f"{p} (brokers {', '.join(map(str, ids))})" for p, ids in sorted(self.under_replicated.items())[:5]
         )
         more = f" and {len(self.under_replicated) - 5} more" if len(self.under_replicated) > 5 else ""
-        return f"topic {self.topic!r}: {done} under-replicated; replicas are missing of partitions {missing}{more}"
+        return f"topic {self.topic!r}: {done} under-replicated; partitions with missing replicas: {missing}{more}"
 
 
 def minimum_of(new: librdkafka.NewTopic | librdkafka.NewPartitions) -> int | None:
@@ -230,7 +234,7 @@ def place_by_policy(
         _refuse(topic, f"a minimum of {_many(minimum, 'live replica')} is more than the replication factor {factor}")
     if len(live) < required:
         down = [broker for broker in brokers if not broker.live]
-        advice = f"start those that are down ({_ids(down)})" if down else "no other broker was ever seen"
+        advice = f"start the brokers that are down ({_ids(down)})" if down else "no other broker is known"
         if policy == DISABLED and minimum < factor:
             advice += f" (policy {policy}: all replicas must be alive)"
         _refuse(
@@ -240,7 +244,7 @@ def place_by_policy(
         )
     if len(brokers) < factor:
         known = f"{_many(len(brokers), 'known broker')} ({_ids(brokers)})"
-        _refuse(topic, f"a replication factor of {factor} and only {known}")
+        _refuse(topic, f"a replication factor of {factor}, but only {known}")
     if policy == DISABLED or (policy == ENABLED and len(live) >= factor):
         return place(count, factor, live, factor, start)
     return place(count, factor, brokers, min(factor, len(live)) if policy == ENABLED else minimum, start)

@@ -227,8 +227,8 @@ def automatic_creation(creates: Callable[[], int | None]) -> str | None:
     if node is None:
         return None
     return (
-        f"broker {node} creates topics automatically ({AUTO_CREATE}), and may create the name again before it has its "
-        "new topic: turn that off, or accept it with --accept-auto-create"
+        f"broker {node} creates topics automatically ({AUTO_CREATE}), and may create a topic of the name before the "
+        "new topic exists: turn that setting off, or accept the risk (--accept-auto-create)"
     )
 
 

@@ -85,7 +85,7 @@ GROUPS = LOOK, CHANGE, RUN = ("Inspect", "Change topics", "Run")
 COMMANDS = tuple(
     Entry(name, f"modeaware.cli.{where}", help, group)
     for name, where, help, group in (
-        ("status", "status:Status", "show changes under way, what blocks them, what to run", LOOK),
+        ("status", "status:Status", "show changes in progress, what blocks each, what to run", LOOK),
         ("plan", "plan:Plan", "show the effects of another number of partitions", LOOK),
         ("groups", "groups:Groups", "show the groups that a change waits for; make rules", LOOK),
         ("certificate", "check:PrintCertificate", "print the proof that partitions or a topic were drained", LOOK),
@@ -94,7 +94,7 @@ COMMANDS = tuple(
         ("grow", "resize:Grow", "revive retired partitions, then create new ones", CHANGE),
         ("replace", "replace:Replace", "replace a topic by one of another number of partitions", CHANGE),
         ("apply", "apply:Apply", "create and change topics as files declare", CHANGE),
-        ("alias", "alias:Aliases", "list names of replaced topics that are gone; end one", CHANGE),
+        ("alias", "alias:Aliases", "list or remove the names of deleted old topics", CHANGE),
         ("topics", "topics:Topics", "create, list, describe, alter and delete topics", CHANGE),
         ("reassign-partitions", "reassign:ReassignPartitions", "move partitions to other brokers", CHANGE),
         ("controller", "controller:RunController", "run the controller that keeps the modes, or a standby", RUN),
@@ -215,7 +215,7 @@ def _overview() -> str:
     lines = []
     for group in GROUPS:
         lines += [f"{group}:", *(f"  {e.name:{width}}  {e.help}" for e in COMMANDS if e.group == group), ""]
-    return "\n".join([*lines, "modeaware COMMAND --help shows the options of one."])
+    return "\n".join([*lines, "modeaware COMMAND --help shows the options of a command."])
 
 
 def _check_word(parser: argparse.ArgumentParser, kind: str, words: Sequence[str], known: Collection[str]) -> None:

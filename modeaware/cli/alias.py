@@ -80,11 +80,11 @@ class Aliases(Command):
                 action.add_argument("topic", metavar="TOPIC", help="the name")
                 add_confirmation_options(action)
             add_connection_options(action)
-            note = " (for a controller in this process; repeat those of the running one)"
+            note = " (pass those of the running controller, also if this command does its work)"
             add_controller_config_option(action, "--controller-config", note)
 
     def run(self, args: argparse.Namespace) -> int:
-        with open_session(args, "look at the aliases") as session:
+        with open_session(args, "list the aliases") as session:
             return _list(args, session) if args.action == "list" else _forget(args, session)
 
 

@@ -48,10 +48,10 @@ class Apply(Command):
     """Diffs, validates, confirms, carries out; with --dry-run or --check only the first two."""
 
     epilog = f"""\
-Shows the changes as a diff, has brokers and controller validate every step, asks, and carries them out. Fewer
-partitions are a shrink by partition modes, or with replace: a new topic of that name in place of this one, which is
-deleted once its groups have read it. A topic that no file names is not changed. A second run is harmless. The files
-are described in docs/apply.md:
+Shows the changes as a diff, lets the brokers and the controller validate every step, asks, and carries the steps out.
+Fewer partitions are a shrink by partition modes. With replace: NAME, a new topic of that name takes the place of the
+topic, which is deleted once its groups have read it. A topic that no file names is not changed. A second run is
+harmless. docs/apply.md describes the files:
 
   version: 1
   topics:
@@ -72,27 +72,28 @@ ended by Ctrl-C.
         add_connection_options(parser)
         add_change_options(parser)
         add_certificates_option(parser)
-        check = f"as --dry-run, with exit status {CHANGES_PENDING} if changes are pending"
+        check = f"like --dry-run, but exit with status {CHANGES_PENDING} if changes are pending"
         add_flags(parser, check=check, **ACCEPTING, json="print one JSON object, see below")
         parser.add_argument(
             "--at-once",
             type=whole_number(1),
             metavar="N",
-            help="change N topics at a time, in the order of the files, and wait as with --wait: the next begins when "
-            "one has ended; stop at the first that is refused, fails or needs a person. A repeated run continues",
+            help="change N topics at a time, in the order of the files, and wait as with --wait. When one ends, the "
+            "next begins. Stop at the first topic that is refused, fails or needs an operator. A repeated run "
+            "continues",
         )
         parser.add_argument(
             "--continue",
             dest="passes_trouble",
             action="store_true",
-            help="with --at-once: skip such topics, and continue with the others",
+            help="with --at-once: skip topics that are refused, fail or need an operator, and continue with the others",
         )
 
     def run(self, args: argparse.Namespace) -> int:
         if args.json and not (args.yes or args.dry_run or args.check):
-            raise BadUsage("--json needs --yes, --dry-run or --check: a question would stand among its lines")
+            raise BadUsage("--json needs --yes, --dry-run or --check: a question would break the JSON output")
         if args.passes_trouble and args.at_once is None:
-            raise BadUsage("--continue belongs to --at-once")
+            raise BadUsage("--continue works only with --at-once")
         args.dry_run = args.dry_run or args.check
         if args.at_once is None:
             return _Application(args, read_files(args.files)).run()
@@ -214,7 +215,10 @@ class _Paced(_Application):
         self.say(f"Topics: {pace_text(states)}.")
         if self._pace.is_stopped(states):
             left = "Changes under way continue while a controller runs."
-            tell(f"Stopped, see above. {left} Run the command again to continue, with --continue past the trouble.")
+            tell(
+                f"Stopped, see above. {left} Run the command again to continue; with --continue it skips the "
+                "topics in trouble."
+            )
 
     def _states(self) -> dict[str, State]:
         def state(diff: TopicDiff) -> State:
@@ -265,7 +269,7 @@ def diff_of(desired: DesiredTopic, topics: Mapping[str, CurrentTopic], log: Mode
     if current is not None and (error := log.unusable(name, current.topic_id or "")) is not None:
         return TopicDiff(name, desired.where, refusal=error.message)
     if name == log.topic:
-        return TopicDiff(name, desired.where, refusal="the mode log: the controller makes and keeps it")
+        return TopicDiff(name, desired.where, refusal="it is the mode log, which the controller creates and writes")
     if (change := kept(name, log.replaced)) is not None and not change.is_over and (change.keeps or desired.keep_name):
         return diff_kept(desired, change)
     for record, replacement in replaced(log.replaced):

@@ -201,7 +201,7 @@ class Change:
                 answers = self._ask(list(commands.values())) if commands else {}
         except ModeAwareError as error:
             return dict.fromkeys(commands, error)
-        missing = {topic: ModeAwareError(f"topic {topic!r}: the answer does not mention it") for topic in commands}
+        missing = {topic: ModeAwareError(f"topic {topic!r}: the response leaves it out") for topic in commands}
         return {t: a if isinstance(a, ModeAwareError) else None for t, a in (missing | dict(answers)).items()}
 
     def _ask(self, commands: Sequence[TopicCommand]) -> Mapping[str, object]:
@@ -294,7 +294,7 @@ class Request:
         self.args = args
         self._folder = getattr(args, "certificates", None)
         if self._folder is not None and not args.wait:
-            raise BadUsage("--certificates belongs to --wait")
+            raise BadUsage("--certificates works only with --wait")
         if self._folder is not None and not self._folder.is_dir():
             raise BadUsage(f"--certificates: no folder {self._folder}")
         self.topics = list(topics)

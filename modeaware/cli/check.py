@@ -29,13 +29,13 @@ class Check(Command):
     """Prints which checks pass and which fail; changes nothing."""
 
     epilog = f"""\
-Sends requests to the brokers as the user of --command-config, and changes nothing. One line a right or setting:
-pass, fail, or unknown (not named, or not shown by the brokers). Then the commands of kafka-acls.sh that grant the
-missing rights, and the effect of each missing right. The rights are those of docs/permissions.md.
+Sends requests to the brokers as the user of --command-config, and changes nothing. Prints a line for each right or
+setting: pass, fail, or unknown (not named, or not shown by the brokers). Then prints the commands of kafka-acls.sh that
+grant the missing rights, and the effect of each missing right. docs/permissions.md describes the rights.
 
-A client is a producer of its topics, or with --group a consumer; check one that is both in two runs. Without TOPIC only
-the rights that modeaware adds are checked. A client needs no right on the mode log if a bootstrap server returns the
-modes, as the controller's endpoint does.
+A client is a producer of its topics, or with --group a consumer. Check a client that is both in two runs. Without TOPIC
+only the rights that modeaware adds are checked. A client needs no right on the mode log if a bootstrap server returns
+the modes (the controller's endpoint does).
 
 {json_help(CheckReport)}
 Exit status: 0 if nothing fails; {FAILED} if something does; 1 for an error, for example if no broker answers.
@@ -48,8 +48,8 @@ Exit status: 0 if nothing fails; {FAILED} if something does; 1 for an error, for
         roles = [role.value for role in Role]
         parser.add_argument("--role", required=True, choices=roles, help="the role whose rights are checked")
         for name, text in (
-            ("group", "a consumer group that uses the topics; the client's own"),
-            ("transactional-id", "a client's own"),
+            ("group", "a consumer group that uses the topics; for a client, its own group"),
+            ("transactional-id", "the client's own transactional id"),
             ("new-topic", "the new topic of a replacement of TOPIC, which controllers create"),
         ):
             text += "; may be repeated"
@@ -117,10 +117,10 @@ class PrintCertificate(Command):
 
     epilog = f"""\
 {json_help(Certificate, "Prints one JSON object:")}
-Of a topic without retired partitions, it is the certificate of the deleted topic that had the name before, or that
-this topic has replaced.
+If TOPIC has no retired partitions, the certificate is that of a deleted topic: the one that had the name before, or the
+one that TOPIC has replaced.
 
-Exit status: 0 if every partition is drained or reclaimed, and a topic that is replaced was released behind its fence;
+Exit status: 0 if every partition is drained or reclaimed, and a replaced topic was released behind its fence;
 {FAILED} if not; 1 for an error.
 """
 
@@ -142,7 +142,7 @@ Exit status: 0 if every partition is drained or reclaimed, and a topic that is r
         print(json_text(certificate))
         topic = certificate.topic
         if topic != args.topic:
-            text = f"{args.topic}: this is the certificate of {topic}, which it has replaced"
+            text = f"{args.topic}: it has replaced {topic}; this is the certificate of {topic}"
             print(printable(text), file=sys.stderr)
         for partition in certificate.partitions:
             if partition.verdict_reason is not None:

@@ -55,7 +55,7 @@ class RunController(Command):
             "--tls-certificate", metavar="FILE", help="PEM, the endpoint's certificate with its chain (default: no TLS)"
         )
         parser.add_argument(
-            "--tls-key", metavar="FILE", help="PEM, its private key (default: it is in the certificate's file)"
+            "--tls-key", metavar="FILE", help="PEM, the certificate's private key (default: in the certificate's file)"
         )
         parser.add_argument(
             "--http",

@@ -51,14 +51,14 @@ from modeaware.reports.serialise import json_help, json_text
 from modeaware.reports.session import Session
 from modeaware.spelling import NEARLY_SAME, nearest, with_hint, with_nearest
 
-_GLOB = "* ? [...], case counts"
+_GLOB = "* ? [...], case-sensitive"
 _ACTIONS = {
-    "list": "list the groups that are required for a topic now and why, and the rules",
+    "list": "list the groups that are required for a topic now, the reasons, and the rules",
     REQUIRE: "delete no record before a group has consumed it",
     WAIVE: "do not wait for a group",
     CLOSED: "accept that some groups may be hidden from the controller",
     "forget": "remove a rule",
-    "prepare": "make a stopped group begin at the start of the topic that replaces the one it has read",
+    "prepare": "make a stopped group start at the beginning of a new topic, after it has read the old one",
 }
 
 
@@ -74,7 +74,7 @@ class Groups(Command):
             action.set_defaults(action=name)
             if name == "list":
                 action.epilog = json_help(GroupsReport)
-                what = "the topic (without it: all whose partitions are in a change)"
+                what = "the topic (default: all topics in a change)"
                 action.add_argument("topic", metavar="TOPIC", nargs="?", help=what)
                 add_flags(action, json="print JSON, see below")
             elif name == "forget":
@@ -90,16 +90,16 @@ class Groups(Command):
             if name != "list":
                 add_confirmation_options(action)
             add_connection_options(action)
-            note = " (for a controller in this process; repeat those of the running one)"
+            note = " (pass those of the running controller, also if this command does its work)"
             add_controller_config_option(action, "--controller-config", note)
 
     def run(self, args: argparse.Namespace) -> int:
         rule = None
         if args.action == "forget" and (args.kind == CLOSED) is bool(args.group):
-            raise BadUsage("name the GROUP" if args.kind != CLOSED else "'closed' takes no GROUP")
+            raise BadUsage("GROUP is missing" if args.kind != CLOSED else "'closed' takes no GROUP")
         if args.action in KINDS:
             rule = _rule(args)
-        with open_session(args, "look at the groups") as session:
+        with open_session(args, "read the groups") as session:
             if args.action == "list":
                 return _list(args, session)
             if args.action == "prepare":
@@ -110,8 +110,10 @@ class Groups(Command):
 def _add_rule_options(parser: argparse.ArgumentParser, kind: str) -> None:
     if kind != CLOSED:
         parser.add_argument("group", metavar="GROUP", help="the group, by its exact name (or see --glob)")
-        effect = "listed groups are required" if kind == REQUIRE else "registered groups are not waived"
-        parser.add_argument("--glob", action="store_true", help=f"GROUP is a pattern: {_GLOB}; {effect}")
+        effect = (
+            "only groups that the cluster lists are required" if kind == REQUIRE else "registered groups are not waived"
+        )
+        parser.add_argument("--glob", action="store_true", help=f"GROUP is a glob: {_GLOB}; {effect}")
     what = f"the topics of the rule: a name or a glob: {_GLOB}"
     parser.add_argument("--topic", required=True, metavar="GLOB", help=what)
     what = "the reason; printed in the certificate"
@@ -138,7 +140,7 @@ def _prepare(args: argparse.Namespace, session: Session) -> int:
     old, replacement = next((pair for pair in pairs if pair.replacement.new_topic == name), (None, None))
     shape = session.shape(name)
     if old is None or replacement is None or replacement.new_topic_id != shape.topic_id:
-        why = f"topic {name!r} does not replace another one: only a new topic is read from its start"
+        why = f"topic {name!r} does not replace another topic: a group can only be prepared for a new topic"
         why = with_nearest(why, name, (to.new_topic for _, to in pairs))
         raise RequestRefused(why, code=ErrorCode.INVALID_REQUEST, topic=name)
     partitions = range(shape.partition_count)
@@ -150,7 +152,10 @@ def _prepare(args: argparse.Namespace, session: Session) -> int:
         why = with_nearest(why, group, {*using[old.topic].groups, *using[name].groups, *old.required_groups})
         raise RequestRefused(why, code=ErrorCode.INVALID_REQUEST, topic=name)
     if any(facts.has_members for facts in known):
-        why = f"group {group!r} has members: stop them once they have read {old.topic!r} to its end, then repeat this"
+        why = (
+            f"group {group!r} has members: stop them once they have read {old.topic!r} to its end, then repeat "
+            "the command"
+        )
         raise RequestRefused(why, code=ErrorCode.UNKNOWN_MEMBER_ID, topic=name)
     listed = list_groups(session.cluster.brokers).groups.get(group)  # also a group that uses neither topic now
     kind = "share" if listed is not None and listed.kind == "share" else "classic"
@@ -161,7 +166,7 @@ def _prepare(args: argparse.Namespace, session: Session) -> int:
     ends = session.cluster.offsets((old.topic, p) for p in range(len(old.modes)))
     unread = sum(unread_offsets(on_old, p, log.end_offset, log.log_start) for (_, p), log in ends.items())
     if unread:
-        tell(f"WARNING: it has not read {number(unread)} offsets of {old.topic}: let it read them first.")
+        tell(f"WARNING: the group has not read {number(unread)} offsets of {old.topic}: let it read them first.")
     if len(ends) < len(old.modes) and replacement.gone_ms is None:
         tell(f"WARNING: some leaders of {old.topic} do not answer: the group may not have read all of that topic.")
     if lost:
@@ -215,8 +220,8 @@ def _add(args: argparse.Namespace, session: Session, rule: GroupRule) -> int:
     elif rule.kind == CLOSED:
         consequences = [
             (
-                "Records may then be deleted that a hidden group has not consumed. "
-                "Register every such group first: modeaware groups require GROUP --topic ..."
+                "Records that a hidden group has not consumed may then be deleted. Register every such group first: "
+                "modeaware groups require GROUP --topic ..."
             )
         ]
     # A requirement that ends earlier than the rule that it replaces also has this consequence.
@@ -262,8 +267,8 @@ def _forget(args: argparse.Namespace, session: Session) -> int:
     lines = [f"To be removed: {rule_text(rule)}" for rule in removed]
     if args.kind == REQUIRE:
         lines.append(
-            "Records may then be deleted that it has not consumed, unless it uses the topic as a listed group, or was "
-            "noted when a change began."
+            "Records that the group has not consumed may then be deleted, unless the cluster lists it as a group of "
+            "the topic, or it was noted when a change began."
         )
         lines += [
             f"{record.topic}: group {name!r} was noted when the change in progress began, and stays required unless it "

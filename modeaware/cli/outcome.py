@@ -103,13 +103,13 @@ def outcome(session: Session, topic: str, watch: Watch) -> list[str]:
     if wanted is not None and wanted.undo:
         if session.cluster.shape(wanted.new_topic) is None:
             return [f"{topic}: undone."]
-        return [f"{topic}: undone. {wanted.new_topic} stays: it has records, or another partition count."]
+        return [f"{topic}: undone. {wanted.new_topic} is not deleted: it has records, or another partition count."]
     if report is None:
         if wanted is not None and watch.is_replaced:
             deleted = f"{topic}: replaced by {wanted.new_topic} and deleted{_fewer(watch, wanted.num_partitions)}."
             return [deleted, f"{topic}: {_new_topic_text(watch)}."]
         if wanted is not None:
-            why = f"its replacement by {wanted.new_topic!r} was given up or undone; the controller's log says why"
+            why = f"its replacement by {wanted.new_topic!r} was given up or undone; the controller's log has the reason"
             raise ModeAwareError(f"topic {topic!r}: {why}", topic=topic)
         _check_count(topic, watch)
         return [f"{topic}: done."]
@@ -147,7 +147,7 @@ def _end_of(topic: str, watch: Watch, report: ReplacementReport) -> str:
     """Return the fate of a released topic."""
     if report.gone_ms is not None:
         return f" and deleted{_fewer(watch, report.num_partitions)}"
-    moved = f"; every group that is waited for has moved. {topic} is"
+    moved = f"; every required group has moved. {topic} is"
     if report.fence == "none":
         return f"{moved} not deleted (--fence none)"
     return f"{moved} deleted once its own retention has emptied it"
@@ -156,7 +156,7 @@ def _end_of(topic: str, watch: Watch, report: ReplacementReport) -> str:
 def _new_topic_text(watch: Watch) -> str:
     """Return which topic has the name of one that was replaced and deleted."""
     if watch.last is not None and watch.last.replaces is not None:
-        return f"a new topic has the name, which replaces {watch.last.replaces}"
+        return f"a new topic, which replaces {watch.last.replaces}, has the name"
     return reasons.text(reasons.NAME_TAKEN)
 
 

@@ -69,9 +69,9 @@ neither a controller nor a mode log; if there is a mode log, the plan includes t
             const=0,
             type=whole_number(1, MOST_SAMPLED),
             metavar="RECORDS",
-            help=f"with TOPIC, how many records to read at most (default: {DEFAULT_SAMPLE}, at most {MOST_SAMPLED}); "
-            "with --all, without a number: read batches of the busiest hour of topics that free the most, whose bytes "
-            "are otherwise an estimate",
+            help=f"with TOPIC, read at most this many records (default: {DEFAULT_SAMPLE}, at most {MOST_SAMPLED}); "
+            "with --all, without a number: read batches of the busiest hour of topics that free the most; otherwise "
+            "their bytes are an estimate",
         )
         add_controller_config_option(parser, "--controller-config")
         add_flags(parser, json="print JSON, see below")
@@ -83,9 +83,9 @@ neither a controller nor a mode log; if there is a mode log, the plan includes t
 
     def _topic(self, args: argparse.Namespace) -> int:
         if args.topic is None or args.partitions is None:
-            raise BadUsage("TOPIC and --partitions are needed, or --all, or --topics")
+            raise BadUsage("pass TOPIC and --partitions, or --all, or --topics")
         if given := [name for name in _FLEET_OPTIONS if getattr(args, name) is not None]:
-            raise BadUsage(f"{flag(given[0]).replace('-ms', '')} belongs to --all and --topics")
+            raise BadUsage(f"{flag(given[0]).replace('-ms', '')} works only with --all or --topics")
         with open_session(args, "plan") as session:
             seen = look(session, args.topic)
             asked = args.sample or DEFAULT_SAMPLE
@@ -131,7 +131,7 @@ def _add_fleet_options(fleet: argparse._ArgumentGroup) -> None:
         dest="window_ms",
         type=_days,
         metavar="DURATION",
-        help=f"whole days up to now whose rates count (default: 7d, at most {MOST_DAYS}d)",
+        help=f"plan by the rates of the last whole days (default: 7d, at most {MOST_DAYS}d)",
     )
     fleet.add_argument(
         "--limit",
@@ -143,10 +143,13 @@ def _add_fleet_options(fleet: argparse._ArgumentGroup) -> None:
         "--partition-bytes-per-second",
         type=whole_number(1),
         metavar="BYTES",
-        help=f"the capacity of a partition (default: {Sizing().bytes_per_s}); a busiest hour may fill half of it",
+        help=f"the capacity of a partition (default: {Sizing().bytes_per_s}); the busiest hour may use half of it",
     )
     fleet.add_argument(
-        "--max-partitions-per-broker", type=whole_number(1), metavar="N", help="mark brokers with more replicas"
+        "--max-partitions-per-broker",
+        type=whole_number(1),
+        metavar="N",
+        help="mark brokers with more replicas than this",
     )
     fleet.add_argument(
         "--price-per-partition-hour", type=float, metavar="PRICE", help="print the savings in a month of 730 hours"

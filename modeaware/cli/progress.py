@@ -271,7 +271,7 @@ def wait_until_done(
                 if ended(topic):
                     pending.remove(topic.topic)
         except (ClusterError, ModeSourceError) as error:
-            progress.note(f"cannot look just now: {error}")
+            progress.note(f"cannot read the progress now: {error}")
         except RequestRefused as error:
             if error.topic not in pending:
                 raise

@@ -47,10 +47,10 @@ Assignment = Mapping[PartitionKey, Replicas]
 """Partition -> its brokers: the content of a file of ``--reassignment-json-file``."""
 
 _ACTIONS = {
-    "execute": "start what the file contains; prints the present assignment first, to return to",
+    "execute": "start the reassignments in the file; first print the current assignment, for a rollback",
     "verify": "show the progress of the file's partitions",
     "cancel": "cancel reassignments in progress of the file's partitions",
-    "list": "list everything in progress",
+    "list": "list all reassignments in progress",
 }
 _ACTIONS_OF = {
     "reassignment_json_file": ("execute", "verify", "cancel"),

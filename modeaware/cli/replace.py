@@ -107,11 +107,11 @@ With --keep-name TOPIC is replaced by an interim topic, and the interim topic by
             evacuate="replace a compacted topic: TOPIC stays until the Spark job modeaware.spark.evacuate has copied "
             "the latest values of its keys to the new one",
             **ACCEPTING,
-            pause_before_switch="create and announce the new topic, and wait for a repetition without this option",
+            pause_before_switch="create and announce the new topic; switch once the command is repeated without this",
             undo="give the replacement up and delete the new topic; only before producers write to the new topic",
             keep_name="replace TOPIC by an interim topic, and the interim topic by a new topic named TOPIC",
             stay="end a change with --keep-name on its interim topic; only between the two switches",
-            json="print the plan as JSON, see below; with --dry-run",
+            json="with --dry-run: print the plan as JSON, see below",
         )
         add_connection_options(parser)
         add_change_options(parser)
@@ -128,7 +128,7 @@ With --keep-name TOPIC is replaced by an interim topic, and the interim topic by
         if args.keep_name and args.undo:
             raise BadUsage("--undo takes only topics and the names of their new topics")
         if args.json and not args.dry_run:
-            raise BadUsage("--json belongs to --dry-run")
+            raise BadUsage("--json works only with --dry-run")
         return _Replacement(args, new_topics).run()
 
 
@@ -210,7 +210,10 @@ class _Replacement(Request):
         situation = seen.situation(topic)
         current = situation.record.replacement if situation.record is not None else None
         if args.stay and (current is None or current.switched_ms is None):
-            why = f"topic {topic!r}: its producers do not write to an interim topic yet; --undo gives a replacement up"
+            why = (
+                f"topic {topic!r}: its producers do not write to an interim topic yet; to give the replacement "
+                "up, pass --undo"
+            )
             raise RequestRefused(why, code=ErrorCode.INVALID_REQUEST, topic=topic)
         new_topic = self._interim.get(topic) if args.keep_name and current is None else self._new_topics[topic]
         wanted = _wanted(args, topic, new_topic, current)
@@ -247,7 +250,7 @@ class _Replacement(Request):
         args = self.args
         if args.undo or change.first is None:
             has_new = change.second is not None and change.second.replacing.switched_ms is not None
-            why = f"its producers already write to {change.interim!r}: --stay ends the change there"
+            why = f"its producers already write to {change.interim!r}: end the change there (--stay)"
             why = "producers already write to the second new topic: nothing can be undone" if has_new else why
             raise RequestRefused(f"topic {topic!r}: {why}", code=ErrorCode.REASSIGNMENT_IN_PROGRESS, topic=topic)
         command = replace(second_half_of(change.first), undo=args.stay)
@@ -322,7 +325,11 @@ def _keeps_name(args: argparse.Namespace, current: Replacement | None) -> bool:
 def _changes(command: ReplaceTopicCommand, current: Replacement | None, new_topic: TopicFacts) -> list[str]:
     """Return the lines about a command's changes to a replacement in progress."""
     if command.undo:
-        fate = "stays: it has records" if new_topic.untouched is False else "is deleted, unless it has records by then"
+        fate = (
+            "is not deleted: it has records"
+            if new_topic.untouched is False
+            else "is deleted, unless it has records by then"
+        )
         return [f"{command.topic}: its replacement is undone. {command.new_topic} {fate}."]
     lines = [f"{command.topic}: its replacement by {command.new_topic} is in progress."]
     if current is not None and current.keep_name is not command.keep_name:
@@ -330,6 +337,7 @@ def _changes(command: ReplaceTopicCommand, current: Replacement | None, new_topi
         lines.append(back if command.keep_name else f"The change ends on {command.new_topic}.")
     if current is not None and current.pause_before_switch and not command.pause_before_switch:
         lines.append(
-            "It continues to the switch: from then on producers write to the new topic, and --undo is refused."
+            "The replacement continues to the switch: from then on producers write to the new topic, and --undo is "
+            "refused."
         )
     return lines

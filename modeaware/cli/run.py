@@ -18,12 +18,13 @@ class Run(Command):
     """Becomes the program: the process stays the same, so signals and a supervisor reach it."""
 
     epilog = """\
-In the program's process confluent_kafka's and kafka-python's clients are ours (modeaware.install()).
+In the program's process, modeaware's clients replace those of confluent_kafka and kafka-python (modeaware.install()).
 Arguments, exit status, signals and standard streams are the program's own, as with `python app.py` and
 `python -m module`.
 
-Each --set modeaware.mode.log.topic=NAME is the environment variable MODEAWARE_MODE_LOG_TOPIC=NAME of the program, for
-clients whose own configuration has no such setting. Options go before the program; the arguments after it are its own.
+For example, --set modeaware.mode.log.topic=NAME sets the environment variable MODEAWARE_MODE_LOG_TOPIC=NAME. It counts
+for clients whose own configuration has no such setting. Options go before the program; the arguments after it are its
+own.
 """
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
@@ -39,7 +40,9 @@ clients whose own configuration has no such setting. Options go before the progr
             "the program's clients have their own configuration",
         )
         parser.add_argument("-m", dest="module", action="store_true", help="the program is a module, not a file")
-        parser.add_argument("program", nargs=argparse.REMAINDER, metavar="PROGRAM", help="and its arguments")
+        parser.add_argument(
+            "program", nargs=argparse.REMAINDER, metavar="PROGRAM", help="the program and its arguments"
+        )
 
     def run(self, args: argparse.Namespace) -> int:
         """Run the program; does not return."""
@@ -60,7 +63,7 @@ def variables(settings: list[str]) -> dict[str, str]:
     for setting in settings:
         name, equals, value = setting.partition("=")
         if not equals or not name.startswith(PREFIX) or name in NOT_TEXT:
-            raise ConfigError(f"--set {name}: give a setting of clients, {PREFIX}...=VALUE")
+            raise ConfigError(f"--set {name}: pass a setting of clients, {PREFIX}...=VALUE")
         split_client_config({name: value})
         environment[variable_of(name)] = value
     return environment

@@ -86,7 +86,7 @@ def check_actions(args: argparse.Namespace, actions_of: Mapping[str, Iterable[st
     """Raise BadUsage if an option is given that belongs to other actions (option -> its actions)."""
     for name, actions in actions_of.items():
         if getattr(args, name) not in (None, False, []) and args.action not in actions:
-            raise BadUsage(f"{flag(name)} belongs to {', '.join(map(flag, actions))}")
+            raise BadUsage(f"{flag(name)} works only with {', '.join(map(flag, actions))}")
 
 
 def add_controller_config_option(parser: argparse.ArgumentParser, name: str, note: str = "") -> None:
@@ -104,13 +104,13 @@ def add_controller_config_option(parser: argparse.ArgumentParser, name: str, not
 
 def add_confirmation_options(parser: argparse.ArgumentParser) -> None:
     """Add ``--yes`` and ``--dry-run``."""
-    add_flags(parser, yes="do not ask", dry_run="validate, and show the changes; change nothing")
+    add_flags(parser, yes="do not ask for confirmation", dry_run="validate, and show the changes; change nothing")
 
 
 def add_change_options(parser: argparse.ArgumentParser) -> None:
     """Add ``--yes``, ``--dry-run``, ``--wait`` and ``--timeout``, and the configs of the controller of ``--wait``."""
     add_confirmation_options(parser)
-    wait = "show the progress until all is done (Ctrl-C ends it without harm); does the controller's work if none "
+    wait = "show the progress until all is done (Ctrl-C is harmless); does the controller's work if none "
     add_flags(parser, wait=f"{wait}runs")
     parser.add_argument(
         "--timeout",

@@ -31,7 +31,7 @@ class Status(Command):
         add_flags(parser, json="print JSON, see below")
 
     def run(self, args: argparse.Namespace) -> int:
-        with open_session(args, "look at the changes") as session:
+        with open_session(args, "read the changes") as session:
             log = session.read_log()
             topics = describe_all_parts(session, args.topics or None, log)
             runs = _controller_runs(session, log.claim)

@@ -51,11 +51,11 @@ EXPAND = -1
 _ACTIONS = {
     "create": "create a topic",
     "list": "list the topics",
-    "describe": "show topics and partitions with their modes; of topics that were changed: states, seals, lag, what "
-    "they wait for",
+    "describe": "show topics and partitions with their modes; for topics that were changed also states, seals, lag, "
+    "and what they wait for",
     "alter": "change the number of partitions",
     "delete": "delete topics, after confirmation",
-    "undo": "undo a shrink, in any phase: the writable partitions are as before it",
+    "undo": "undo a shrink, in any phase: restore the writable partitions",
 }
 _FILTERS = {
     "under_replicated_partitions": "partitions with replicas that are not in sync",
@@ -113,8 +113,8 @@ class Topics(Command):
             type=int,
             const=EXPAND,
             metavar="N",
-            help="--create: how many partitions (default: the cluster's); --alter: how many writable "
-            "partitions there are to be; --describe: also one line per partition of topics that were changed",
+            help="--create: the number of partitions (default: the cluster's); --alter: the new number of writable "
+            "partitions; --describe, without a number: also one line per partition of topics that were changed",
         )
         number: dict[str, Any] = {"type": int, "metavar": "N"}
         add("--replication-factor", **number, help="--create: replicas of a partition (default: the cluster's)")
@@ -127,8 +127,8 @@ class Topics(Command):
         add(
             "--min-required-replication-factor",
             **number,
-            help="--create, --alter: create partitions although brokers are down, with no fewer than this many "
-            "replicas that are alive (KIP-409)",
+            help="--create, --alter: create partitions even if brokers are down, with at least this many live "
+            "replicas (KIP-409)",
         )
         what = "--create: a config, may be repeated"
         add("--config", action="append", type=key_value, metavar="NAME=VALUE", help=what)
@@ -136,16 +136,16 @@ class Topics(Command):
         add(
             "--partition-size-limit-per-response",
             **number,
-            help=f"--describe: how many partitions a broker is asked for at once (default: {PARTITIONS_PER_ANSWER})",
+            help=f"--describe: how many partitions to request from a broker at once (default: {PARTITIONS_PER_ANSWER})",
         )
         add_flags(
             parser,
-            if_not_exists="--create: do nothing where there is such a topic already",
-            if_exists="--alter, --delete, --describe: do nothing where there is no such topic",
+            if_not_exists="--create: do nothing if the topic exists",
+            if_exists="--alter, --delete, --describe: do nothing if there is no such topic",
             exclude_internal="--list, --describe: without Kafka's own topics",
             topics_with_overrides="--describe: only topics with configs of their own",
             **{name: f"--describe: only {text}" for name, text in _FILTERS.items()},
-            json="--describe: print JSON, see below; without --topic of topics that were changed",
+            json="--describe: print JSON, see below; without --topic, of topics that were changed",
         )
         add(
             "--delete-partitions-delay",
@@ -178,12 +178,15 @@ def check_options(args: argparse.Namespace) -> None:
 def _complaints(args: argparse.Namespace) -> Iterator[tuple[object, str]]:
     """Yield each rule: whether it is broken, and the message in that case."""
     action, count = args.action, args.partitions
-    yield action != "create" and args.config, "--config belongs to --create: configs are altered with kafka-configs"
+    yield action != "create" and args.config, "--config works only with --create: alter configs with kafka-configs"
     yield args.topic is None and action not in ("list", "describe"), "--topic is needed"
     yield action == "alter" and count in (None, EXPAND), "--alter needs --partitions N"
     yield action == "create" and count == EXPAND, "--create takes --partitions with a number"
     yield action == "describe" and count not in (None, EXPAND), "--describe takes --partitions without a number"
-    yield action == "undo" and count is not None, "--undo takes no --partitions: it restores the number there was"
+    yield (
+        action == "undo" and count is not None,
+        "--undo takes no --partitions: it restores the number from before the shrink",
+    )
     yield action in ("list", "delete") and count is not None, f"--{action} takes no --partitions"
     minimum, factor, assignment = args.min_required_replication_factor, args.replication_factor, args.replica_assignment
     if action == "alter" and assignment is not None:
@@ -200,7 +203,7 @@ def _complaints(args: argparse.Namespace) -> Iterator[tuple[object, str]]:
         yield bad, "the replication factor must be between 1 and 32767 inclusive"
     filters = [name for name in _FILTERS if getattr(args, name)]
     overrides, limit = args.topics_with_overrides, args.partition_size_limit_per_response
-    yield filters and overrides, f"{flag(''.join(filters[:1]))} does not go with --topics-with-overrides"
+    yield filters and overrides, f"{flag(''.join(filters[:1]))} and --topics-with-overrides exclude each other"
     yield args.json and (filters or overrides), "--json shows whole topics: it takes no filter"
     unnamed = args.topic is None and args.topic_id is None
     yield action == "describe" and args.if_exists and unnamed, "--topic or --topic-id is needed"

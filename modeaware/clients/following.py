@@ -145,7 +145,7 @@ class FirstView:
             if self._config.on_unknown == "error":
                 self._refuse()
             self.over = True
-            log.warning("%s; every partition is taken as ReadWrite until there is one", self._message())
+            log.warning("%s; taking every partition as ReadWrite until a view arrives", self._message())
         return self.over
 
     def left_s(self) -> float:
@@ -166,7 +166,10 @@ class FirstView:
 
     def _message(self) -> str:
         if self._views.ended:
-            return "no view of the partition modes has come, and none will: the interpreter exits, or the client closes"
+            return (
+                "no view of the partition modes arrived, and none will: the interpreter is exiting, or the "
+                "client is closing"
+            )
         return (
             f"no view of the partition modes within {self._config.view_timeout_ms} ms (modeaware.view.timeout.ms): "
             f"{self._views.error() or 'the mode log was not read to its end yet'}"

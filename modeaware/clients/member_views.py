@@ -40,7 +40,7 @@ class MemberViews:
         reading = self._member.reading
         now_open = {topic for topic in reading.new_topics if reading.gate(topic) is Gate.OPEN}
         for topic in sorted(now_open - self._open):
-            log.info("%s: the gate before %s is open", self._group_id, topic)
+            log.info("%s: the gate of %s is open", self._group_id, topic)
         self._open = now_open
         if self._member.manual:
             self._warn_of_manual()
@@ -76,8 +76,8 @@ class MemberViews:
                 )  # fmt: skip
             if view.replaced_by is not None:
                 log.warning(
-                    "%s: %s is being replaced by %s, and its partitions were assigned with assign(): assign those of "
-                    "%s when these are read to their end, or subscribe instead",
+                    "%s: %s is being replaced by %s, but its partitions were assigned with assign(). Assign those of "
+                    "%s once these are read to their end, or use subscribe() instead",
                     self._group_id, topic, view.replaced_by.topic, view.replaced_by.topic,
                 )  # fmt: skip
             if hidden or view.replaced_by is not None:

@@ -58,15 +58,16 @@ class Refusals:
             return None
         error = kind(
             f"{topic}-{partition}: brokers rejected a record, because {topic} was replaced by {new_topic.topic}. This "
-            "attempt has not stored it; if it was a retry, an earlier attempt may have, and the outcome is unknown. "
-            f"Send it again under the same name if it may be stored twice: it goes to {new_topic.topic}",
+            "attempt has not stored the record. If it was a retry, an earlier attempt may have stored it: the outcome "
+            "is unknown. If a duplicate does no harm, send the record again under the same name: it goes to "
+            f"{new_topic.topic}",
             topic=topic,
             partition=partition,
             new_topic=new_topic.topic,
         )
         if topic not in self._logged:
             self._logged.add(topic)
-            logger.warning("%s (logged once; others of the topic may follow)", error)
+            logger.warning("%s (logged once; further records of the topic may be rejected)", error)
         return error
 
     def may_be_fenced(self, topic: str) -> bool:

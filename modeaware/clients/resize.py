@@ -53,7 +53,7 @@ class Resize:
         if self.new_topic is not None:
             return (
                 f"{self.topic} (epoch {self.epoch}) was replaced by {self.new_topic}, and records go there: "
-                f"{self.old_count} partitions before, {self.new_count} now; {share} of the keys have a partition of "
+                f"{self.old_count} partitions before, {self.new_count} now; {share} of the keys get a partition with "
                 f"another number. Mode-aware groups read {self.topic} to its end first, so each key keeps its order"
             )
         return (

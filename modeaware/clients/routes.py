@@ -302,8 +302,8 @@ class Routes:
             if first or replaced is None or replaced.replaced_by is None:
                 continue
             text = (
-                "%s was replaced by %s: records under the name %s go there from now on. Earlier ones that are still "
-                "queued may be refused, with MSG_SIZE_TOO_LARGE where their delivery callback was not reached"
+                "%s was replaced by %s: records under the name %s go there from now on. Brokers may reject records "
+                "that are still queued, with MSG_SIZE_TOO_LARGE"
             )
             logger.info(text, before, topic, name)
             view = self._views.view(topic)

@@ -124,8 +124,8 @@ def librdkafka_conf(configs: Mapping[str, Any], overrides: Mapping[str, Any]) ->
             conf[SAME_VALUES[name]] = value
         elif name in _INSTEAD and _concerns(name, protocol) and not overrides:
             raise ConfigError(
-                f"{name} cannot be passed on to the source of the partition modes (librdkafka): "
-                f"give {OVERRIDES}={{...}} with {_INSTEAD[name]}"
+                f"{name} cannot be passed on to the source of the partition modes (librdkafka): set "
+                f"{OVERRIDES}={{...}} with {_INSTEAD[name]}"
             )
     if "SSL" in protocol.split("_") and not given.get("ssl_check_hostname", True):
         conf["ssl.endpoint.identification.algorithm"] = "none"
@@ -158,7 +158,7 @@ def _translate_sasl(conf: dict[str, Any], given: Mapping[str, Any], overrides: M
     if mechanism not in _MECHANISMS and not overrides:
         raise ConfigError(
             f"sasl_mechanism: {mechanism!r} cannot be passed on to the source of the partition modes (librdkafka), "
-            f"which has {', '.join(_MECHANISMS)}: give {OVERRIDES}={{...}} with another mechanism"
+            f"which has {', '.join(_MECHANISMS)}: set {OVERRIDES}={{...}} with another mechanism"
         )
     if mechanism != "GSSAPI":
         conf.pop("sasl.kerberos.service.name", None)

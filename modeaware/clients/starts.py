@@ -262,8 +262,8 @@ class Starts:
                 self._told.add(topic)
                 logger.log(
                     logging.WARNING if self._group in before.replaced_by.groups else logging.INFO,
-                    "group %r begins at topic %r, the replacement of topic %r, which was deleted; records that the "
-                    "group had not read there are lost to it",
+                    "group %r starts at topic %r, which replaced the deleted topic %r; records of the deleted topic "
+                    "that the group had not read are lost to the group",
                     *(self._group, topic, before.topic),
                 )
 

@@ -340,7 +340,7 @@ def check_deletions(brokers: Brokers, effects: Sequence[DeleteTopic | DeleteOldT
     def disabled(effect: DeleteTopic | DeleteOldTopic) -> ClusterError:
         why, remedy = "a replacement ends with a deletion", "; or keep the topic (--fence none)"
         if isinstance(effect, DeleteTopic):
-            why, remedy = f"to undo its replacement deletes {effect.new_topic!r}", ""
+            why, remedy = f"an undo of its replacement deletes {effect.new_topic!r}", ""
         text = f"topic {effect.topic!r}: the brokers delete no topics, and {why}: set delete.topic.enable=true{remedy}"
         return ClusterError(text, code=ErrorCode.TOPIC_DELETION_DISABLED, topic=effect.topic)
 

@@ -101,7 +101,7 @@ def check_fences(brokers: Brokers, topics: Collection[str]) -> dict[str, Cluster
         ClusterError: no broker answers.
     """
     if not has_fence(brokers):
-        why = "the fence needs brokers of a KRaft cluster; replace it without (--fence none)"
+        why = "the fence needs a KRaft cluster; replace the topic without a fence (--fence none)"
         code = ErrorCode.UNSUPPORTED_VERSION
         return {topic: ClusterError(f"topic {topic!r}: {why}", code=code, topic=topic) for topic in topics}
     failures = {name: fence.failure for name, fence in fences(brokers, topics).items() if fence.failure is not None}

@@ -126,7 +126,7 @@ def _check_authorization(brokers: Brokers, listing: Listing) -> None:
     if answer.error_code:
         listing.doubt(f"the cluster cannot be described: {error_name(answer.error_code)}")
     elif _DESCRIBE_OPERATION not in (answer.authorized_operations or ()):
-        listing.doubt("the right to DESCRIBE the cluster is missing, without which brokers hide groups", hidden=True)
+        listing.doubt("the right to DESCRIBE the cluster is missing, so brokers hide groups", hidden=True)
 
 
 def _leaders(brokers: Brokers, nodes: Iterable[int], listing: Listing) -> _Leaders:
@@ -143,7 +143,7 @@ def _leaders(brokers: Brokers, nodes: Iterable[int], listing: Listing) -> _Leade
             return {}
         views[node] = {p.partition_index: (p.leader_id, p.leader_epoch) for p in topic.partitions}
         if topic.error_code not in (KafkaError.NO_ERROR, KafkaError.UNKNOWN_TOPIC_OR_PART):
-            listing.doubt(f"broker {node} does not have the coordinators: {error_name(topic.error_code)}")
+            listing.doubt(f"broker {node} returned no coordinators: {error_name(topic.error_code)}")
     leaders = next(iter(views.values()), None) or {}
     if any(view != leaders for view in views.values()):
         listing.doubt(f"brokers disagree on the leaders of {OFFSETS_TOPIC}")

@@ -201,7 +201,7 @@ def find_groups(
         in_doubt = {name: doubt for name, doubt in named.items() if isinstance(doubt, GroupsDoubt)}
         not_read = unread | {n: c.unknown for n, c in commits.items() if c.unknown and n in consuming}
         for name in sorted(not_read.keys() & counts):
-            why = f"group {name!r} cannot be judged: its offsets cannot be read: {not_read[name]}"
+            why = f"the offsets of group {name!r} cannot be read: {not_read[name]}"
             in_doubt[name] = GroupsDoubt(why)
         for name in sorted(unclear.keys() - using - not_read.keys()):
             if stable is not None and stable.spares(name, members[name], topic):
@@ -249,7 +249,7 @@ def group_commits(
         commits = offsets.of_topic[topic].get(group, _NO_COMMITS)
         unknown = offsets.unknown.get(group, commits.unknown)
     if unknown is not None:
-        why = f"topic {topic!r}: it is not known what group {group!r} has committed: {unknown}; repeat the command"
+        why = f"topic {topic!r}: the commits of group {group!r} are unknown: {unknown}; repeat the command"
         raise ClusterError(why, code=ErrorCode.REQUEST_TIMED_OUT, topic=topic)
     return commits.offsets
 

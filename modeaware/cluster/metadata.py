@@ -249,7 +249,7 @@ class LeaderRequests:
                 error = refused or _leader_error(what, (topic, p), KafkaError.LEADER_NOT_AVAILABLE)
                 errors[topic, p] = _Answered(error, None, refused is None)
             elif only_under is not None and epoch != only_under.get((topic, p)):
-                text = f"put off: {what} {topic}-{p}: led under epoch {epoch}, not the one observed"
+                text = f"put off: {what} {topic}-{p}: its leader epoch is {epoch}, not the observed one"
                 errors[topic, p] = _Answered(ClusterError(text, topic=topic, partition=p), (node, epoch), True)
             else:
                 led.setdefault(node, {}).setdefault(topic, {})[p] = epoch

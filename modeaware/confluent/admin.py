@@ -115,7 +115,9 @@ class AdminClient(librdkafka.AdminClient):
         try:
             views = self._calls.views(Deadline(REQUEST_TIMEOUT_S if timeout_s < 0 else timeout_s))
         except ModeSourceError as error:
-            log.warning("%s: listed under this name, which may belong to a topic that was replaced: %s", name, error)
+            log.warning(
+                "%s: it is unknown whether this topic was replaced; listing it under this name: %s", name, error
+            )
             return name
         return present_topic(name, views.view).topic
 
@@ -578,7 +580,7 @@ def _fill(futures: Mapping[Any, Future[Any]], as_stock: bool, whole: Future[Mapp
     failure = whole.exception()
     answers = whole.result() if failure is None else dict.fromkeys(futures, failure)
     for topic, future in futures.items():
-        unanswered = ModeAwareError(f"topic {topic!r}: the answer does not mention it", topic=str(topic))
+        unanswered = ModeAwareError(f"topic {topic!r}: the response leaves it out", topic=str(topic))
         answer = answers.get(topic, unanswered)
         if isinstance(answer, ModeAwareError) and as_stock:
             code = KafkaError._FAIL if answer.code is None else int(answer.code)

@@ -53,8 +53,8 @@ def check_numbers(new: NewTopic) -> None:
         raise ValueError(f"topic {new.topic!r}: replication_factor and replica_assignment are mutually exclusive")
     if new.num_partitions not in (-1, len(given)):
         raise ValueError(
-            f"topic {new.topic!r}: replica_assignment must have as many partitions as num_partitions: "
-            f"{len(given)}, not {new.num_partitions}"
+            f"topic {new.topic!r}: replica_assignment has {len(given)} partitions, and num_partitions is "
+            f"{new.num_partitions}: both must be equal"
         )
 
 
@@ -102,7 +102,9 @@ def check_delay_ms(delay_ms: int | None) -> None:
     if isinstance(delay_ms, bool) or not isinstance(delay_ms, int):
         raise TypeError(f"the delay must be an int (milliseconds), not {delay_ms!r}")
     if delay_ms < 0:
-        raise RequestRefused(f"a delay of {delay_ms} ms: 0 or more, or None to leave deletion to the topic's retention")
+        raise RequestRefused(
+            f"invalid delay of {delay_ms} ms: pass 0 or more, or None to leave deletion to the topic's retention"
+        )
 
 
 def pairs(keys: Iterable[_Key]) -> dict[tuple[str, int], _Key]:

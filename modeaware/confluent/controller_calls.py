@@ -62,7 +62,7 @@ def group_rules_of(replay: Replay, mode_log_topic: str) -> tuple[GroupRule, ...]
     Raises:
         RecordError: their record cannot be used here, so the rules are unknown.
     """
-    _check_readable(replay, GROUP_RULES_KEY, f"the rules about groups in {mode_log_topic!r}", "look at the log")
+    _check_readable(replay, GROUP_RULES_KEY, f"the rules about groups in {mode_log_topic!r}", "inspect the log")
     return replay.group_rules.rules if replay.group_rules is not None else ()
 
 

@@ -394,7 +394,9 @@ class Membership:
             self._ownership.resolve(self.given)
             if self._subscribed and self._ownership.needs_rejoin(self.given):
                 if not taken and self._ownership.my_turn(self.given):
-                    log.info("%s: requesting a rebalance, the readable partitions have changed", self._conf.group_id)
+                    log.info(
+                        "%s: requesting a rebalance, because the readable partitions have changed", self._conf.group_id
+                    )
                     self._rejoin()
                 return
             self.member.ownership_known(self._ownership.withheld)
@@ -465,7 +467,9 @@ class Membership:
             try:
                 self._seek_now(TopicPartition(*key, offset))
             except KafkaException as error:
-                log.warning("%s [%d]: records from offset %d on were taken and not returned: %s", *key, offset, error)
+                log.warning(
+                    "%s [%d]: records from offset %d on were consumed but not returned: %s", *key, offset, error
+                )
 
     def due_s(self) -> float | None:
         """Return when to call :meth:`apply` again, on the monotonic clock; None: nothing waits."""
@@ -517,7 +521,9 @@ class Membership:
             if self._rebalancing or not is_untimely:
                 raise
             # Our revocation met a rebalance of the group. Its own revocation is another chance to commit.
-            log.info("%s: on_revoke raised %s: the group joins again", self._conf.group_id, error)
+            log.info(
+                "%s: on_revoke raised %s, because the group is rebalancing; continuing", self._conf.group_id, error
+            )
         finally:
             if self._showing is show:
                 self._showing = None
@@ -544,7 +550,7 @@ class Membership:
             case Subscribe():
                 self._subscribe(action)
             case Rejoin():
-                log.info("%s: requesting a rebalance, a new topic has no owner", self._conf.group_id)
+                log.info("%s: requesting a rebalance, because a new topic has no owner", self._conf.group_id)
                 self._rejoin()
             case Request(what, keys):
                 return self._requests.answer(what, keys, self.given or set(), inside=self._inside)

@@ -115,7 +115,7 @@ class LibrdkafkaOffsets:
             return {}
         for partition in answer:
             if partition.error is not None:
-                log.warning("%s: committed offset of %s: %s", self._group_id, partition, partition.error)
+                log.warning("%s: committed offset of %s unknown: %s", self._group_id, partition, partition.error)
         self._leader_epochs |= {key_of(p): (p.offset, p.leader_epoch) for p in answer if p.error is None}
         self.commits = commits_of(answer)
         return {key: None if at is None else at.offset for key, at in self.commits.items()}

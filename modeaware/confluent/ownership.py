@@ -277,7 +277,7 @@ class Ownership:
         try:
             self._views.refresh(REFRESH_TIMEOUT_S)
         except ModeSourceError as error:
-            log.warning("%s: assignment made by the last known modes: %s", self._conf.group_id, error)
+            log.warning("%s: assigning by the last known modes: %s", self._conf.group_id, error)
         self._described, self._short = None, False
         self._possible = {topic: self._possible_of(topic) for topic in topics_of(given)}
         self.in_doubt = {t for t, possible in self._possible.items() if possible != _NOTHING_HIDDEN}

@@ -196,7 +196,7 @@ class EveryTopic(dict[str, Route | Unverified | None]):
         except KafkaException as error:
             if before is None:
                 raise
-            logger.warning("%s: continuing with %d partitions: %s", topic, len(before.writable), error)
+            logger.warning("%s: partition count unknown; continuing with %d: %s", topic, len(before.writable), error)
             return before
         if before is None or len(before.writable) != count:
             view = TopicView(topic, modes=(PartitionMode.READ_WRITE,) * count)

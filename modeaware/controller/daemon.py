@@ -156,7 +156,7 @@ class Controller:
             if not decided:
                 trouble = self._status.trouble
                 raise ClusterError(
-                    f"no election of a controller within {START_TIMEOUT_S:g} s" + (f": {trouble}" if trouble else ""),
+                    f"no controller was elected within {START_TIMEOUT_S:g} s" + (f": {trouble}" if trouble else ""),
                     code=ErrorCode.REQUEST_TIMED_OUT,
                 )
             if wait_active_s is not None and not self._status.wait(Role.ACTIVE, timeout_s=wait_active_s):
@@ -178,7 +178,7 @@ class Controller:
         if self._thread is not None:
             self._thread.join(STOP_TIMEOUT_S)
             if self._thread.is_alive():
-                logger.warning("stopped, although a broker has not responded for %g s", STOP_TIMEOUT_S)
+                logger.warning("stopped without waiting longer: a broker has not responded for %g s", STOP_TIMEOUT_S)
         if self._server is not None:  # last, so that the endpoint answers the commands that have just finished
             self._server.stop()
         if self._facade is not None:
@@ -325,7 +325,7 @@ def _check_listener(listen: str | None, advertised: str | None, certificate: str
     """Reject settings of the endpoint that would have no effect."""
     if key is not None and certificate is None:
         raise ConfigError(
-            "--tls-key without --tls-certificate: the endpoint would listen without TLS; pass its certificate too"
+            "--tls-key needs --tls-certificate: without a certificate the endpoint would listen without TLS"
         )
     options = {"--advertised-listener": advertised, "--tls-certificate": certificate}
     unused = [option for option, value in options.items() if value is not None]
@@ -406,7 +406,7 @@ class ControllerFacade:
         def answer(read: Future[None]) -> None:
             if not future.set_running_or_notify_cancel():
                 return
-            failure = ModeSourceError("the controller stops") if read.cancelled() else read.exception()
+            failure = ModeSourceError("the controller is stopping") if read.cancelled() else read.exception()
             if failure is None:
                 future.set_result(None)
             else:

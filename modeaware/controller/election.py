@@ -235,7 +235,11 @@ class Election:
         leaving.start()
         leaving.join(timeout_s)
         if leaving.is_alive():
-            logger.warning("leaving the election: no answer within %g s; the brokers will notice", timeout_s)
+            logger.warning(
+                "left the election, but no broker answered within %g s; they remove this controller when its "
+                "session ends",
+                timeout_s,
+            )
 
     def _give_up(self) -> None:
         self.seat, self.group_metadata, self._held_by = Seat.WAITING, None, None
@@ -304,7 +308,9 @@ class LeasedEffects:
 
         def check() -> None:
             if self._clock.monotonic_s() - asked_s > self._lease_s:
-                raise _put_off(f"more than {self._lease_s:g} s since the coordinator confirmed the leader")
+                raise _put_off(
+                    f"the coordinator confirmed this controller as the leader more than {self._lease_s:g} s ago"
+                )
 
         return self._effects.perform(effects, check)
 

@@ -337,7 +337,7 @@ class Engine:
                 continue
             for topic_id in outcome.admission.removed:
                 logger.warning(
-                    "topic %r: the alias is removed, the record of the topic %s", outcome.command.topic, topic_id
+                    "topic %r: the alias and its record (topic id %s) are removed", outcome.command.topic, topic_id
                 )
             if outcome.admission.record is not None:
                 record = self._records[outcome.topic_id]
@@ -580,9 +580,12 @@ class Engine:
                 self.check_at_once(topic_id)  # the state of the new topic decides about the record
                 continue
             after = record_after(record, self._clock.now_ms())
-            text = "topic %r was deleted and recreated: the mode record of the earlier one, %s, is removed"
+            text = "topic %r was deleted and recreated: the mode record of the deleted topic (id %s) is removed"
             if after is not None:
-                text = "topic %r was deleted and recreated: its name points to the new topic of the earlier one, %s"
+                text = (
+                    "topic %r was deleted and recreated: its name points to the topic that replaced the deleted "
+                    "one (id %s)"
+                )
             if after is not record:
                 logger.warning(text, record.topic, topic_id, extra=about_record(record))
             kept += [after] if after is not None and after is not record else []
@@ -721,7 +724,7 @@ class Engine:
                 continue
             failures[growth.topic_id] = error
             if error.code is ErrorCode.REQUEST_TIMED_OUT:  # the partitions may exist by now: the record stays
-                text = f"{error}; retrying until it is done"
+                text = f"{error}; retrying until the partitions exist"
                 failures[growth.topic_id] = ClusterError(text, code=error.code, topic=record.topic)
             else:
                 given_up.append(give_up_opening(self._records[growth.topic_id], growth.facts))
@@ -734,7 +737,9 @@ class Engine:
         record = self._records[effect.topic_id]
         (facts,) = self._observe([Look(record.topic, record)])
         if isinstance(facts, ClusterError):
-            logger.warning("topic %s: refused growth, outcome unknown: %s", record.topic, facts)
+            logger.warning(
+                "topic %s: growth refused, and it is unknown whether the topic has grown: %s", record.topic, facts
+            )
             return
         if facts.topic_id == record.topic_id and facts.partition_count < effect.total_count:
             self._append([give_up_opening(record, facts)])
@@ -781,7 +786,9 @@ class Engine:
         if (unfit := self._log.unfit) is not None:
             return [
                 ClusterError(
-                    f"put off: the mode log cannot keep it: {unfit}", code=ErrorCode.REQUEST_TIMED_OUT, topic=e.topic
+                    f"put off until the mode log can keep the change: {unfit}",
+                    code=ErrorCode.REQUEST_TIMED_OUT,
+                    topic=e.topic,
                 )
                 for e in effects
             ]

@@ -144,7 +144,7 @@ class Job(Future[_Results]):
 
 def _in_doubt(what: str) -> ClusterError:
     return ClusterError(
-        f"{what}; it may have been carried out: describe the topic before sending the request again",
+        f"{what}; the command may have been carried out: describe the topic before sending the request again",
         code=ErrorCode.REQUEST_TIMED_OUT,
     )
 

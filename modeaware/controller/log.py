@@ -159,7 +159,7 @@ class ControllerLog:
         membership = self._election.group_metadata
         if membership is None:
             raise ControllerFenced(
-                f"mode log: this controller is not the elected one of topic {self._topic!r}: nothing was appended",
+                f"mode log: this controller is not elected for topic {self._topic!r}: nothing was appended",
                 code=NOT_BEGUN,
                 topic=self._topic,
             )
@@ -231,5 +231,5 @@ def describe_claim(claim: ClaimRecord | None) -> str:
         return "no controller has claimed the mode log yet"
     name = claim.controller_id if not claim.host else f"{claim.controller_id} on host {claim.host}"
     if claim.address is None:
-        return f"the last one, {name} (epoch {claim.controller_epoch}), has stopped, or takes no commands"
+        return f"the last controller, {name} (epoch {claim.controller_epoch}), has stopped, or takes no commands"
     return f"the last claim is that of {name} (epoch {claim.controller_epoch}), at {claim.address}"

@@ -386,7 +386,7 @@ def alive(snapshot: Snapshot) -> str | None:
     age_s = snapshot.loop_age_s
     if age_s is None or age_s <= LOOP_STALE_S:
         return None
-    return f"no completed round for {age_s:.0f} s"
+    return f"the controller's thread has completed no round for {age_s:.0f} s"
 
 
 def ready(snapshot: Snapshot) -> str | None:
@@ -400,7 +400,7 @@ def ready(snapshot: Snapshot) -> str | None:
     if snapshot.leaderless_s is not None and snapshot.leaderless_s > LEADERLESS_S:
         return (
             f"no active controller for {snapshot.leaderless_s:.0f} s: the leader of the election's group has not "
-            "claimed the mode log, and may be no controller"
+            "claimed the mode log, and may not be a controller"
         )
     return alive(snapshot)
 

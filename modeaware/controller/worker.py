@@ -508,8 +508,8 @@ class Worker:
             self._leaderless_logged = True
             logger.error(
                 "no active controller: the leader of group %s has not claimed the mode log for %g s. Describe the "
-                "group's members: one whose client id does not begin with '!modeaware-controller' is no controller; "
-                "stop it, and check which users may READ the group",
+                "group's members. A member whose client id does not begin with '!modeaware-controller' is no "
+                "controller: stop its process, and check which users may READ the group",
                 election_group(self.config.mode_log_topic),
                 LEADERLESS_S,
             )

@@ -166,11 +166,14 @@ class ChangeRequest:
 
     def not_controller(self, active: ActiveController | None) -> bytes:
         if active is None:
-            known = "no active one is known; retry"
+            known = "no active controller is known; retry"
         elif active.host is None:
-            known = f"the last active one, {active.controller_id}, has stopped or takes no commands; retry"
+            known = f"the last active controller, {active.controller_id}, has stopped or takes no commands; retry"
         else:
-            known = f"the active one is {active.controller_id} at {active.host}:{active.port}: send the request there"
+            known = (
+                f"the active controller is {active.controller_id} at {active.host}:{active.port}: send the "
+                "request there"
+            )
         return self._failed(ControllerUnavailable(f"this controller is a standby; {known}"))
 
     def _failed(self, error: ModeAwareError) -> bytes:
@@ -201,7 +204,7 @@ def read(payload: bytes) -> ChangeRequest | bytes:
     return change if change.commands else change.answer([])
 
 
-_TOO_MANY = RequestRefused("a request with too many parts: name fewer topics, or rules, in one request")
+_TOO_MANY = RequestRefused("the request has too many parts: name fewer topics, or rules, in one request")
 
 
 class _Rights:
@@ -232,9 +235,9 @@ class _Rights:
         return CommandResult(
             command.topic,
             ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
-            f"topic {command.topic}: its name points to {command.new_topic}, which is gone, so removing the alias "
+            f"topic {command.topic}: its name points to the deleted topic {command.new_topic}, so removing the alias "
             "needs ALTER on the cluster, which the broker does not grant this user. Ask the administrator of the "
-            f"cluster's ACLs, or, if {command.new_topic} is an alias itself, remove that first; nothing was changed",
+            f"cluster's ACLs. If {command.new_topic} is an alias itself, remove that alias first; nothing was changed",
         )
 
     def _topic_refusal(self, name: str, needed: frozenset[AclOperation]) -> CommandResult | None:
@@ -285,7 +288,7 @@ def _new_topic_refusal(command: ReplaceTopicCommand, created: Any) -> CommandRes
         )
     else:
         detail = "no answer" if created is None else created.error_message or f"error {code}"
-        why = f"the broker would not create the new topic {command.new_topic}: {detail}"
+        why = f"the broker refuses to create the new topic {command.new_topic}: {detail}"
     known = ErrorCode(code) if code in set(ErrorCode) else ErrorCode.INVALID_REQUEST
     return CommandResult(command.topic, known, f"topic {command.topic}: {why}; nothing was changed")
 

@@ -188,10 +188,10 @@ class Deadlines:
     def _deadlines(self) -> Iterator[tuple[float, str]]:
         limits = self._limits
         if self._ending:
-            yield self._progress_s + limits.linger_s, "it does not accept its last responses"
+            yield self._progress_s + limits.linger_s, "the client does not accept its last responses"
             return
         if not self.established:
-            yield self._made_s + min(limits.establish_s, limits.idle_s), "it has sent no request, or not authenticated"
+            yield self._made_s + min(limits.establish_s, limits.idle_s), "no request in time, or no authentication"
         elif self.working:
             yield self._loop.time() + limits.idle_s, ""
         else:
@@ -254,7 +254,7 @@ class Connection:
 
     def stop(self) -> None:
         """Close it because the endpoint stops; responses that are complete are still sent."""
-        self._end(logging.DEBUG, "stopped", "the endpoint stops")
+        self._end(logging.DEBUG, "stopped", "the endpoint is stopping")
 
     def abort(self) -> None:
         self._release()
@@ -402,7 +402,10 @@ class Connection:
                 self._to_upstream(payload)
             case Submit(ticket, commands, timeout_ms):
                 logger.info("%s requests: %s", self.name, repr(list(commands))[:_LOGGED_CHARACTERS])
-                text = f"not done within {timeout_ms} ms; it may still be carried out: describe the topic first"
+                text = (
+                    f"the command was not done within {timeout_ms} ms; it may still be carried out: describe the "
+                    "topic before a retry"
+                )
                 submit = partial(self._shared.submit, commands, timeout_ms)
                 self._wait_for(ticket, "a command", submit, timeout_ms / 1000, text)
             case Refresh(ticket):
@@ -516,11 +519,19 @@ class Connection:
     def close_for_new(self) -> None:
         """Close it now: a new connection takes the slot of one that is not established."""
         self._shared.connections.discard(self)
-        self._end(logging.INFO, "closed for a new connection", "all slots are taken, and it has not authenticated yet")
+        self._end(
+            logging.INFO,
+            "closed for a new connection",
+            "all slots for connections are taken, and this client has not authenticated yet",
+        )
         self.client.abort()
 
     def close_for_room(self) -> None:
         """Close it now: all connections together hold too much, and this one holds most."""
         most = self._shared.budget.most_bytes
-        self._end(logging.WARNING, "closed the connection that held most", f"over {most} bytes are held, most by it")
+        self._end(
+            logging.WARNING,
+            "closed the connection that held most",
+            f"all connections together hold more than {most} bytes, and this one holds most of them",
+        )
         self.client.abort()

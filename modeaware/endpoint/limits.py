@@ -88,11 +88,11 @@ class ConnectionSlots(Generic[T]):
         if self._taken[host] >= self._most_per_peer:
             loser = next((other for other in self._new if self._hosts[other] == host), None)
             if loser is None:
-                return f"{self._taken[host]} of {host} are open, which is the limit of one address"
+                return f"{self._taken[host]} connections from {host} are open, the limit of one address"
         elif len(self._hosts) >= self._most:
             loser = next(iter(self._new), None)
             if loser is None:
-                return f"{len(self._hosts)} are open, which is the limit"
+                return f"{len(self._hosts)} connections are open, the limit"
         if loser is not None:
             self.release(loser)
         self._hosts[holder] = host

@@ -136,14 +136,15 @@ class Server:
             )
         if not target.loopback and not upstream.sasl:
             logger.warning(
-                "listening on %s, and the brokers do not authenticate: every user that reaches this address is "
-                "ANONYMOUS to them, and may change partitions as far as they authorize ANONYMOUS",
+                "listening on %s, and the brokers do not authenticate users: each client that reaches this address is "
+                "ANONYMOUS to them, and may change partitions if they authorize ANONYMOUS",
                 listen,
             )
         if self.security_protocol != upstream.security_protocol:
             logger.warning(
-                "clients use %s to this endpoint and %s to the brokers: it takes admin commands; clients that "
-                "bootstrap here have one setting for both, and cannot continue from here to a broker",
+                "security.protocol is %s for clients of this endpoint and %s for the brokers: the endpoint takes "
+                "admin commands. Clients have one setting for both, so they cannot bootstrap here and then connect to "
+                "a broker",
                 self.security_protocol,
                 upstream.security_protocol,
             )
@@ -293,7 +294,10 @@ def affordable(connections: int) -> int:
         return connections
     fewer = max(1, (soft - _OTHER_FILES) // 2)
     logger.warning(
-        "takes %d connections, not %d: this process may have no more than %d files open", fewer, connections, soft
+        "the endpoint takes %d connections, not %d: this process may have no more than %d files open",
+        fewer,
+        connections,
+        soft,
     )
     return fewer
 

@@ -62,10 +62,10 @@ from modeaware.wire.codec import (
 from modeaware.wire.frames import MalformedFrame
 
 _REFUSED = {
-    0: "Produce: records do not pass here",
-    1: "Fetch: records do not pass here",
-    78: "ShareFetch: records do not pass here",
-    api_versions.DESCRIBE_TOPIC_PARTITIONS_KEY: "DescribeTopicPartitions: it is not offered here",
+    0: "Produce: the endpoint takes no records",
+    1: "Fetch: the endpoint returns no records",
+    78: "ShareFetch: the endpoint returns no records",
+    api_versions.DESCRIBE_TOPIC_PARTITIONS_KEY: "DescribeTopicPartitions: the endpoint does not offer it",
 }
 _LOWEST_ID = -(2**31)
 _FLEXIBLE_AUTHENTICATE = 2
@@ -101,7 +101,11 @@ class Authentication:
     def refusal(self, header: Header) -> str | None:
         """Return why this request ends the connection; None: it does not."""
         if header.api_key == SASL_HANDSHAKE_KEY:
-            return "SaslHandshake version 0: what follows it has no header" if header.api_version < 1 else None
+            return (
+                "SaslHandshake version 0: the tokens after it have no request header"
+                if header.api_version < 1
+                else None
+            )
         if self._state is _State.NEEDED and header.api_key != API_VERSIONS_KEY:
             return "a request before authentication"
         if self._state is _State.UNDER_WAY and not self._succeeded and header.api_key != SASL_AUTHENTICATE_KEY:
@@ -429,7 +433,7 @@ class ClientSession:
             self._finish(self._in_work.answer(outcome))
         elif isinstance(self._in_work, ModesQuery):
             if outcome is not None:
-                raise Ended("the mode log cannot be read to its end now, as a request with Fresh requires")
+                raise Ended("the mode log cannot be read to its end now, which a request with Fresh requires")
             query, self._in_work = self._in_work, None
             self._ask_modes(query)
 

@@ -412,7 +412,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
         # The other assignors may belong to earlier generations, with another protocol.
         assignor = coordinator._assignors.get(coordinator._generation.protocol)
         if isinstance(assignor, ReadableAssignor) and assignor.stale():
-            log.info("%s: requesting a rebalance, the readable partitions have changed", self._topics.group_id)
+            log.info("%s: requesting a rebalance, because the readable partitions have changed", self._topics.group_id)
             self.rejoins += 1
             coordinator.request_rejoin()
 

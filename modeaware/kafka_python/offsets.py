@@ -120,5 +120,5 @@ class KafkaPythonOffsets:
             try:
                 offsets.update(request(led, timeout_ms))
             except KafkaTimeoutError as error:
-                log.debug("start offsets of %s: %s", led, error)
+                log.debug("start offsets of %s unknown: %s", led, error)
         return offsets

@@ -85,7 +85,7 @@ class Topics:
                 subscription.subscribed_pattern = pattern
                 self._cluster.request_update()
         elif set(subscribe.topics) != subscription.subscription:
-            log.info("%s: %s, replaced: subscribing to %s from now on",
+            log.info("%s: a topic of %s was replaced; subscribing to %s from now on",
                      self.group_id, [*self.names], [*subscribe.topics])  # fmt: skip
             self.left |= subscription.subscription.difference(subscribe.topics)
             subscription.change_subscription(subscribe.topics)

@@ -216,7 +216,7 @@ def _check_size(record: TopicRecord, facts: TopicFacts) -> None:
     size = largest_bytes(record)
     if size > MAX_RECORD_BYTES:
         why = (
-            f"its mode record could grow to {size} bytes, more than {MAX_RECORD_BYTES}: room for about "
+            f"its mode record could grow to {size} bytes; the limit is {MAX_RECORD_BYTES}, room for about "
             f"{max(most_partitions(record), 0)} retired partitions and its {len(record.required_groups)} groups. "
             "Delete groups that are not needed (kafka-consumer-groups --delete)"
         )
@@ -266,7 +266,10 @@ def alter_group_rules(
 
 def _check_room(what: str, record: GroupRulesRecord, most_bytes: int) -> None:
     if (size := len(record.to_json())) > most_bytes:
-        why = f"{what} would take {size} bytes, more than {most_bytes}: use globs, or remove some (groups forget)"
+        why = (
+            f"{what} would take {size} bytes; the limit is {most_bytes}. Use globs, or remove rules (modeaware "
+            "groups forget)"
+        )
         raise RequestRefused(why, code=ErrorCode.MESSAGE_TOO_LARGE)
 
 
@@ -277,7 +280,7 @@ def _check_rule(rule: GroupRule) -> None:
     for what, text, most_bytes in (*lengths, ("reason", rule.reason, MAX_REASON_BYTES)):
         if (size := len(text.encode(errors="surrogatepass"))) > most_bytes:
             raise _invalid(
-                f"the {what} of a rule {rule.kind!r} takes {size} bytes, more than {most_bytes}: {text[:40]!r}..."
+                f"the {what} of a rule {rule.kind!r} takes {size} bytes; the limit is {most_bytes}: {text[:40]!r}..."
             )
     if bool(rule.group) is (rule.kind == CLOSED):
         raise _invalid(f"a rule {rule.kind!r} " + ("takes no group" if rule.group else "must name a group"))
@@ -287,7 +290,9 @@ def _check_rule(rule: GroupRule) -> None:
             "waived: run the Spark job modeaware.spark.evacuate"
         )
     if rule.glob and not has_glob_characters(rule.group):
-        raise _invalid(f"group {rule.group!r} is no glob: it has none of * ? [; omit --glob (glob=True) for a name")
+        raise _invalid(
+            f"group {rule.group!r} is not a glob: it contains none of * ? [. For a plain name omit --glob (glob=True)"
+        )
     if not rule.topic:
         raise _invalid(f"a rule {rule.kind!r} must name a topic, or a glob")
     if rule.kind != REQUIRE and not rule.reason.strip():

@@ -143,7 +143,7 @@ def alias_of(command: ReplaceTopicCommand, facts: TopicFacts, records: Collectio
         RequestRefused: there is no such alias; or it points to another topic than the command names; or its name is
             kept; or a rename back to it is in progress: clients would skip the topic between.
     """
-    why = "not an alias: no topic of that name was replaced and is gone; see 'modeaware alias list'"
+    why = "not an alias: no topic of that name was replaced and deleted; see 'modeaware alias list'"
     for record, replacement in replaced(records):
         if record.topic != command.topic:
             continue
@@ -152,12 +152,16 @@ def alias_of(command: ReplaceTopicCommand, facts: TopicFacts, records: Collectio
                 why = f"it points to {replacement.new_topic!r}, not to {command.new_topic!r}"
                 raise Objection(command.topic, "alias", ErrorCode.INVALID_REQUEST, why).refusal
             if record.is_first_half:
-                why = "the name is kept: wait until it has a topic again, or stay on the interim topic (--stay)"
+                why = (
+                    "the name is kept: wait until a topic has it again, or end the change on the interim topic (--stay)"
+                )
                 raise _too_early(command.topic, why).refusal
             _refuse_while_replaced_by(command.topic, records)
             return record
         if replacement.switched_ms is not None and record.topic_id != facts.topic_id:
-            why = "not an alias yet: no controller has noted that the topic is gone; start a controller, and retry"
+            why = (
+                "not an alias yet: no controller has recorded that the topic was deleted; start a controller, and retry"
+            )
     raise Objection(command.topic, "alias", ErrorCode.INVALID_REQUEST, why).refusal
 
 
@@ -165,7 +169,10 @@ def _refuse_while_replaced_by(alias: str, records: Iterable[TopicRecord]) -> Non
     """Refuse to remove an alias while a rename back to its name is in progress."""
     for record, replacement in replaced(records):
         if replacement.new_topic == alias and not record.is_alias:
-            why = f"{record.topic!r} is being replaced by another topic of that name: wait until it is gone"
+            why = (
+                f"{record.topic!r} is being replaced by a new topic of this name: wait until {record.topic!r} is "
+                "deleted"
+            )
             raise _too_early(alias, why).refusal
 
 
@@ -197,19 +204,19 @@ def alias_objections(
         waits = _is_held(command, facts.topic_id, topic, has_alias=has_alias)
         if not waits and record.topic in wanted and replacement.switched_ms is not None:
             why = (
-                f"the name points to {replacement.new_topic!r}, which has replaced the topic of id {record.topic_id}; "
-                "clients do not use another topic of that name"
+                f"the name points to {replacement.new_topic!r}, which replaced the topic of id {record.topic_id}; "
+                "clients use no other topic of that name. Name another topic"
             )
             yield Objection(record.topic, "alias", ErrorCode.INVALID_TOPIC_EXCEPTION, why)
             continue
         shares = isinstance(command, ReplaceTopicCommand) and command.new_topic == replacement.new_topic
         if waits or (shares and not record.is_alias):
-            end = "that is done" if replacement.released_ms is None else _deleted(record.topic)
+            end = "its groups have moved" if replacement.released_ms is None else _deleted(record.topic)
             yield _too_early(replacement.new_topic, f"it replaces {record.topic!r}: wait until {end}")
             continue
         takes_copies = replacement.evacuation_epoch is not None and not record.is_alias
         if takes_copies and isinstance(command, ReplaceTopicCommand) and command.topic == replacement.new_topic:
-            why = f"it replaces {record.topic!r}; a late record there may still have to be copied: wait until "
+            why = f"it replaces {record.topic!r}, and a late record there may still have to be copied: wait until "
             yield _too_early(command.topic, why + _deleted(record.topic))
     yield from _before_groups_moved(command, facts.topic_id, records)
 
@@ -239,7 +246,7 @@ def _before_groups_moved(
     """Refuse a shrink while an earlier topic of the chain exists, even if a topic between them is gone."""
     before = earlier_topic_of(topic_id, chain_of(records)) if isinstance(command, DeletePartitionsCommand) else None
     if before is not None:
-        why = f"groups of {before!r}, an earlier topic of its chain, may still come to it: wait until "
+        why = f"groups of {before!r}, an earlier topic of its chain, may still move to it: wait until "
         yield _too_early(command.topic, why + _deleted(before))
 
 
@@ -248,7 +255,7 @@ def _too_early(topic: str, why: str) -> Objection:
 
 
 def _deleted(topic: str) -> str:
-    return f"{topic!r} is deleted (after --fence none delete it yourself), and a running controller has noted that"
+    return f"{topic!r} is deleted and a running controller has recorded that (after --fence none delete it yourself)"
 
 
 def is_rename_back(
@@ -283,8 +290,8 @@ def _to_rename_back(
     gone_ms = alias.replacement.gone_ms or 0
     left_ms = gone_ms + (FORGOTTEN_MS if gets_more else EPOCHS_FORGOTTEN_MS) - now_ms
     if left_ms > 0:
-        why = f"clients may still use the metadata of the deleted topic of that name: wait {left_ms // 1000 + 1} s"
-        why += f", or name no more partitions than its {had}" if gets_more else ""
+        why = f"clients may still use the metadata of the deleted topic of this name: wait {left_ms // 1000 + 1} s"
+        why += f", or request no more partitions than it had ({had})" if gets_more else ""
         yield replace(_too_early(command.new_topic, why), reason=reasons.KNOWN_BY_CLIENTS)
 
 

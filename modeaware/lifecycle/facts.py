@@ -81,7 +81,7 @@ class MembersSeen:
 
     A mode-aware client has a client id of its own unless the application sets one
     (:data:`modeaware.wire.capabilities.CLIENT_ID`). Members with that id are *seen* to be mode-aware; of others that is
-    *not told*. Neither is a proof: a stock client can have that id, and a mode-aware client another one.
+    *unknown*. Neither is a proof: a stock client can have that id, and a mode-aware client another one.
 
     Attributes:
         aware: the number of members seen to be mode-aware.
@@ -95,8 +95,8 @@ class MembersSeen:
 
     @property
     def text(self) -> str:
-        """Return these numbers in words, such as ``2 seen to be mode-aware, 1 not told``."""
-        counts = ((self.aware, "seen to be mode-aware"), (self.not_told, "not told"))
+        """Return these numbers in words, such as ``2 seen to be mode-aware, 1 unknown``."""
+        counts = ((self.aware, "seen to be mode-aware"), (self.not_told, "unknown"))
         return ", ".join(f"{n} {words}" for n, words in counts if n) or "none"
 
     def __add__(self, other: MembersSeen) -> MembersSeen:

@@ -150,7 +150,10 @@ def to_keep_name(command: ReplaceTopicCommand, current: TopicRecord, *, compacte
     """Yield why a topic cannot be replaced and keep its name."""
     no = partial(Objection, command.topic)
     if command.fence == "none":
-        why = "to keep its name it has to be deleted, which takes a fence: omit --fence none, or --keep-name"
+        why = (
+            "to keep its name the topic has to be deleted, and only a fenced topic is deleted: omit --fence none "
+            "or --keep-name"
+        )
         yield no("fence", ErrorCode.INVALID_REQUEST, why)
     if compacted or command.evacuate:
         why = "a compacted topic cannot keep its name: give the new topic another name (--with NAME --evacuate)"
@@ -158,7 +161,7 @@ def to_keep_name(command: ReplaceTopicCommand, current: TopicRecord, *, compacte
     if command.returns_name:
         return
     if command.new_topic != (name := interim_name(command.topic, current.topic_id)):
-        why = f"the interim topic of a replacement that keeps the name is {name!r}, not {command.new_topic!r}"
+        why = f"a replacement that keeps the name needs {name!r} as its interim topic, not {command.new_topic!r}"
         yield no("new-topic", ErrorCode.INVALID_REQUEST, why)
     if command.num_partitions == current.writable_count == len(current.modes):
         why = f"it has {command.num_partitions} partitions already and keeps its name; nothing to change"
@@ -177,7 +180,10 @@ def not_restored(command: TopicCommand, current: TopicRecord, records: Iterable[
         return
     after = (other for other in records if other.topic_id == replacement.new_topic_id and other.replacement is not None)
     for record in after:
-        why = f"{record.topic!r} is being replaced by {record.replacing.new_topic!r} itself: the name stays an alias"
+        why = (
+            f"its interim topic {record.topic!r} is already being replaced by {record.replacing.new_topic!r}: "
+            "the name stays an alias"
+        )
         yield Objection(command.topic, "in-progress", ErrorCode.REASSIGNMENT_IN_PROGRESS, why)
 
 
@@ -196,7 +202,7 @@ def reserved(command: TopicCommand, records: Iterable[TopicRecord]) -> Iterator[
         )
         if command.topic == interim and not is_own:
             why = (
-                f"it is the interim topic of a change that keeps the name {name!r}: wait until that is done, or end it "
-                f"on the interim topic (modeaware replace {name} --stay)"
+                f"it is the interim topic of a change that keeps the name {name!r}: wait until the change is done, or "
+                f"end it on the interim topic (modeaware replace {name} --stay)"
             )
             yield Objection(interim, "in-progress", ErrorCode.REASSIGNMENT_IN_PROGRESS, why)

@@ -518,10 +518,10 @@ def _alarms(
 
 
 _WARNED = {
-    Way.UNNOTED: "its commits are at the end of partitions {partitions}, without a note that all records are handled "
-    "(stock clients?)",
-    Way.GIVEN: "all records of partitions {partitions} are delivered; the application has not committed {unread} of "
-    "them. After a crash these are delivered again, after newer records",
+    Way.UNNOTED: "its commits reach the end of partitions {partitions}, but no client has noted that it has handled "
+    "all records (stock clients?)",
+    Way.GIVEN: "all records of partitions {partitions} are delivered, but the application has not committed {unread} "
+    "of them. After a crash these are delivered again, after newer records",
     Way.UNOWNED: "no member owns partitions {partitions}, which have {unread} unread records",
     Way.WAIVED: "it is waived on partitions {partitions}, which have {unread} unread records",
 }
@@ -546,7 +546,7 @@ def gate_texts(record: TopicRecord, moved: Moved, facts: TopicFacts, requirement
             if partitions := verdict.where(wait):
                 unread = _unread(name, partitions, facts, ends)
                 parts.append(what.format(partitions=format_ranges(partitions), unread=number(unread)))
-        texts[name] = f"{_CLOSED}: {'; '.join(parts) or 'it has read all; the gate is about to open'}"
+        texts[name] = f"{_CLOSED}: {'; '.join(parts) or 'it has read all records; the gate is about to open'}"
     return texts
 
 
@@ -555,10 +555,11 @@ _CLOSED = "gate closed"
 _BY_ONE_LOOK = Limits(unnoted_ms=1, gate_timeout_ms=1)
 _WAITS = {
     Wait.UNREAD: UNREAD_TEXT,
-    Wait.GIVEN: "all records of partitions {partitions} are delivered; the application has not committed {unread} of "
-    "them",
+    Wait.GIVEN: "all records of partitions {partitions} are delivered, but the application has not committed {unread} "
+    "of them",
     Wait.BUSY: "the application has paused partitions {partitions}, or has sought back in them",
-    Wait.UNNOTED: "all records of partitions {partitions} are committed, without a note that all are handled",
+    Wait.UNNOTED: "all records of partitions {partitions} are committed, but no client has noted that it has handled "
+    "them",
     Wait.UNKNOWN: "its commits are not known",
 }
 
@@ -601,12 +602,12 @@ def _is_broken(before: RetiredPartition, after: RetiredPartition) -> bool:
 def _no_room_alarm(record: TopicRecord) -> str:
     """Return the warning that the gate opens for later groups that have read nothing (invariant I9)."""
     topics = f"from {record.topic!r} to {record.replacing.new_topic!r}"
-    why = "one record has no room for their names, and no required group is missing"
+    why = "their names do not fit into one record, and every required group has read the old topic"
     return f"gate opened for every group {topics}, and for later groups: {why}"
 
 
 def _closed_again_alarm(record: TopicRecord, name: str) -> str:
     return (
-        f"group {name!r} has no members and nothing on {record.replacing.new_topic!r}, or was set back: gate closed; "
-        f"it reads {record.topic!r} first when it returns"
+        f"gate closed again for group {name!r}: it has no members, and its offsets on {record.replacing.new_topic!r} "
+        f"are missing or were reset. It reads {record.topic!r} first when it returns"
     )

@@ -67,7 +67,9 @@ def objections(
         yield no("internal", ErrorCode.INVALID_TOPIC_EXCEPTION, why)
     current = current_of(record, facts)
     if not config.enable and not isinstance(command, CreatePartitionsCommand):
-        yield no("off", ErrorCode.POLICY_VIOLATION, "shrinks are off (delete.topic.partition.enable=false)")
+        yield no(
+            "off", ErrorCode.POLICY_VIOLATION, "shrinks and replacements are off (delete.topic.partition.enable=false)"
+        )
     yield from not_restored(command, current, replaced)
     if current.replacement is not None:
         if (refused := why_not_now(command, current, current.replacement)) is not None:
@@ -77,7 +79,7 @@ def objections(
     elif (again := repetition_of(command, current)) is None:
         yield from _to_first(command, current, facts)
     elif again.differs:
-        why = f"it is already being shrunk, with {', '.join(again.differs)}: undo that first (--undo)"
+        why = f"it is already being shrunk, with {', '.join(again.differs)}: undo that shrink first (--undo)"
         yield no("in-progress", ErrorCode.REASSIGNMENT_IN_PROGRESS, why)
 
 
@@ -96,11 +98,13 @@ def why_not_now(command: TopicCommand, current: TopicRecord, replacement: Replac
     if not isinstance(command, ReplaceTopicCommand):
         return objection_to_change(replacement)
     if command.new_topic != new_topic:
-        other = f"it is already being replaced, by {new_topic!r}: name that topic, or undo it first (--undo)"
+        other = (
+            f"it is already being replaced by {new_topic!r}: name that topic, or undo the replacement first (--undo)"
+        )
         return objection_to_change(replacement) if switched else other
     if command.undo:
         remedy = (
-            "--stay ends the change there" if current.is_first_half else f"to get another topic, replace {new_topic!r}"
+            "end the change there (--stay)" if current.is_first_half else f"to get another topic, replace {new_topic!r}"
         )
         back = f"its producers already write to {new_topic!r}: {remedy}"
         return back if switched else None
@@ -108,7 +112,7 @@ def why_not_now(command: TopicCommand, current: TopicRecord, replacement: Replac
         return f"its replacement by {new_topic!r} is being undone: wait until that is done"
     again = repetition_of(command, current)
     if again is not None and again.differs:
-        remedy = "repeat the command as it was" if switched else "undo that first (--undo)"
+        remedy = "repeat the command as it was" if switched else "undo the replacement first (--undo)"
         return f"it is already being replaced, with {', '.join(again.differs)}: {remedy}"
     if command.pause_before_switch and switched:
         return f"its producers already write to {new_topic!r}: too late to pause before the switch"
@@ -118,8 +122,8 @@ def why_not_now(command: TopicCommand, current: TopicRecord, replacement: Replac
 def why_evacuate(cleanup_policy: str) -> str:
     """Return why a compacted topic is neither shrunk nor replaced without an evacuation, and the remedy."""
     return (
-        f"cleanup.policy is {cleanup_policy!r}, and the latest value of each key must be kept: replace it with "
-        "--evacuate (in a file: replace and evacuate), and run the Spark job modeaware.spark.evacuate, which copies "
+        f"cleanup.policy is {cleanup_policy!r}, and the latest value of each key must be kept: replace the topic with "
+        "--evacuate (in a file: replace and evacuate). Then run the Spark job modeaware.spark.evacuate, which copies "
         "these values to the new topic"
     )
 
@@ -131,14 +135,15 @@ def _to_growth(command: CreatePartitionsCommand, current: TopicRecord, facts: To
         why = f"it has {count} writable partitions already; {target} is not an increase"
         yield no("count", ErrorCode.INVALID_PARTITIONS, why)
     if target > MAX_PARTITIONS:  # before a list of that length is made
-        why = f"{target} partitions: at most {MAX_PARTITIONS} fit its mode record"
+        why = f"{target} partitions are too many: at most {MAX_PARTITIONS} fit its mode record"
         yield no("count", ErrorCode.INVALID_PARTITIONS, why)
     if listed <= target < facts.partition_count:  # none would stay retired, so the added ones would take writes, too
         yield _added(command.topic, current, facts)
     new = max(target - facts.partition_count, 0)
     if command.assignments is not None and len(command.assignments) != new:
         why = (
-            f"{len(command.assignments)} replica assignments for {new} new partitions (retired ones are revived first)"
+            f"{len(command.assignments)} replica assignments for {new} new partitions: pass one for each (retired "
+            "partitions are revived first)"
         )
         yield no("assignments", ErrorCode.INVALID_REPLICA_ASSIGNMENT, why)
 
@@ -154,10 +159,12 @@ def _to_first(
     no = partial(Objection, command.topic)
     if in_progress(current):
         undo = f"modeaware topics --undo --topic {command.topic}"
-        why = f"another change is in progress: wait (--describe shows the cause of waiting), or undo it ({undo})"
+        why = f"another change is in progress: wait (--describe shows what it waits for), or undo it ({undo})"
         yield no("in-progress", ErrorCode.REASSIGNMENT_IN_PROGRESS, why)
     if command.delay_ms is not None and command.delay_ms < 0:
-        yield no("delay", ErrorCode.INVALID_REQUEST, f"a delay of {command.delay_ms} ms: 0 or more, or none at all")
+        yield no(
+            "delay", ErrorCode.INVALID_REQUEST, f"invalid delay of {command.delay_ms} ms: pass 0 or more, or no delay"
+        )
     if isinstance(command, DeletePartitionsCommand):
         yield from _to_shrink(command, current, facts)
     else:
@@ -169,9 +176,8 @@ def _to_first(
     stateful = {name for name, group in facts.groups.items() if group.stateful} - set(command.accept_state_loss)
     if stateful:
         why = (
-            "groups that keep state per partition (as Kafka Streams does) read it: "
-            f"{', '.join(sorted(stateful))}. The state of keys that move would stay behind; to accept that, name each "
-            "with --accept-state-loss"
+            f"groups that keep state per partition (like Kafka Streams) read it: {', '.join(sorted(stateful))}. The "
+            "state of keys that move would stay behind. To accept that, name each group with --accept-state-loss"
         )
         yield no("stateful-groups", ErrorCode.POLICY_VIOLATION, why)
     if facts.partition_count > len(current.modes):
@@ -204,7 +210,7 @@ def _to_replacement(command: ReplaceTopicCommand, current: TopicRecord, facts: T
         why = f"invalid topic name {command.new_topic!r}: 1 to 249 letters, digits, '.', '_' and '-'"
         yield no("new-topic", ErrorCode.INVALID_TOPIC_EXCEPTION, why)
     if not 1 <= command.num_partitions <= MAX_PARTITIONS:
-        why = f"{command.num_partitions} partitions: 1 to {MAX_PARTITIONS}"
+        why = f"invalid partition count {command.num_partitions}: 1 to {MAX_PARTITIONS}"
         yield no("count", ErrorCode.INVALID_PARTITIONS, why)
     if command.new_topic == command.topic:
         why = "it cannot replace itself: the new topic needs a name of its own"
@@ -236,7 +242,7 @@ def _to_replacement(command: ReplaceTopicCommand, current: TopicRecord, facts: T
 def _added(topic: str, current: TopicRecord, facts: TopicFacts) -> Objection:
     added = format_ranges(range(len(current.modes), facts.partition_count))
     why = (
-        f"some of its partitions are retired, and another tool has added {added}: grow it to {facts.partition_count} "
-        "first, which opens these"
+        f"some of its partitions are retired, and another tool has added partitions {added}: first grow it to "
+        f"{facts.partition_count}, which opens the added partitions"
     )
     return Objection(topic, "added-partitions", ErrorCode.INVALID_PARTITIONS, why)

@@ -49,8 +49,8 @@ OFFSETS_LEFT = "offsets-left"
 RENAME_REFUSED = "rename-refused"
 
 _TEXTS = {
-    STILL_WRITTEN: "records still arrive, from a stock producer or from queues of an aware one; waiting until the "
-    "partition is quiet",
+    STILL_WRITTEN: "records still arrive, from a stock producer or from the queues of a mode-aware one; waiting until "
+    "the partition is quiet",
     STRAGGLER: "a record arrived after the seal (from a stock producer?); sealing and draining again",
     TRUNCATED: "the log ends before its seal (unclean leader election?); sealing and draining again",
     OPEN_TRANSACTION: "a transaction is open; waiting until it commits or aborts",
@@ -58,71 +58,75 @@ _TEXTS = {
     DELAY: "waiting for the requested delay",
     RETENTION: "waiting for the topic's own retention to remove the records (a shrink with a delay deletes them once "
     "drained)",
-    COMPACTED: "cleanup.policy is no longer delete alone, and the latest value of each key must be kept: set it back, "
-    "or undo (--undo) and replace the topic with --evacuate",
-    GROUPS_UNKNOWN: "the list of groups is uncertain (a group in a rebalance, or an error); see the controller's log",
-    GROUP_REBALANCING: "group {group} is in a rebalance, and may use the topic; waiting until the rebalance is over. "
-    "Stop its consumers if it never is",
-    GROUPS_HIDDEN: "the controller's user cannot list all groups: grant it DESCRIBE on the cluster, or register the "
-    "groups and close the list (modeaware groups require, modeaware groups closed)",
+    COMPACTED: "cleanup.policy is no longer delete alone, and the latest value of each key must be kept: set it back "
+    "to delete, or undo the change (--undo) and replace the topic with --evacuate",
+    GROUPS_UNKNOWN: "the list of groups may be incomplete (a group in a rebalance, or an error); see the controller's "
+    "log",
+    GROUP_REBALANCING: "group {group} is in a rebalance, and may use the topic; waiting until the rebalance ends. If "
+    "it does not end, stop the group's consumers",
+    GROUPS_HIDDEN: "the controller's user cannot list all groups: grant the user DESCRIBE on the cluster, or register "
+    "the groups (modeaware groups require) and close the list (modeaware groups closed)",
     GROUPS_TOO_MANY: "the topic's mode record has no room for the names of all required and waived groups: delete "
-    "groups that are not needed (kafka-consumer-groups --delete), or undo (--undo)",
-    GROUP_LAG: "group {group} has not consumed it to the seal: run its consumers",
-    GROUP_UNCOMMITTED: "group {group} has not committed the last records, which it received: commit when poll returns "
+    "groups that are not needed (kafka-consumer-groups --delete), or undo the change (--undo)",
+    GROUP_LAG: "group {group} has not read to the seal: run its consumers",
+    GROUP_UNCOMMITTED: "group {group} has received the last records but not committed them: commit when poll returns "
     "nothing and when partitions are revoked, or stop the application",
-    GROUP_NEVER_COMMITTED: "group {group} uses the topic but never committed an offset here: run its consumers, commit "
-    "an offset for it (kafka-consumer-groups --reset-offsets), or waive it (modeaware groups waive)",
-    GROUP_GONE: "group {group} is required and not listed (deleted, its offsets expired, or it never ran): run it, or "
-    "waive it (modeaware groups waive)",
-    GROUP_BEYOND_END: "group {group} committed an offset beyond the end: reset it (kafka-consumer-groups "
-    "--reset-offsets)",
-    GROUP_TRUNCATED: "group {group} committed an offset on a part of the log that was truncated since (unclean leader "
-    "election): it may have missed the records written instead. Reset it (kafka-consumer-groups --reset-offsets); a "
-    "group whose clients commit no leader epochs can only be waived, once it has read them (modeaware groups waive)",
-    GROUP_STATEFUL: "group {group} keeps state per partition (as Kafka Streams does), and state does not move with the "
-    "keys: undo (--undo), or repeat the shrink with --accept-state-loss",
-    NOT_EVACUATED: "not all latest values of its keys are copied to the new topic: run the Spark job "
-    "modeaware.spark.evacuate (spark-submit)",
-    OPENING: "opens for writes once every group has a committed offset on it, or after modeaware.open.timeout.ms",
-    PAUSED: "the replacement was requested with --pause-before-switch: repeat the command without it, or undo it "
-    "(--undo)",
-    UNDOING: "the new topic is being deleted; waiting until no broker returns it (30 s more if the answer to the "
-    "deletion was lost; longer: see the controller's log)",
-    NOT_FENCED: "a leader does not refuse data yet, or the fence has been in force for less than 10 s; waiting for it",
-    END_NOT_READ: "reading the last record of each partition; a long tail of aborted records takes a while",
-    FENCE_DENIED: "the controller's user cannot set or probe the fence: grant it WRITE, DESCRIBE_CONFIGS and "
-    "ALTER_CONFIGS on the topic (or a policy of the brokers forbids it: see the controller's log); or, until the "
-    "switch, undo (--undo) and replace it with --fence none",
-    FENCE_UNKNOWN: "not every leader answers the probe of the fence: check the brokers, and the controller's log; or, "
-    "until the switch, undo (--undo) and replace it with --fence none",
-    GROUP_NOT_MOVED: "group {group} has no offset on the new topic: run its consumers with modeaware; or stop them, "
-    "commit its start there (modeaware groups prepare), and start them on the new topic; or waive the group (modeaware "
+    GROUP_NEVER_COMMITTED: "group {group} uses the topic but has never committed an offset for the partition: run its "
+    "consumers, commit an offset for it (kafka-consumer-groups --reset-offsets), or waive it (modeaware groups waive)",
+    GROUP_GONE: "group {group} is required, but the cluster does not list it (it was deleted, its offsets expired, or "
+    "it never ran): run the group, or waive it (modeaware groups waive)",
+    GROUP_BEYOND_END: "group {group} committed an offset beyond the end of the log: reset the offset "
+    "(kafka-consumer-groups --reset-offsets)",
+    GROUP_TRUNCATED: "group {group} committed an offset on a part of the log that was truncated later (unclean leader "
+    "election): the group may have missed the records written instead. Reset its offset (kafka-consumer-groups "
+    "--reset-offsets). If its clients commit no leader epochs, let it read these records, then waive it (modeaware "
     "groups waive)",
-    NEW_TOPIC_GONE: "the new topic was deleted, with its records; creating it again. Producers have no topic until "
-    "then, and running consumers may skip its first records. If another topic has taken its name, with records or "
-    "offsets of groups, copy those records elsewhere, then delete that topic",
-    NAME_TAKEN: "another topic exists under the name, which points to the new topic: mode-aware clients do not use it, "
-    "stock clients do. Copy its records to the new topic if they are needed, delete it, and turn off the automatic "
-    "creation of topics",
-    POINTS_NOWHERE: "the topic that the name points to was deleted. Clients that use the name fail, or use a topic "
-    "created in its place, whose modes they do not read. Move them to that topic's name, and remove the alias "
-    "(modeaware alias forget)",
-    GROUP_SUBSCRIBED: "group {group} has members that are subscribed to the topic or assigned it, and might create it "
-    "again: stop them, or move them to the new topic; the deletion follows",
-    EARLIER_TOPIC_FIRST: "waiting until the topic {group}, which this one has replaced, is deleted. After --fence none "
-    "delete it yourself",
+    GROUP_STATEFUL: "group {group} keeps state per partition (like Kafka Streams), and state does not move with the "
+    "keys: undo the change (--undo), or repeat it with --accept-state-loss",
+    NOT_EVACUATED: "the latest values of some keys are not copied to the new topic yet: run the Spark job "
+    "modeaware.spark.evacuate (spark-submit)",
+    OPENING: "the partition takes writes once every group has a committed offset on it, or after "
+    "modeaware.open.timeout.ms",
+    PAUSED: "the replacement is paused before the switch, as requested: repeat the command without "
+    "--pause-before-switch, or undo the replacement (--undo)",
+    UNDOING: "the new topic is being deleted; waiting until no broker returns it (30 s more if the response to the "
+    "deletion was lost). If it takes longer, see the controller's log",
+    NOT_FENCED: "a leader does not refuse data yet, or the fence has been in force for less than 10 s; waiting",
+    END_NOT_READ: "reading the last record of each partition; a long tail of aborted records takes a while",
+    FENCE_DENIED: "the controller's user cannot set or probe the fence: grant the user WRITE, DESCRIBE_CONFIGS and "
+    "ALTER_CONFIGS on the topic. If it has them, a policy of the brokers forbids the fence: see the controller's log. "
+    "Before the switch you can also undo the replacement (--undo) and repeat it with --fence none",
+    FENCE_UNKNOWN: "not every leader answers the probe of the fence: check the brokers, and the controller's log. "
+    "Before the switch you can also undo the replacement (--undo) and repeat it with --fence none",
+    GROUP_NOT_MOVED: "group {group} has no offset on the new topic: run its consumers with modeaware. Or stop them, "
+    "commit the group's start on the new topic (modeaware groups prepare), and start them there. Or waive the group "
+    "(modeaware groups waive)",
+    NEW_TOPIC_GONE: "the new topic was deleted, with its records; creating it again. Until then producers have no "
+    "topic. Running consumers may skip the first records of the new topic. If another topic has taken its name, with "
+    "records or offsets of groups, copy those records elsewhere, then delete that topic",
+    NAME_TAKEN: "another topic has the name of the alias: stock clients use it, mode-aware clients use the new topic. "
+    "Copy its records to the new topic if they are needed. Then delete it, and turn off the automatic creation of "
+    "topics",
+    POINTS_NOWHERE: "the topic that the alias points to was deleted. Clients that use the alias fail, or use a topic "
+    "created under that name, without its modes. Give these clients another name, and remove the alias (modeaware "
+    "alias forget)",
+    GROUP_SUBSCRIBED: "group {group} has members that are subscribed to the topic or assigned to it, and might create "
+    "it again: stop these members, or move them to the new topic. Then the topic is deleted",
+    EARLIER_TOPIC_FIRST: "waiting until the topic {group}, which this topic has replaced, is deleted. If that topic "
+    "was replaced with --fence none, delete it yourself",
     NO_NEW_TOPIC: "the new topic was deleted, with its records: this topic stays, with its remaining records. Delete "
     "it yourself once it is no longer needed",
-    DELETING: "the topic is being deleted; waiting until no broker returns it (30 s more if the answer to the deletion "
-    "was lost; longer: see the controller's log)",
+    DELETING: "the topic is being deleted; waiting until no broker returns it (30 s more if the response to the "
+    "deletion was lost). If it takes longer, see the controller's log",
     NAME_SUBSCRIBED: "group {group} is subscribed to the name with stock clients, which would skip the records of the "
-    "interim topic: stop its members, or move them to the interim topic; or end there (modeaware replace TOPIC --stay)",
-    KNOWN_BY_CLIENTS: "client libraries may still use the metadata of the deleted topic of that name; waiting until "
-    "35 s after its deletion, or 10 minutes if the name gets more partitions than it had",
-    OFFSETS_LEFT: "group {group} has an offset from an earlier topic of the name, and would skip records; deleting the "
-    "empty new topic with that offset, and creating it again",
-    RENAME_REFUSED: "the brokers or a rule refuse the new topic of the name; retrying. See the controller's log, or "
-    "end on the interim topic (modeaware replace TOPIC --stay)",
+    "interim topic: stop the group's members, or move them to the interim topic. Or end the change on the interim "
+    "topic (modeaware replace TOPIC --stay)",
+    KNOWN_BY_CLIENTS: "clients may still use the metadata of the deleted topic of that name; waiting until 35 s after "
+    "its deletion, or 10 minutes if the new topic has more partitions than the deleted one",
+    OFFSETS_LEFT: "group {group} has an offset from an earlier topic of the name, and would skip records; deleting "
+    "the empty new topic together with that offset, then creating it again",
+    RENAME_REFUSED: "the new topic with the kept name is refused, by the brokers or by a rule; retrying. See the "
+    "controller's log, or end the change on the interim topic (modeaware replace TOPIC --stay)",
 }
 CODES = frozenset(_TEXTS)
 """Every code."""

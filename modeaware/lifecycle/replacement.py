@@ -144,8 +144,8 @@ def _create(topic: Replaced, new_topic: TopicFacts, now_ms: int) -> Advance:
         return Advance(_without(record), alarms=(alarm,))
     if not _as_intended(new_topic, replacement):
         alarm = (
-            f"{given_up}another topic {replacement.new_topic!r} has appeared, with records or with another "
-            "count, replication factor or configs than requested"
+            f"{given_up}another topic {replacement.new_topic!r} has appeared, with records or with another count, "
+            "replication factor or configs than requested. Repeat the request with another name"
         )
         return Advance(_without(record), alarms=(alarm,))
     if overriding := _overriding(new_topic, replacement):
@@ -202,7 +202,10 @@ def _undo(topic: Replaced, new_topic: TopicFacts) -> Advance:
         return Advance()
     is_own = replacement.new_topic_id is not None and new_topic.untouched
     if not (is_own or _as_intended(new_topic, replacement)):
-        alarm = f"topic {replacement.new_topic!r} stays: it has records, or another partition count"
+        alarm = (
+            f"topic {replacement.new_topic!r} is not deleted by the undo: it has records, or another partition "
+            "count than requested"
+        )
         return Advance(_without(record), alarms=(alarm,))
     if replacement.new_topic_id is None:
         return Advance(topic.changed(new_topic_id=new_topic.topic_id))

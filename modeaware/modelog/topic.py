@@ -92,14 +92,14 @@ def unfit(topic: str, partitions: int, configs: Mapping[str, str | None]) -> str
     """Return why a topic cannot be a mode log; None if it can."""
     if partitions != 1:
         return (
-            f"topic {topic!r} has {partitions} partitions, a mode log has 1: create it again, as after its loss "
-            "(docs/runbook.md), or set modeaware.mode.log.topic to another"
+            f"topic {topic!r} has {partitions} partitions, but a mode log has 1: create it again, as after its loss "
+            "(docs/runbook.md), or set modeaware.mode.log.topic to another topic"
         )
     policy = configs.get("cleanup.policy") or ""
     if policy != "compact":
         return (
-            f"topic {topic!r} has cleanup.policy={policy}, which would delete modes that hold; "
-            "set it to compact, if it is the mode log, or set modeaware.mode.log.topic to another"
+            f"topic {topic!r} has cleanup.policy={policy}, which would delete modes in force; set it to compact if "
+            "the topic is the mode log, or set modeaware.mode.log.topic to another topic"
         )
     return None
 

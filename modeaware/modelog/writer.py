@@ -173,8 +173,8 @@ class ModeLogWriter:
     def _to_error(self, cause: KafkaError, what: str) -> ClusterError | ControllerFenced:
         if cause.code() in _NOT_ELECTED:
             return ControllerFenced(
-                f"mode log: nothing was appended to topic {self._topic!r}, this controller is not the elected one any "
-                f"more ({cause.str()})",
+                f"mode log: nothing was appended to topic {self._topic!r}, because this controller is no longer "
+                f"elected ({cause.str()})",
                 topic=self._topic,
             )
         if cause.code() in _FENCED:

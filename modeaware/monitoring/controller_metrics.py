@@ -32,24 +32,36 @@ _GAUGES: Table = {
     "controller_active": ("1: this controller is the active one.", ()),
     "controller_ready": ("1: active or standing by, and in contact with the cluster.", ()),
     "controller_epoch": ("Epoch of the last claim of the mode log that this controller knows.", ()),
-    "controller_loop_age_seconds": ("Since the controller's thread last completed a round.", ()),
-    "controller_contact_age_seconds": ("Since it last confirmed its election, or read the mode log.", ()),
-    "controller_leaderless_seconds": ("Since a standby has seen no claim of the election's leader; 0: it has.", ()),
+    "controller_loop_age_seconds": ("Seconds since the controller's thread completed a round.", ()),
+    "controller_contact_age_seconds": (
+        "Seconds since the controller last confirmed its election, or read the mode log.",
+        (),
+    ),
+    "controller_leaderless_seconds": (
+        "Seconds for which a standby has seen no claim of the election's leader; 0: there is a claim.",
+        (),
+    ),
     "topic_epoch": ("The topic's mode epoch.", ("topic",)),
     "topic_partitions": ("Partitions by mode and replica state.", ("topic", "mode", "replica_state")),
     "topic_phase": ("1: the phase of the partition that is furthest behind.", ("topic", "phase")),
-    "topic_blocked_seconds": ("For how long partitions are held up, by the present reason.", ("topic", "reason")),
-    "topic_unread_offsets": ("The most that a required group has to read in retired partitions.", ("topic",)),
-    "topic_gate_age_seconds": (
-        "Since a replaced topic's switch, until its groups have moved.",
+    "topic_blocked_seconds": (
+        "Seconds for which partitions have been held up by the present reason.",
+        ("topic", "reason"),
+    ),
+    "topic_unread_offsets": (
+        "The largest number of offsets that a required group has to read in retired partitions.",
         ("topic",),
     ),
-    "topic_groups_waiting": ("Groups of a replaced topic that are for which the gate is closed.", ("topic",)),
-    "topic_look_age_seconds": ("Since the controller last looked at the topic's logs and groups.", ("topic",)),
+    "topic_gate_age_seconds": (
+        "Seconds since the switch of a replaced topic, until its groups have moved.",
+        ("topic",),
+    ),
+    "topic_groups_waiting": ("Groups of a replaced topic for which the gate is closed.", ("topic",)),
+    "topic_look_age_seconds": ("Seconds since the controller last checked the topic's logs and groups.", ("topic",)),
 }
 _COUNTERS: Table = {
     "controller_takeovers": ("How often this process has become the active controller.", ()),
-    "controller_errors": ("What has failed and is tried again.", ("operation",)),
+    "controller_errors": ("Failures that are retried, by operation.", ("operation",)),
     "topic_stragglers": ("Seals that were broken by a late record.", ("topic",)),
     "topic_fences_lifted": ("Fences of replaced topics that were lifted, and restored.", ("topic",)),
 }

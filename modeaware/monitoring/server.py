@@ -60,7 +60,7 @@ def check_listen(listen: str) -> None:
     try:
         split_address(listen)
     except ValueError as error:
-        raise ConfigError(f"--http: {error}. Write a host and a port: 127.0.0.1:9404, say") from error
+        raise ConfigError(f"--http: {error}. Write a host and a port, for example 127.0.0.1:9404") from error
 
 
 class MonitoringServer:
@@ -104,7 +104,8 @@ class MonitoringServer:
             self._server = _Server(target.family, (target.host, target.port), self._pages, self._clock, named)
         except (ConfigError, OSError, OverflowError) as error:
             raise ConfigError(
-                f"--http {self._listen}: cannot listen there: {error}. Name another address, or stop what uses it"
+                f"--http {self._listen}: cannot listen there: {error}. Name another address, or stop the process that "
+                "uses it"
             ) from error
         self._thread = threading.Thread(target=self._server.serve_forever, name="modeaware-http", daemon=True)
         self._thread.start()

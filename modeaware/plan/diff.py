@@ -178,14 +178,16 @@ CLEANUP_POLICY = "cleanup.policy"
 INTERNAL = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"})
 """Kafka's own topics, whether they exist or not."""
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
-_HIDDEN = "its configs may not be seen: the right DESCRIBE_CONFIGS on the topic is missing"
-_OLD_CLIENTS = "clients that are not mode-aware still write to these partitions, which stay until those writes end"
+_HIDDEN = "its configs are hidden: this user lacks DESCRIBE_CONFIGS on the topic"
+_OLD_CLIENTS = (
+    "clients that are not mode-aware still write to these partitions; a partition is not freed while they write"
+)
 _OTHER_GROUPS = "groups without modeaware read the topic to its end, and then have to be moved by their owner"
-_EVACUATED = "it is compacted: the change waits for the Spark job modeaware.spark.evacuate, once it is sealed"
+_EVACUATED = "it is compacted: once it is sealed, the change waits for the Spark job modeaware.spark.evacuate"
 _OTHER_PRODUCERS = (
     "producers without modeaware are refused once the topic is fenced: modeaware replace --dry-run has the plan"
 )
-_INTERNAL = "an internal topic: its partitions and configs are its owner's business"
+_INTERNAL = "an internal topic: only its owner may change its partitions and configs"
 
 
 class _RefusedError(Exception):
@@ -211,7 +213,7 @@ def diff_topic(desired: DesiredTopic, current: CurrentTopic | None) -> TopicDiff
     except _RefusedError as refused:
         return TopicDiff(name, where, refusal=str(refused), progress=current.progress)
     others = sorted((current.overrides or {}).keys() - desired.configs.keys())
-    kept = (f"configs of its own that the file does not name stay: {', '.join(others)}",) if others else ()
+    kept = (f"configs that the file does not name stay: {', '.join(others)}",) if others else ()
     steps = diff.steps if alter is None else (*diff.steps, alter)
     return replace(diff, steps=steps, notes=(*diff.notes, *kept))
 
@@ -253,17 +255,17 @@ def diff_kept(desired: DesiredTopic, change: KeptName) -> TopicDiff:
         why = f"its name points to {change.interim!r}; restore it with modeaware replace {name} --keep-name"
         return TopicDiff(name, where, refusal=why)
     if not desired.keep_name:
-        why = f"it is being replaced over {change.interim!r}, and keeps its name: declare keep_name: true, or wait"
+        why = f"it is being replaced via {change.interim!r}, and keeps its name: declare keep_name: true, or wait"
         return TopicDiff(name, where, refusal=why)
     replacement = first.replacing
     if replacement.num_partitions != desired.partitions:
-        why = f"it is being replaced, with {replacement.num_partitions} partitions: wait until that is done"
+        why = f"it is being replaced, with {replacement.num_partitions} partitions: wait until the replacement is done"
         return TopicDiff(name, where, refusal=why)
     half = 2 if change.is_in_second_half else 1
     command = ReplaceTopicCommand(
         name, change.interim, replacement.num_partitions, delay_ms=replacement.delay_ms, keep_name=True
     )
-    progress = f"half {half} of 2 of its replacement over {change.interim}"
+    progress = f"half {half} of 2 of its replacement via {change.interim}"
     return TopicDiff(name, where, progress=progress, begun=(Replace(len(first.modes), command),))
 
 
@@ -385,7 +387,7 @@ def _again(desired: DesiredTopic, record: TopicRecord) -> TopicDiff:
 
 
 def _state_lost(groups: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(f"group {group!r} loses the state of the keys that move, where it keeps any" for group in groups)
+    return tuple(f"group {group!r} loses the state of the keys that move, if it keeps any" for group in groups)
 
 
 def keys_that_move(before: int, after: int) -> str:
@@ -419,6 +421,6 @@ def _normal(value: str) -> object:
 def _check_cleanup_policy(alter: AlterConfigs) -> None:
     if CLEANUP_POLICY in (*alter.set, *alter.remove):
         raise _RefusedError(
-            "its cleanup.policy cannot change together with a shrink, or during one: apply one change, wait until it "
+            "its cleanup.policy cannot change during a shrink, or together with one: apply one change, wait until it "
             "is done, then apply the other"
         )

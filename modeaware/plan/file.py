@@ -152,7 +152,7 @@ def _shared_new_topics(topics: Mapping[str, DesiredTopic]) -> Iterator[str]:
         if (name := topic.replace) is None:
             continue
         if name in topics:
-            yield f"{topic.where}: replace: {name!r} is in {topics[name].where} as a topic of its own"
+            yield f"{topic.where}: replace: {name!r} is declared in {topics[name].where} as a topic of its own"
         if name in users:
             yield f"{topic.where}: replace: {name!r} already replaces {users[name].name!r}"
         users[name] = topic
@@ -184,7 +184,7 @@ class _Reader:
 
     def topics(self, root: yaml.Node | None) -> list[DesiredTopic]:
         if root is None:
-            self.mistakes.append(f"{self._name}: it is empty: version: {VERSION} and topics: are needed")
+            self.mistakes.append(f"{self._name}: the file is empty: version: {VERSION} and topics: are needed")
             return []
         parts = self._mapping(root, "the file", _FILE)
         version = parts.get("version")
@@ -218,7 +218,9 @@ class _Reader:
         if keep_name and (replace is not None or evacuate):
             self._wrong(parts["keep_name"], "keep_name: a topic that keeps its name has neither replace nor evacuate")
         if evacuate and replace is None:
-            self._wrong(parts["evacuate"], "evacuate belongs to replace: a compacted topic is replaced, never shrunk")
+            self._wrong(
+                parts["evacuate"], "evacuate works only with replace: a compacted topic is replaced, never shrunk"
+            )
         return DesiredTopic(name, partitions, replicas, configs, shrink, where, replace, evacuate, keep_name)
 
     def _once(self, node: yaml.Node, use: object, read: Callable[[], _T]) -> _T:
@@ -240,7 +242,7 @@ class _Reader:
     def _configs_of(self, node: yaml.Node) -> dict[str, str | None]:
         configs = self._mapping(node, "configs")
         if len(configs) > _MOST_CONFIGS:
-            self._wrong(node, f"configs: {len(configs)} of them; a topic may have at most {_MOST_CONFIGS}")
+            self._wrong(node, f"configs: {len(configs)} entries; a topic may have at most {_MOST_CONFIGS}")
             return {}
         return {name: self._config(name, value) for name, value in configs.items()}
 
@@ -266,7 +268,7 @@ class _Reader:
             hint = " (only modeaware shrink --immediate-delete deletes at once)" if "immediate" in policy else ""
             self._wrong(parts["policy"], f"policy: one of {', '.join(POLICIES)}, not {policy!r}{hint}")
         if "delay" in parts and policy == RETENTION:
-            self._wrong(parts["delay"], f"delay belongs to policy: {DRAINED}")
+            self._wrong(parts["delay"], f"delay works only with policy: {DRAINED}")
         delay_ms = None if policy == RETENTION else 0
         if "delay" in parts:
             delay_ms = self._duration_ms(parts["delay"], "delay")

@@ -23,7 +23,11 @@ def fleet_text(plan: FleetPlan, limit: int = SHOWN) -> str:
     """Return the plan as text, with at most ``limit`` topics."""
     shown = plan.topics[:limit]
     notes = [f"{row.topic}: {note.text}." for row in shown if row.do != "leave" for note in row.notes]
-    left = f"{number(len(plan.topics) - limit)} more: --limit, --json or --html." if len(plan.topics) > limit else ""
+    left = (
+        f"{number(len(plan.topics) - limit)} more topics: use --limit, --json or --html."
+        if len(plan.topics) > limit
+        else ""
+    )
     title = "Topics" if not left else f"Topics ({limit} of {number(len(plan.topics))})"
     table = Section(title, (), HEADINGS, [cells(row) for row in shown], RIGHT, [left] if left else [])
     extra = [Section("Notes", notes)] if notes else []
@@ -39,8 +43,8 @@ def _totals(plan: FleetPlan) -> Iterator[str]:
     share = percent(plan.frees / plan.replicas) if plan.replicas else "0 %"
     count = number(len(plan.advised("replace")))
     yield (
-        f"{number(plan.frees)} of {number(plan.replicas)} partition replicas could go by replacing "
-        f"{count} topics ({share}), by rates of the last {duration_text(plan.window_ms)}."
+        f"Replacing {count} topics frees {number(plan.frees)} of {number(plan.replicas)} partition replicas "
+        f"({share}), by the rates of the last {duration_text(plan.window_ms)}."
     )
     curve = plan.curve
     some = [f"{n} free {percent(curve[n - 1] / plan.replicas)}" for n in _CURVE if n < len(curve)]
@@ -48,12 +52,12 @@ def _totals(plan: FleetPlan) -> Iterator[str]:
         yield f"The first {', '.join(some)}."
     if shrinks := len(plan.advised("shrink")):
         yield (
-            f"{number(shrinks)} topics can be shrunk, which frees work of consumers, and no replica: a replacement "
-            "needs brokers with KRaft."
+            f"{number(shrinks)} topics can only be shrunk: a replacement needs brokers with KRaft. A shrink saves "
+            "work of consumers, but frees no replica."
         )
     if unused := len(plan.advised("delete?")):
         more = number(plan.deletable)
-        yield f"{number(unused)} topics are neither written nor read: without them {more} more would go."
+        yield f"{number(unused)} topics are neither written nor read: deleting them frees {more} more replicas."
     if plan.saved_a_month is not None:
         yield f"Saved: {plan.saved_a_month:,.2f} a month, for {number(plan.frees_partitions)} partitions."
     yield (

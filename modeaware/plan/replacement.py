@@ -82,21 +82,22 @@ class ReplacementPlan:
 
 def hints_of(topic: str, names: Collection[str], groups: Collection[str]) -> tuple[str, ...]:
     """Return other places that may contain the topic's name, by the names of all topics and of the topic's groups."""
-    hints = [f"By hand: dashboards, alerts and jobs that name {topic}, and every producer without modeaware."]
+    hints = [f"Change by hand: dashboards, alerts and jobs that name {topic}, and every producer without modeaware."]
     if mirrors(names):
         hints.append(
-            "MirrorMaker 2 is in use. It copies configs: exclude max.message.bytes and compression.type "
-            "(config.properties.exclude), or the fence reaches the mirror; and add the new topic to its topics."
+            "MirrorMaker 2 is in use, and copies configs. Exclude max.message.bytes and compression.type "
+            "(config.properties.exclude), or the fence reaches the mirror. Add the new topic to its topics."
         )
     if any(name.startswith(("__strimzi", "strimzi")) for name in names):
         hints.append(
-            f"Strimzi seems to be in use. Its operator sets configs back: annotate the KafkaTopic of {topic} with "
+            f"Strimzi seems to be in use. Its operator resets configs: annotate the KafkaTopic of {topic} with "
             "strimzi.io/managed=false before the switch, and add one for the new topic."
         )
     connectors = sorted(group.removeprefix("connect-") for group in groups if group.startswith("connect-"))
     if connectors:
         hints.append(
-            f"Sink connectors of Kafka Connect: {', '.join(connectors)}. Change their topics when they are moved."
+            f"Sink connectors of Kafka Connect: {', '.join(connectors)}. Change the topics of each one when its group "
+            "moves."
         )
     if not any(hint.startswith(("MirrorMaker", "Strimzi")) for hint in hints):
         hints.append(
@@ -161,14 +162,19 @@ def plan_replacement(
 
 
 def _to_do(group: GroupFacts, command: ReplaceTopicCommand) -> str:
-    move = f"read {command.topic} to its end, stop, modeaware groups prepare, start on {command.new_topic}"
+    move = f"read {command.topic} to its end, stop, run modeaware groups prepare, start on {command.new_topic}"
     if command.keep_name:
-        move += f"; after the second switch read that to its end, stop, prepare, start on {command.topic}"
+        move += (
+            f"; after the second switch read {command.new_topic} to its end, stop, prepare, start on {command.topic}"
+        )
     if not group.has_members:
-        return f"has no members now: with modeaware nothing; else {move}"
+        return f"has no members now. Nothing to do with modeaware; without it {move}"
     if group.members.aware and not group.members.not_told:
-        return f"members: {group.members.text} by their client id; nothing, but with modeaware.on.replace=named {move}"
-    return f"members: {group.members.text}; nothing where all run modeaware; else {move}"
+        return (
+            f"members: {group.members.text} by their client id. Nothing to do, except with "
+            f"modeaware.on.replace=named: {move}"
+        )
+    return f"members: {group.members.text}. Nothing to do if all run modeaware; else {move}"
 
 
 def replacement_text(plan: ReplacementPlan) -> list[str]:
@@ -213,23 +219,28 @@ def _kept_name_text(plan: ReplacementPlan) -> list[str]:
     """Return the additional lines for a change that keeps the name, above all for clients without modeaware."""
     name, interim, before, after = plan.topic, plan.new_topic, plan.partition_count, plan.num_partitions
     lines = [
-        f"Keeps its name: {name} ({before}) -> {interim} ({after}) -> {name} ({after}), led by the controller.",
+        f"Keeps its name: {name} ({before}) -> {interim} ({after}) -> {name} ({after}), carried out by the controller.",
         f"Readers pause twice. {interim} is deleted at the end.",
     ]
     if plan.delay_ms is None:
-        lines.append(f"Its own retention has to empty {name} and then {interim}: it takes that twice (or --delay).")
+        lines.append(
+            f"Retention has to empty {name}, then {interim}: the change takes twice the retention time. --delay "
+            "avoids this wait."
+        )
     else:
         lines.append("Each of the two is deleted no earlier than the delay after its replacement was requested.")
     if after > before:
         lines.append(f"{name} gets more partitions than it had: the second half begins 10 minutes after its deletion.")
     else:
-        lines.append(f"The second half begins 35 s after the deletion of {name}: until then clients may know it.")
+        lines.append(
+            f"The second half begins 35 s after the deletion of {name}: until then clients may use its metadata."
+        )
     return [
         *lines,
         "Clients without modeaware:",
         f"  1. Stop their producers before the first switch: brokers refuse their records once {name} is fenced.",
         f"  2. Let their groups read {name} to its end. Then: modeaware groups prepare GROUP --topic {interim}",
-        f"  3. Run these groups on {interim}, by that name, and after the second switch to its end.",
+        f"  3. Run these groups on {interim}, by that name. After the second switch let them read it to its end.",
         f"  4. Stop them. Then: modeaware groups prepare GROUP --topic {name}",
         f"  5. Once {interim} is deleted, start producers and groups on {name}.",
     ]
@@ -256,6 +267,8 @@ def acls_text(what: ReplacementPlan | ReplaceTopicCommand, acls: TopicAcls | Non
         )
         lines += [f"  {acl}" for acl in acls.denied]
     if acls.allowed:
-        lines.append(f"ACLs allow access to {new} that {old} does not allow; from the switch on to its new records:")
+        lines.append(
+            f"ACLs allow access to {new} that {old} does not allow. From the switch on, this includes the new records:"
+        )
         lines += [f"  {acl}" for acl in acls.allowed]
     return lines

@@ -143,9 +143,9 @@ def _base(sample: Sample, recognition: Recognition, target: int) -> int:
     present = recognition.present
     base = present.over if present is not None else sample.count
     if target < 1 or target == base:
-        why = f"{sample.topic!r} has them already"
+        why = f"{sample.topic!r} has that many already"
         if base != sample.count:
-            why = f"of the {sample.count} of {sample.topic!r}, recent records are placed over {base} already"
+            why = f"recent records of {sample.topic!r} are placed over that many of its {sample.count} already"
         raise RequestRefused(
             f"{target} partitions: {why if target >= 1 else 'at least 1 must stay'}",
             code=ErrorCode.INVALID_PARTITIONS,
@@ -206,7 +206,10 @@ def _command(look: TopicLook, target: int) -> ResizeCommand:
 def _keys(facts: TopicFacts) -> Iterator[Blocker]:
     """Yield checks about keys that must not move. Kafka admits every growth, whatever the effect on keys."""
     if facts.compacted:
-        stays = "of a key that moves the last value before the growth stays in its old partition, beside the new ones."
+        stays = (
+            "the last value that a key had before it moves stays in its old partition, beside its values in the "
+            "new one."
+        )
         yield Blocker("compacted", "check", f"cleanup.policy is {facts.cleanup_policy!r}: {stays}")
     if facts.stateful_owner is not None:
         yield Blocker(
@@ -219,8 +222,8 @@ def _keys(facts: TopicFacts) -> Iterator[Blocker]:
         yield Blocker(
             "stateful-groups",
             "check",
-            f"Groups that keep state per partition (Kafka Streams and the like) read it: {', '.join(stateful)}. The "
-            "state of keys that move stays behind.",
+            f"Groups that keep state per partition (like Kafka Streams) read it: {', '.join(stateful)}. The state of "
+            "keys that move stays behind.",
         )
 
 
@@ -233,8 +236,8 @@ def _transactions(facts: TopicFacts, target: int) -> Iterator[Blocker]:
     yield Blocker(
         "open-transactions",
         "waits",
-        f"Transactions are open in partitions {format_ranges(open_)}, which would retire{whose}: they are sealed only "
-        "once these have ended. One that hangs has to be aborted (kafka-transactions.sh).",
+        f"Transactions are open in partitions {format_ranges(open_)}, which would retire{whose}. A partition is "
+        "sealed only once its transactions have ended: abort one that hangs (kafka-transactions.sh).",
     )
 
 
@@ -246,16 +249,16 @@ def _waits(facts: TopicFacts, target: int) -> Iterator[Blocker]:
         yield Blocker(
             "lag",
             "waits",
-            f"Records are deleted only once every group has consumed them (unless the topic's own retention is left to "
-            f"do it); still behind on the partitions that would retire: {names}.",
+            "Records are deleted only once every group has consumed them, or by the topic's own retention. Groups "
+            f"that are behind on the partitions that would retire: {names}.",
         )
     idle = [group.group for group in behind if group.uncommitted and not group.has_members]
     if idle:
         yield Blocker(
             "idle-groups",
             "waits",
-            f"Without members, and never committed on all partitions that would retire: {', '.join(idle[:_NAMED])}. "
-            "They hold a drain up until they run, or are waived (modeaware groups waive).",
+            "Groups without members and without commits on all partitions that would retire: "
+            f"{', '.join(idle[:_NAMED])}. They hold a drain up until they run, or are waived (modeaware groups waive).",
         )
     if asked.doubt is not None:
         yield Blocker("groups-doubt", "waits", f"There may be more groups than these: {asked.doubt.detail}.")
@@ -271,16 +274,17 @@ def _producers(facts: TopicFacts, now_ms: int, last_write_ms: int | None) -> Ite
         newest = max(writer.last_timestamp_ms for writer in latest.values())
         known_by = (
             f"The brokers remember {len(latest)} idempotent or transactional producer{'s' if len(latest) > 1 else ''} "
-            f"of it, the last one wrote {utc(newest)}; others they do not distinguish."
+            f"of the topic; the last one wrote {utc(newest)}. They do not distinguish other producers."
         )
     else:
-        known_by = "The brokers remember no idempotent producer of it; others they do not distinguish."
+        known_by = "The brokers remember no idempotent producer of the topic. They do not distinguish other producers."
     wrote = "" if last_write_ms is None else f" Last record that was read: {_ago(now_ms - last_write_ms)}."
     yield Blocker(
         "producers",
         "check",
-        f"Whether producers honour partition modes is not visible from outside. {known_by}{wrote} One that is not "
-        "mode-aware continues as before: into retired partitions after a shrink, before a growth is opened after one.",
+        f"Whether producers honour partition modes is not visible from outside. {known_by}{wrote} A producer that is "
+        "not mode-aware continues as before: it writes to retired partitions after a shrink, and to new ones before "
+        "they are opened after a growth.",
     )
 
 

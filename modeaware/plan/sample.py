@@ -232,7 +232,7 @@ def look(session: Session, topic: str) -> TopicLook:
     except ClusterError as error:
         policy = error
     if isinstance(policy, ClusterError):
-        unknown.append(f"Whether the topic is compacted: {policy}.")
+        unknown.append(f"It is unknown whether the topic is compacted: {policy}.")
         policy = "delete"
     try:
         groups = find_groups(cluster, {topic: range(shape.partition_count)})[topic]
@@ -240,14 +240,17 @@ def look(session: Session, topic: str) -> TopicLook:
         groups = GroupsFound(doubt=GroupsDoubt(str(error)))
     wrote = writers(cluster.brokers, logs)
     if logs and not wrote:
-        unknown.append("Which producers wrote to it: no leader answers (DescribeProducers needs READ on the topic).")
+        unknown.append(
+            "It is unknown which producers wrote to the topic: no leader answers (DescribeProducers needs READ "
+            "on the topic)."
+        )
     record: TopicRecord | None = None
     replaced: tuple[TopicRecord, ...] = ()
     try:
         log = session.read_log()
         record, replaced = log.record(topic, shape.topic_id), log.replaced
     except (ModeSourceError, RecordError) as error:
-        unknown.append(f"Whether the topic is being changed: {error}.")
+        unknown.append(f"It is unknown whether the topic is being changed: {error}.")
     now_ms = session.clock.now_ms()
     return TopicLook(
         TopicFacts(

@@ -128,8 +128,8 @@ def _hash_section(plan: ResizePlan) -> Section:
 
 def _targets(plan: ResizePlan) -> Section:
     note = (
-        "Keys, Bytes: the share that moves, and of the keys of partitions that stay (Survivors'); ±: in 95 of 100 such "
-        "samples. Least: the share that any rule would move."
+        "Keys, Bytes: the share that moves (±: in 95 of 100 such samples). Survivors': the share that moves of the "
+        "keys whose partition stays. Least: the share that any rule would move."
     )
     headings = ("", "Target", "Divides", "Keys that move", "Bytes", "Survivors'", "Least")
     right = frozenset({"Target", "Bytes", "Survivors'", "Least"})
@@ -170,7 +170,8 @@ def _loads(plan: ResizePlan) -> Section:
     top, step = max(map(max, drawn)), -(-max(map(len, drawn)) // _MOST_DRAWN)
     what = "each partition" if step == 1 else f"the most of each {step} partitions"
     notes = [
-        "Skew: the most over the mean, 1 is even." + ("" if plan.chosen.load else " Which keys go where is not known."),
+        "Skew: the largest load over the mean; 1 is even."
+        + ("" if plan.chosen.load else " Which keys go where is not known."),
         f"From 0 to {load_text(plan, top)}, {what}, partition 0 first:",
     ]
     columns = [
@@ -242,8 +243,8 @@ def _found_text(plan: ResizePlan, present: Placement) -> list[str]:
     lines += [_placement_text(placement, rest=place > 0) for place, placement in enumerate(recognition.placements)]
     if recognition.unexplained > _MUCH_UNEXPLAINED:
         lines.append(
-            f"{percent(recognition.unexplained)} lie elsewhere: in partitions that producers name, or by another rule. "
-            f"What follows takes them for keys of {present.name}."
+            f"{percent(recognition.unexplained)} lie elsewhere: in partitions that producers name, or by another "
+            f"rule. The figures below count them as keys of {present.name}."
         )
     older = [
         placement
@@ -254,8 +255,8 @@ def _found_text(plan: ResizePlan, present: Placement) -> list[str]:
         lines.append(f"The topic has grown from {placement.over} to {present.over} partitions: older records show it.")
     if present.over < plan.count:
         lines.append(
-            f"Recent records are placed over {present.over} of the {plan.count} partitions (was it shrunk, or has it "
-            f"just grown?): what follows goes from {present.over}."
+            f"Recent records are placed over {present.over} of the {plan.count} partitions (was the topic shrunk, or "
+            f"has it just grown?): the figures below start from {present.over}."
         )
     return lines
 
@@ -324,7 +325,7 @@ def duration(span_ms: int) -> str:
 
 
 def _placement_text(placement: Placement, *, rest: bool) -> str:
-    whole = "Of what is left" if rest else f"Of {number(placement.of)} keys, each counted once,"
+    whole = "Of the rest," if rest else f"Of {number(placement.of)} keys, each counted once,"
     return (
         f"{whole} {percent(placement.share)} lie where {placement.name} over {placement.over} partitions puts them; by "
         f"chance it would be {percent(placement.chance)} ({sure_text(placement)})."
@@ -334,7 +335,8 @@ def _placement_text(placement: Placement, *, rest: bool) -> str:
 def _nothing_text(plan: ResizePlan) -> list[str]:
     recognition, count = plan.recognition, plan.count
     if recognition.keyed == 0:
-        return [f"No record of the sample has a key{', but an empty one' if recognition.empty else ''}: no hash shows."]
+        other = " other than an empty one" if recognition.empty else ""
+        return [f"No record of the sample has a key{other}: no hash shows."]
     if count < 2:
         return ["There is one partition only: every hash puts all keys there."]
     if recognition.verdict == "unknown":
@@ -351,8 +353,8 @@ def _together_text(recognition: Recognition, count: int) -> str:
     seen = f"Two records of one key lie in one partition in {percent(recognition.together)} of cases"
     if _apart(recognition, count):
         return (
-            f"{seen}: keys are not kept together (round-robin, random or sticky), so a change of the count takes no "
-            "order from them."
+            f"{seen}: keys are not kept together (round-robin, random or sticky), so a change of the count breaks no "
+            "order."
         )
     kept = "another rule places them, such as a partitioner of your own"
     if _beyond_chance(recognition.together, count) < _KEPT:
@@ -376,8 +378,8 @@ def _unknown_text(plan: ResizePlan) -> str:
     if recognition.verdict == "none" and _apart(recognition, plan.count):
         return "keys are not kept together now, so none has an order to lose."
     return (
-        "which keys move is not known. Of any hash taken modulo the count it would be "
-        f"{percent(plan.chosen.expected)}, and {percent(plan.chosen.least)} at the least."
+        f"it is unknown which keys move. With any hash modulo the count it would be {percent(plan.chosen.expected)}; "
+        f"the least possible is {percent(plan.chosen.least)}."
     )
 
 

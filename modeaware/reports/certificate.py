@@ -155,7 +155,10 @@ class Certificate(TopicReport):
         open_now = [p.partition for p in self.partitions if proved is not None and p.partition not in proved]
         if not open_now:
             return None
-        return f"the fence is not proved on partitions {format_ranges(open_now)}: lifted, or no answer of the leaders"
+        return (
+            f"the fence is not proved on partitions {format_ranges(open_now)}: it was lifted, or their leaders "
+            "do not answer"
+        )
 
     @property
     def not_checked(self) -> str | None:
@@ -170,7 +173,7 @@ class Certificate(TopicReport):
             return None
         if self.fence_proved_now is not None:
             return None
-        return "whether the fence is proved now is not known; that takes the right to WRITE to the topic"
+        return "it is unknown whether the fence is in force now: the check needs the right to WRITE to the topic"
 
 
 @dataclass(frozen=True)
@@ -263,7 +266,7 @@ def _not_recorded(record: TopicRecord, partitions: Sequence[int]) -> tuple[str, 
     if not any(record.retired[p].drained_by for p in partitions):
         return ()
     names = () if record.drained_groups is not None else ("the names of the groups that proved the drains",)
-    return (*names, "the offset of each group: a proof has their number and the lowest")
+    return (*names, "the offset of each group: a proof has only the number of groups and the lowest offset")
 
 
 def _fence_proved(evidence: Evidence) -> tuple[int, ...] | None:
@@ -282,7 +285,7 @@ def _topic_commands(evidence: Evidence) -> tuple[KafkaCommand, ...]:
     if (replacement := moving(record)) is not None:
         for name in evidence.requirement.waited_for(evidence.facts.groups):
             offsets = [_group_tool(name, evidence), *server, "--describe", "--offsets", "--group", name]
-            expect = f"for each of the {replacement.num_partitions} partitions of {replacement.new_topic} an offset"
+            expect = f"an offset for each of the {replacement.num_partitions} partitions of {replacement.new_topic}"
             commands.append(_command(f"group {name} has moved", offsets, expect))
     return tuple(commands)
 
@@ -331,7 +334,7 @@ def _commands(partition: int, evidence: Evidence, verdict: str) -> tuple[KafkaCo
     where = f"{record.topic}:{partition}"
     offsets = ("kafka-get-offsets.sh", *server, "--topic-partitions", where)
     at_seal = verdict == RECLAIMED and retired.reclaim_offset == seal
-    start = f"{where}:{seal}" if at_seal else f"{where}: and an offset of {seal} or less"
+    start = f"{where}:{seal}" if at_seal else f"{where}: followed by an offset of {seal} or less"
     commands = [
         _command("the end of the log is the seal", [*offsets, "--time", "latest"], f"{where}:{seal}"),
         _command("the start of the log", [*offsets, "--time", "earliest"], start),
@@ -339,10 +342,10 @@ def _commands(partition: int, evidence: Evidence, verdict: str) -> tuple[KafkaCo
     provers = _provers(partition, seal, evidence)
     some = f"; {retired.drained_by} of these {len(provers)} groups had one" if retired.drained_by else ""
     for group, offset in provers.items():
-        expect = f"for partition {partition} of {record.topic} an offset of {offset} or more"
+        expect = f"an offset of {offset} or more for partition {partition} of {record.topic}"
         expect += some if retired.drained_by < len(provers) else ""
         arguments = [_group_tool(group, evidence), *server, "--describe", "--offsets", "--group", group]
-        commands.append(_command(f"group {group} has consumed it", arguments, expect))
+        commands.append(_command(f"group {group} has consumed the partition", arguments, expect))
     read = ["kafka-console-consumer.sh", *server, "--topic", record.topic, "--partition", str(partition)]
     read += ["--offset", str(seal), "--timeout-ms", "5000"]
     return (*commands, _command("no record at or after the seal", read, "Processed a total of 0 messages"))

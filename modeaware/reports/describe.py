@@ -107,7 +107,7 @@ def _topic_lines(topic: TopicDescription, expand: bool) -> list[str]:
         f"  Straggler in partition {p.partition}: offset {number(p.straggler.offset)}"
         + (f", {utc(p.straggler.timestamp_ms)}" if p.straggler.timestamp_ms >= 0 else "")
         + f", from {p.straggler.producer}"
-        + (f"; the last of {p.stragglers} times" if p.stragglers > 1 else "")
+        + (f"; {p.stragglers} seals broken so far" if p.stragglers > 1 else "")
         for p in topic.partitions
         if p.straggler is not None
     ]
@@ -119,11 +119,12 @@ def _topic_lines(topic: TopicDescription, expand: bool) -> list[str]:
 
 def gone_lines(gone_ids: Iterable[str], points_to: str | None) -> list[str]:
     """Return a line for each record that was written for a deleted topic of the same name."""
-    lines = [
-        f"Mode record of topic id {gone}: that topic was deleted; the record applies to nothing" for gone in gone_ids
-    ]
+    lines = [f"Mode record of topic id {gone}: that topic was deleted; the record has no effect" for gone in gone_ids]
     if points_to is not None:
-        lines.append(f"The name points to {points_to}, which has replaced a deleted topic: clients do not use this one")
+        lines.append(
+            f"The name points to {points_to}, which has replaced a deleted topic: clients do not use the topic "
+            "described here"
+        )
     return lines
 
 
@@ -138,7 +139,7 @@ def _change_lines(topic: TopicDescription) -> list[str]:
             f"Policy {_policy(deletion)}",
         ]
     if topic.evacuation_group is not None and topic.phase != "done":
-        lines.append(f"Evacuated first (modeaware.spark.evacuate), which group {topic.evacuation_group} proves")
+        lines.append(f"Evacuated first (modeaware.spark.evacuate); commits of group {topic.evacuation_group} prove it")
     if topic.replaces is not None:
         lines.append(f"Replaces {topic.replaces}")
     if topic.kept_name is not None:
@@ -188,7 +189,7 @@ def _kept_name_lines(kept: KeptNameReport, replacement: ReplacementReport | None
         "interim topic deleted": kept.second_gone_ms,
     }
     since = ", ".join(f"{word} {utc(ms)}" for word, ms in times.items() if ms is not None)
-    how = f"Keeps the name {kept.name}, over {kept.interim}" if kept.keeps else f"Stays on {kept.interim}"
+    how = f"Keeps the name {kept.name}, via {kept.interim}" if kept.keeps else f"Stays on {kept.interim}"
     lines = [f"{how}: half {kept.half} of 2, phase {kept.phase}{f'; {since}' if since else ''}"]
     shown_below = replacement is not None and replacement.reason == kept.reason
     return lines if kept.reason is None or shown_below else [*lines, f"Waits: {kept.waits_for}"]
@@ -199,7 +200,7 @@ def _replacement_lines(replacement: ReplacementReport) -> list[str]:
     known = f"id {replacement.new_topic_id}, " if replacement.new_topic_id is not None else ""
     lines = [f"Replaced by {replacement.new_topic} ({known}{replacement.num_partitions} partitions): {since}"]
     if replacement.fence != "config":
-        lines.append(f"Fence {replacement.fence}: not in force yet")
+        lines.append(f"Fence {replacement.fence}: brokers refuse no data for the topic, and it is not deleted")
     if replacement.waits_for is not None:
         lines.append(f"Waits: {replacement.waits_for}")
     if replacement.not_moved:
@@ -252,7 +253,7 @@ def _group_lines(topic: TopicDescription) -> list[str]:
         if group.stateful or group.kind in ("share", "streams")
     ]
     if special:
-        lines.append(f"Of special kinds: {', '.join(special)}")
+        lines.append(f"Groups of special kinds: {', '.join(special)}")
     if topic.deletion is not None and topic.deletion.accept_state_loss:
         lines.append(f"Loss of state accepted: {', '.join(topic.deletion.accept_state_loss)}")
     if through := [group.group for group in topic.groups if group.gate_open]:
@@ -260,7 +261,7 @@ def _group_lines(topic: TopicDescription) -> list[str]:
     lines += [line[0].upper() + line[1:] for line in groups_left(topic)]
     lines += [f"Not waited for: {name} (waived: {reason})" for name, reason in sorted(topic.waived.items())]
     if topic.groups_doubt is not None and topic.phase not in ("done", "opening"):
-        lines.append(f"The list of its groups is uncertain: {topic.groups_doubt}")
+        lines.append(f"The list of groups may be incomplete: {topic.groups_doubt}")
     return lines
 
 

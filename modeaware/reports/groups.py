@@ -265,7 +265,7 @@ def rule_text(rule: GroupRule) -> str:
             f"{', if the cluster lists the group' if rule.glob else ', even if the cluster does not list the group'}"
         )
     elif rule.kind == CLOSED:
-        effect = "registered and listed groups are taken for all groups"
+        effect = "the registered groups and those that the cluster lists count as all groups"
     else:
         effect = f"{group} is not waited for{' unless it has committed' if rule.uncommitted_only else ''}"
     until = "" if rule.expires_ms is None else f", until {utc(rule.expires_ms)}"
@@ -287,7 +287,7 @@ def given_up(before: Sequence[TopicGroups], after: Sequence[TopicGroups], waiver
                     f"{topic.groups_doubt}. The drain no longer waits for this: unread records may be deleted."
                 )
             lines += [f"{topic.topic}: {line}" for line in freed or ["the rule changes nothing now."]]
-    return lines or ["No topic in a change matches; the rule applies to later changes."]
+    return lines or ["No topic that is being changed matches; the rule applies to later changes."]
 
 
 def _freed(group: GroupReport, waiver: GroupRule) -> str | None:
@@ -296,7 +296,10 @@ def _freed(group: GroupReport, waiver: GroupRule) -> str | None:
         return None
     unread = {p: group.unread.get(p, 0) for p in partitions if group.unread.get(p, 0) > 0}
     if not unread:
-        return f"group {group.group!r} has read partitions {format_ranges(partitions)}: nothing is given up."
+        return (
+            f"group {group.group!r} has read partitions {format_ranges(partitions)}: none of their records may "
+            "be deleted unread."
+        )
     return (
         f"group {group.group!r} has not read {number(sum(unread.values()))} offsets of partitions "
         f"{format_ranges(sorted(unread))}: these records may be deleted unread."

@@ -81,7 +81,7 @@ def _controller(scope: Scope) -> Iterator[Need]:
     log, own = scope.mode_log, election_group(scope.mode_log)
     yield Need(TOPIC, log, AclOperation.CREATE, "creating a missing mode log")
     yield Need(TOPIC, log, AclOperation.READ, "reading the mode log")
-    yield Need(TOPIC, log, AclOperation.WRITE, "keeping the mode log")
+    yield Need(TOPIC, log, AclOperation.WRITE, "writing the mode log")
     yield Need(TOPIC, log, AclOperation.DESCRIBE_CONFIGS, "checking that the mode log is compacted")
     yield Need(TRANSACTIONAL_ID, own, AclOperation.WRITE, "appending to the mode log")
     yield Need(GROUP, own, AclOperation.READ, "the election of the active controller")
@@ -136,7 +136,7 @@ def _visibility(scope: Scope) -> Iterator[Need]:
     """Yield the rights to see all groups, or the groups that the closed lists name."""
     describe = AclOperation.DESCRIBE
     if not scope.closed:
-        yield Need(CLUSTER, "kafka-cluster", describe, "listing all groups: else some stay hidden, no drain ends")
+        yield Need(CLUSTER, "kafka-cluster", describe, "listing all groups; while groups stay hidden, no drain ends")
         yield Need(GROUP, EVERY, describe, "reading the progress of every group")
         yield Need(TOPIC, EVERY, describe, "checking that the list of groups is complete, and which keep state")
         return

@@ -364,10 +364,10 @@ class Settings:
         least, most = "group.min.session.timeout.ms", "group.max.session.timeout.ms"
         limits = self._config(BROKER_RESOURCE, str(self.asked.node), least, most)
         if least not in limits or most not in limits:
-            detail = f"must lie within the brokers' {least} and its maximum, which this user has no right to see"
+            detail = f"must lie between the brokers' {least} and {most}, which this user has no right to see"
             return Verdict(State.UNKNOWN, detail)
         fits = int(limits[least]) <= self.scope.session_timeout_ms <= int(limits[most])
-        return Verdict(State.PASS if fits else State.FAIL, f"the brokers take {limits[least]} to {limits[most]}")
+        return Verdict(State.PASS if fits else State.FAIL, f"the brokers accept {limits[least]} to {limits[most]}")
 
     def _controller(self) -> Verdict:
         try:
@@ -377,7 +377,7 @@ class Settings:
             return Verdict(State.UNKNOWN, str(error))
         if running and claim is not None:
             return Verdict(State.PASS, f"answers at {claim.address}")
-        return Verdict(State.UNKNOWN, "none answers: commands then do its work, and need the controllers' rights")
+        return Verdict(State.UNKNOWN, "none answers: commands then do the controller's work, and need its rights")
 
     def _config(self, kind: int, name: str, *keys: str) -> dict[str, str]:
         """Return configs by name; empty if the user has no right to see them."""
@@ -405,7 +405,7 @@ Without DESCRIBE on the cluster, on every group and on every topic the commands 
 does. If the lists of groups are closed (modeaware groups closed), check again with --closed-groups."""
 _NO_CREATE = """\
 Without CREATE the controller cannot create the mode log. An administrator creates it once, by the command above; then
-the right is not needed. For another name: modeaware.mode.log.topic, the same for all clients and controllers."""
+the right is not needed. For another name set modeaware.mode.log.topic, in all clients and controllers."""
 
 
 @dataclass(frozen=True)

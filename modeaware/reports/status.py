@@ -97,7 +97,7 @@ def change_text(topic: TopicReport) -> str:
     if replacement is not None and replacement.undone_ms is not None:
         return f"undo of the replacement by {replacement.new_topic}"
     if kept is not None and kept.keeps and change_phase(topic) != "done":
-        return f"replacement over {kept.interim} ({kept.num_partitions}) that keeps the name, half {kept.half} of 2"
+        return f"replacement via {kept.interim} ({kept.num_partitions}) that keeps the name, half {kept.half} of 2"
     if replacement is not None:
         return f"replacement by {replacement.new_topic} ({replacement.num_partitions})"
     if (shrink := topic.deletion) is not None and shrink.delete_partitions < shrink.previous_count:

@@ -440,8 +440,8 @@ def _records(messages: list[Message], wanted: OffsetRange) -> tuple[list[Message
                 return records, True
         elif error is not None and error.code() in _LOST:
             raise RecordsLost(
-                f"{wanted}: its first records no longer exist ({error.str()}): retention removed them, or a drain "
-                "that did not wait for this query (see ProgressListener). Set failOnDataLoss to false to read the rest",
+                f"{wanted}: its first records no longer exist ({error.str()}): retention removed them, or a drain did "
+                "not wait for this query (see ProgressListener). Set failOnDataLoss to false to read the rest",
                 topic=wanted.topic,
                 partition=wanted.partition,
             )

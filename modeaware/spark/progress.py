@@ -262,7 +262,7 @@ class ProgressListener(StreamingQueryListener):
         try:
             self._require(group, positions, self._reasons[group])
         except (ModeAwareError, RuntimeError) as error:  # the latter at the interpreter's exit: no new threads then
-            failures.append(f"group not registered, a drain may miss it: {error}")
+            failures.append(f"the group is not registered, so a drain may not wait for it: {error}")
         try:
             self._commit(group, positions)
         except KafkaException as error:

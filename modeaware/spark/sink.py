@@ -30,8 +30,8 @@ JAVA_NAME = "murmur2_random"
 """The partitioner of Java's producer, which Spark's sink uses."""
 _INTERCEPTORS = f"{PREFIX}interceptor.classes"
 _REFUSED = {
-    "topic": "the topic is an argument",
-    "kafka.partitioner.class": "set 'partitioner' in conf: every client of the topic must use the same",
+    "topic": "pass the topic as an argument",
+    "kafka.partitioner.class": "set 'partitioner' in conf: every client of the topic must use the same one",
     "kafka.partitioner.ignore.keys": "set 'partitioner' in conf, to 'random' for example",
 }
 
@@ -102,7 +102,9 @@ def placement(view: TopicView, conf: Mapping[str, Any]) -> Placement | None:
             return None
         return Placement(view.topic, tuple(TopicClient(conf, view.topic).describe().partitions), partitioner, rule)
     _require_writable(view)
-    refusal = f" of {view.topic} takes no records ({view.describe()}): leave it null, or name a ReadWrite one"
+    refusal = (
+        f" of {view.topic} takes no records ({view.describe()}): leave the column null, or name a ReadWrite partition"
+    )
     return Placement(view.topic, view.writable, partitioner, rule, refusal)
 
 

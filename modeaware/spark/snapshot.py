@@ -157,9 +157,9 @@ def _replaced(planned: TopicView, earlier: Iterable[TopicView], current: TopicVi
         return None
     other = current.topic if current.topic != planned.topic else "another topic of its name"
     return TopicReplaced(
-        f"{planned.topic} was replaced by {other} while a job wrote to it: brokers reject records for the topic that "
-        "the job was planned for, and may have rejected some of the job's. Run it again under the same name: all "
-        f"records go to {current.topic}, and delivered ones are written once more",
+        f"{planned.topic} was replaced by {other} while a job wrote to it: brokers may have rejected records of the "
+        f"job. Run the job again under the same name: all its records go to {current.topic}, also those that were "
+        "delivered before",
         topic=planned.topic,
         new_topic=current.topic,
     )

@@ -110,7 +110,7 @@ def caller_options(options: Mapping[str, Any]) -> dict[str, str]:
     """Return the caller's options in Spark's form; ConfigError if one selects topics or partitions."""
     for name in options:
         if name.lower() in _WHICH_TOPICS:
-            raise ConfigError(f"option {name}: the topic is an argument, and its modes decide the partitions")
+            raise ConfigError(f"option {name}: pass the topic as an argument; its modes decide the partitions")
     return {name: option_text(value) for name, value in options.items() if value is not None}
 
 

@@ -332,7 +332,7 @@ class SharedProducer:
         if not followed:
             view = self.views.view(topic) if self.views.ready else TopicView.unlisted(topic)
             raise ViewTimeout(
-                f"{topic}: the job was planned by epoch {version[1]} of its modes, and this executor has only "
+                f"{topic}: the job was planned with epoch {version[1]} of its modes, but this executor has only "
                 f"{view.describe()}: {failure or self.views.error() or 'its mode source lags'}; nothing was written",
                 topic=topic,
             )

@@ -282,12 +282,12 @@ class ModeSource:
         """
         with self.store.turn:
             if live_id in self.store.past_ids or self.log.removed([live_id]):
-                logger.debug("a broker that lags behind returns a past topic id of %s: %s", topic, live_id)
+                logger.debug("a broker that lags behind returns an earlier topic id of %s: %s", topic, live_id)
                 return False
             replaced = self.store.choose(topic, live_id, () if self._on_wire else self.log.views_of(topic))
         if replaced:
             logger.warning(
-                "%s was deleted and created again (topic id %s): the view of the old topic is out of force",
+                "%s was deleted and created again (topic id %s): the view of the deleted topic no longer applies",
                 *(topic, live_id),
             )
         return replaced

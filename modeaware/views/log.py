@@ -261,7 +261,7 @@ class LogSource:
         """Read from the tail's position to the end; return False when the tail began anew meanwhile."""
         caught_up = self._caught_up.wait(deadline.left_s())
         if not caught_up or (self._ended and (self._staged is not None or not self.readings)):
-            why = self._store.error() or "its first reading has not come to the end"
+            why = self._store.error() or "the first read has not reached the end"
             raise ModeSourceError(
                 f"mode log: {self._topic!r} was not read to its end in time: {why}", code=ErrorCode.REQUEST_TIMED_OUT
             )

@@ -170,7 +170,7 @@ class ViewStore:
         return last.error is None or last.deadline_s >= deadline_s or self._clock.monotonic_s() >= deadline_s
 
     def _ask(self, fresh: bool, deadline_s: float) -> ModeSourceError | None:
-        error: ModeSourceError | None = ModeSourceError(f"{self._name}: the request was broken off")
+        error: ModeSourceError | None = ModeSourceError(f"{self._name}: the request was interrupted")
         try:
             self._fetch(fresh, deadline_s - self._clock.monotonic_s())
             self.confirm()

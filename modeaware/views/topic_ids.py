@@ -140,7 +140,7 @@ class TopicIds:
         """Make an admin client, and send the waiting requests. Without the lock: the constructor awaits the
         application's ``oauth_cb``, which may wait for a thread whose request waits here."""
         made: Any = None
-        failure: Exception = KafkaException(KafkaError(KafkaError._FAIL, "the request was broken off"))
+        failure: Exception = KafkaException(KafkaError(KafkaError._FAIL, "the request was interrupted"))
         try:
             if self._closed:
                 raise KafkaException(KafkaError(KafkaError._DESTROY, "the source of views is closed"))

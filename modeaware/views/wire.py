@@ -282,8 +282,8 @@ class WireSource:
         if held is not None and held.version[0] > 0 and held.modes != modes and name not in self._contradicted:
             self._contradicted.add(name)
             logger.warning(
-                "%s returns other modes of %s than the view in force (%s) and no epoch; the view stays. If a broker "
-                "with KIP-694 has taken the place of modeaware's controller, restart this client",
+                "%s returns modes of %s that differ from the view in force (%s), without an epoch; the view stays. If "
+                "a broker with KIP-694 has taken the place of modeaware's controller, restart this client",
                 *(self.server, name, held.describe()),
             )
         if held is not None and (held.modes == modes or held.version[0] > 0):
@@ -298,7 +298,11 @@ class WireSource:
             topic_id = view.topic_id or ""
             past, denied = self._store.past_ids.get(topic_id), self._denied.get(topic_id)
             if (past is not None and view.version <= past) or (denied is not None and view.version < denied):
-                logger.debug("%s still returns an earlier view of %r, or of a topic before it", self.server, view.topic)
+                logger.debug(
+                    "%s still returns an earlier view of %r, or of an earlier topic of that name",
+                    self.server,
+                    view.topic,
+                )
                 continue
             if held is not None and held.topic_id != view.topic_id and not self._store.is_aside(view.topic_id):
                 self._leave_behind(held)

@@ -54,7 +54,7 @@ def request(conf: Mapping[str, Any], claim: ClaimRecord, message: Any, timeout_s
         except (ClusterError, MalformedFrame) as error:
             raise ClusterError(
                 f"the controller at {claim.address} accepted the command, but its response is unreadable ({error}): "
-                "look at the topic ('modeaware topics --describe') before trying again",
+                "describe the topic ('modeaware topics --describe') before a retry",
                 code=ErrorCode.REQUEST_TIMED_OUT,
             ) from error
     finally:
@@ -67,7 +67,7 @@ def _check_size(payload: bytes) -> None:
     try:
         codec.decode_request(payload)
     except MalformedFrame as error:
-        too_many = f"a request with too many parts ({error}): name fewer topics in one request"
+        too_many = f"the request has too many parts ({error}): name fewer topics in one request"
         raise RequestRefused(too_many, code=ErrorCode.MESSAGE_TOO_LARGE) from error
 
 
@@ -116,7 +116,9 @@ def _server(conf: Mapping[str, Any], claim: ClaimRecord) -> OneServer:
     if claim.address is None:
         raise ControllerUnavailable(f"the controller {claim.controller_id} has stopped, or takes no commands")
     if address_of(claim) is None:
-        raise ControllerUnavailable(f"the controller at {claim.address!r} cannot be reached: that is not HOST:PORT")
+        raise ControllerUnavailable(
+            f"the controller at {claim.address} cannot be reached: its address is not HOST:PORT"
+        )
     loopback = is_loopback(claim.address)
     if loopback and claim.host and claim.host != socket.gethostname():
         raise ControllerUnavailable(

@@ -80,7 +80,10 @@ def read_answer(error_code: int, topic: str, partition: int) -> FenceState:
         return FenceState.UNKNOWN
     where, code = f"{topic}-{partition}", None
     if error_code == 0:
-        message = f"{where}: the probe of the write fence was appended; this broker checks no CRC, do not fence with it"
+        message = (
+            f"{where}: the broker appended the probe of the write fence, because it checks no CRC: use no fence "
+            "there (--fence none)"
+        )
     elif error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
         message = f"{where}: not authorized to probe the write fence; grant WRITE on the topic"
         code = ErrorCode.TOPIC_AUTHORIZATION_FAILED

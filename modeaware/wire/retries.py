@@ -132,8 +132,8 @@ def outcome_unknown(_: object, last: ModeAwareError) -> ModeAwareError:
     text: str = last.message  # of a controller whose outcome is unknown: it contains the remedy
     if outcome_of(last) is not Outcome.UNKNOWN:
         text = (
-            f"an earlier attempt got no answer; {text}; it may have been carried out: look at the topic ('modeaware "
-            "topics --describe') before trying again"
+            f"an earlier attempt got no answer; {text}; it may have been carried out: describe the topic ('modeaware "
+            "topics --describe') before a retry"
         )
     doubt = ClusterError(text, code=ErrorCode.REQUEST_TIMED_OUT, topic=last.topic)
     doubt.__cause__ = last

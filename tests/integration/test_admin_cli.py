@@ -102,7 +102,7 @@ def test_ctrl_c_leaves_the_wait_without_harm(site: Site, filled: str) -> None:
     assert [p["mode"] for p in described["partitions"]] == ["ReadWrite"] * 2 + ["ReadOnly"] * 4
     assert f"slow-{filled}" in described["partitions"][2]["waits_for"]
     status = site.run("status")
-    waits = rf"shrink from 6 to 2 +drain +2-5 .*  group 'slow-{filled}' has not consumed it to the seal"
+    waits = rf"shrink from 6 to 2 +drain +2-5 .*  group 'slow-{filled}' has not read to the seal"
     assert re.search(waits, status.out), status.out
     assert "No controller is running: these changes pause." in status.out
     program, *command = shlex.split(

@@ -106,7 +106,7 @@ def test_a_standby_tells_the_modes_and_names_the_active_one_for_changes(
 ) -> None:
     guarded.grant(OWNER, shrunk, ALTER, DELETE)
     before = guarded.record(shrunk)
-    whom = f"the active one is {active.controller_id} at {active.address}"
+    whom = f"the active controller is {active.controller_id} at {active.address}"
     with guarded.raw(address_of(standby)) as peer:
         peer.authenticate(OWNER)
         peer.name_itself()

@@ -65,8 +65,10 @@ def test_each_right_that_is_missing_is_told(plan_as: Callable[[str, dict[str, st
     found = json.loads(reader.out)["blockers"]
     assert {blocker["code"] for blocker in found} == {"not-seen", "groups-doubt", "producers"}, found
     compacted, changed = [blocker["text"] for blocker in found if blocker["code"] == "not-seen"]
-    assert compacted.startswith("Whether the topic is compacted: cannot describe the configs of topic")
-    assert changed.startswith("Whether the topic is being changed: mode log: not authorized to read"), changed
+    assert compacted.startswith("It is unknown whether the topic is compacted: cannot describe the configs of topic")
+    assert changed.startswith("It is unknown whether the topic is being changed: mode log: not authorized to read"), (
+        changed
+    )
     for name, error in {"client": f"cannot read topic '{TOPIC}'", "mallory": f"describe topic '{TOPIC}'"}.items():
         told = plan_as(name, {})
         assert (told.status, told.out) == (1, "")

@@ -89,7 +89,7 @@ def test_running_controller_replaces_a_topic_whose_group_has_read_it_and_is_move
     assert "nothing to do" in site.run(*prepare, "--yes").out
     again = site.run("replace", filled, *WAIT)
     assert again.status == 0, again.err
-    moved = "every group that is waited for has moved"
+    moved = "every required group has moved"
     assert f"{filled}: replaced by {name}; {moved}. {filled} is deleted once its own retention has" in again.out
     assert len(watermarks(site.servers, name)) == 4
     told = site.run("certificate", filled)
@@ -131,10 +131,12 @@ def test_several_topics_in_one_call(site: Site, filled: str, make_topic: MakeTop
         assert f"{filled}: 6 -> 2 partitions" in told.err
         assert f"{other}: 3 -> 2 partitions" in told.err
     for topic in (filled, other):
-        assert f"{topic}: replaced by {topic}-v2; every group that is waited for has moved." in told.out
+        assert f"{topic}: replaced by {topic}-v2; every required group has moved." in told.out
         assert "kept up waited" in told.out
     taken = site.run("replace", f"{filled}-v2=x-{filled}", f"{other}-v2=x-{filled}", "--partitions", "1", "--dry-run")
-    assert (taken.status, "wait until that is done" in taken.err) == (1, True), "one new topic for two old topics"
+    assert (taken.status, "wait until its groups have moved" in taken.err) == (1, True), (
+        "one new topic for two old topics"
+    )
 
 
 def test_several_paused_replacements_are_undone_in_one_call(
@@ -170,7 +172,7 @@ def test_paused_replacement_goes_on_when_it_is_repeated_and_cannot_be_undone_the
     assert site.run("replace", filled, *options, "--pause-before-switch", *WAIT).status == 0
     told = site.run("replace", filled, *options, *WAIT)
     assert told.status == 0, told.err
-    assert "It continues to the switch" in told.err
+    assert "continues to the switch" in told.err
     undo = site.run("replace", filled, "--undo", "--yes")
     assert (undo.status, "producers already write to" in undo.err) == (1, True), undo.err
 
@@ -192,7 +194,7 @@ def test_dry_run_shows_the_plan_and_changes_nothing(site: Site, filled: str, mak
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        (("--partitions", "0"), "0 partitions: 1 to"),
+        (("--partitions", "0"), "invalid partition count 0: 1 to"),
         (("--partitions", "4", "--replication-factor", "3"), "INVALID_REPLICATION_FACTOR"),
         (("--partitions", "4", "--config", "retention.ms=soon"), "INVALID_CONFIG"),
         (("--partitions", "4", "--config", "no.such.config=1"), "INVALID_CONFIG"),
@@ -234,7 +236,7 @@ def test_name_that_is_taken_is_refused(site: Site, filled: str, make_topic: Make
         assert (told.status, why in told.err) == (1, True), told.err
     for group, topic in (("nobody", filled), ("nobody", taken)):
         told = site.run("groups", "prepare", group, "--topic", topic, "--yes")
-        assert (told.status, "does not replace another one" in told.err) == (1, True), told.err
+        assert (told.status, "does not replace another topic" in told.err) == (1, True), told.err
     unnamed = site.run("replace", filled, "--yes")
     assert (unnamed.status, "name the new topic (--with)" in unnamed.err) == (1, True)
 
@@ -291,8 +293,8 @@ def test_with_a_delay_the_command_waits_until_the_topic_is_deleted_and_its_name_
         return answers[-1].status == 0
 
     eventually(returns, 90, interval_s=2.0)
-    assert "clients may still use the metadata of the deleted topic of that name: wait " in answers[0].err
-    assert f"every group that is waited for has moved. {name} is deleted once its own retention" in answers[-1].out
+    assert "clients may still use the metadata of the deleted topic of this name: wait " in answers[0].err
+    assert f"every required group has moved. {name} is deleted once its own retention" in answers[-1].out
     assert "clients do not use" not in site.run("topics", "--describe", "--topic", filled).out
     for command in (("grow", filled, "--partitions", "3"), ("replace", filled, "--with", name, "--partitions", "1")):
         waits = site.run(*command, "--yes")
@@ -310,7 +312,7 @@ def test_compacted_topic_is_deleted_once_its_evacuation_is_proved(
     name = f"{topic}-v2"
     options = ("--with", name, "--partitions", "2", "--delay", "0s")
     refused = site.run("replace", topic, *options, "--yes")
-    assert (refused.status, "replace it with --evacuate" in refused.err) == (1, True), refused.err
+    assert (refused.status, "replace the topic with --evacuate" in refused.err) == (1, True), refused.err
     told = site.run("replace", topic, *options, "--evacuate", "--yes")
     assert (told.status, "Run the Spark job modeaware.spark.evacuate" in told.err) == (0, True), told.err
     described = eventually(

@@ -88,7 +88,7 @@ def test_nothing_is_deleted_once_the_mode_log_was_made_anew_by_automatic_creatio
         setting.admin.delete_topics([setting.log])[setting.log].result(30)
         made = NewTopic(setting.log, 3, config={"cleanup.policy": "delete"})
         eventually(lambda: setting.admin.create_topics([made])[setting.log].exception(30) is None)
-    eventually(lambda: "has 3 partitions, a mode log has 1" in caplog.text)
+    eventually(lambda: "has 3 partitions, but a mode log has 1" in caplog.text)
     assert "deleted and created again" in caplog.text
     assert counts(setting, old, new) == {old: 3, new: 2}
     setting.admin.delete_topics([setting.log])[setting.log].result(30)

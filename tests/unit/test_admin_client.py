@@ -312,9 +312,9 @@ def test_replacement_is_repeated_after_a_doubt(admin: AdminClient, controller: S
         (TopicReplacement("v2", 4, config=[]), TypeError, "config"),  # type: ignore[arg-type]  # on purpose
         (TopicReplacement("v2", 4, accept_state_loss="app"), TypeError, "accept_state_loss"),
         (TopicReplacement("v2", 4, delete_partitions_delay_ms=-1), RequestRefused, "delay"),
-        (TopicReplacement("v2", 0), RequestRefused, "0 partitions"),
-        (TopicReplacement("v2", 4, 0), RequestRefused, "0 replicas"),
-        (TopicReplacement("v2", 4, 40_000), RequestRefused, "40000 replicas"),
+        (TopicReplacement("v2", 0), RequestRefused, "invalid partition count 0"),
+        (TopicReplacement("v2", 4, 0), RequestRefused, "invalid replication factor 0"),
+        (TopicReplacement("v2", 4, 40_000), RequestRefused, "invalid replication factor 40000"),
     ],
 )
 def test_bad_argument_of_a_replacement_is_rejected(
@@ -514,4 +514,4 @@ def test_a_name_is_listed_as_the_topic_that_it_points_to_once_its_own_is_gone(
     views.failure = ModeSourceError("no broker has it")
     admin.list_topics("orders", timeout=10)
     assert listed[-1] == "orders"
-    assert "orders: listed under this name" in caplog.text
+    assert "listing it under this name" in caplog.text

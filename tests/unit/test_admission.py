@@ -114,7 +114,7 @@ class TestShrink:
         seen = facts(6_000, groups=groups)
         error = refusal(shrink(1), seen=seen)
         assert error.code is ErrorCode.MESSAGE_TOO_LARGE
-        found = re.search(r"more than 900000: room for about (\d+) retired partitions", str(error))
+        found = re.search(r"the limit is 900000, room for about (\d+) retired partitions", str(error))
         assert found is not None
         assert "and its 40 groups" in str(error)
         most = int(found[1])
@@ -189,8 +189,20 @@ class TestGrow:
         (shrink(12), None, {}, ErrorCode.INVALID_PARTITIONS, "12 writable partitions already"),
         (shrink(13), None, {}, ErrorCode.INVALID_PARTITIONS, f"modeaware grow {TOPIC} --partitions 13"),
         (shrink(4), done, {}, ErrorCode.INVALID_PARTITIONS, "4 writable partitions already"),
-        (shrink(2), done, {"partition_count": 20}, ErrorCode.INVALID_PARTITIONS, "added 12-19: grow it to 20 first"),
-        (grow(12), done, {"partition_count": 20}, ErrorCode.INVALID_PARTITIONS, "added 12-19: grow it to 20 first"),
+        (
+            shrink(2),
+            done,
+            {"partition_count": 20},
+            ErrorCode.INVALID_PARTITIONS,
+            "added partitions 12-19: first grow it to 20",
+        ),
+        (
+            grow(12),
+            done,
+            {"partition_count": 20},
+            ErrorCode.INVALID_PARTITIONS,
+            "added partitions 12-19: first grow it to 20",
+        ),
         (shrink(8), lambda: admitted(grow(14)), {}, ErrorCode.REASSIGNMENT_IN_PROGRESS, "change is in progress"),
         (shrink(4, delay_ms=-2), None, {}, ErrorCode.INVALID_REQUEST, ""),
         (shrink(4), None, {"cleanup_policy": "compact"}, ErrorCode.POLICY_VIOLATION, "latest value of each key"),
@@ -252,7 +264,9 @@ def test_a_request_for_the_shrink_in_force_repeats_it_adds_to_it_or_differs(
     assert again is not None
     assert (again.accepts, again.differs) == (accepts, differs)
     if differs:
-        assert f"already being shrunk, with {', '.join(differs)}: undo that first" in str(refusal(command, record))
+        assert f"already being shrunk, with {', '.join(differs)}: undo that shrink first" in str(
+            refusal(command, record)
+        )
     else:
         assert (ask(command, record).record is not None) is bool(accepts)
 

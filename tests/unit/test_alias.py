@@ -48,7 +48,7 @@ def test_topic_whose_deletion_is_not_noted_yet_is_no_alias_until_a_controller_ha
     for record, found, yet in ((switched, ABSENT, True), (switched, there, False), (announced, ABSENT, False)):
         with pytest.raises(RequestRefused) as refused:
             forget_alias(FORGET, found, [record])
-        assert ("no controller has noted that the topic is gone" in str(refused.value)) is yet
+        assert ("no controller has recorded that the topic was deleted" in str(refused.value)) is yet
 
 
 @pytest.mark.parametrize(
@@ -80,13 +80,13 @@ def test_topic_may_be_replaced_under_the_name_of_an_alias_that_points_to_it_and_
     refuse_alias(back(9), TopicFacts("", ID), [ALIAS], now_ms)
     with pytest.raises(RequestRefused) as refused:
         refuse_alias(back(9), TopicFacts("", ID), [ALIAS], now_ms - 1)
-    assert (refused.value.code, "or name no more partitions than its 2" in str(refused.value)) == (
+    assert (refused.value.code, "or request no more partitions than it had (2)" in str(refused.value)) == (
         ErrorCode.REASSIGNMENT_IN_PROGRESS,
         True,
     )
     forgotten_ms = (LED.gone_ms or 0) + EPOCHS_FORGOTTEN_MS
     refuse_alias(back(), TopicFacts("", ID), [ALIAS], forgotten_ms)
-    with pytest.raises(RequestRefused, match="the metadata of the deleted topic of that name: wait 1 s") as refused:
+    with pytest.raises(RequestRefused, match="the metadata of the deleted topic of this name: wait 1 s") as refused:
         refuse_alias(back(), TopicFacts("", ID), [ALIAS], forgotten_ms - 1)
     assert refused.value.code is ErrorCode.REASSIGNMENT_IN_PROGRESS
     used = TopicFacts(TOPIC, None, groups={"stock": replace(group({}), subscribed=True)})
@@ -127,11 +127,11 @@ def test_topic_that_has_come_back_is_changed_once_its_old_topic_is_gone(command:
     """Until then its name is an alias as well, and a record of it would take the alias's place."""
     replaces = "topic 'orders': it replaces 'orders-v2': wait until "
     moving = TopicRecord(NAME, ID, 3, EPOCH, (RO,) * 2, replacement=RETURNED)
-    assert replaces + "that is done" in refusal(command, "id-3", ALIAS, moving)
+    assert replaces + "its groups have moved" in refusal(command, "id-3", ALIAS, moving)
     released = replace(moving, replacement=replace(RETURNED, released_ms=3))
     assert replaces + "'orders-v2' is deleted" in refusal(command, "id-3", ALIAS, released)
     for record in (moving, released):
-        assert "clients do not use another topic of that name" in refusal(command, "other", ALIAS, record)
+        assert "clients use no other topic of that name" in refusal(command, "other", ALIAS, record)
     gone = replace(released, replacement=replace(RETURNED, released_ms=3, gone_ms=4))
     if command is not AGAIN:
         refuse_alias(command, TopicFacts(TOPIC, "id-3"), [gone], NOW_MS)
@@ -141,7 +141,7 @@ def test_alias_does_not_end_on_the_way_back_to_its_name_before_the_topic_between
     """Clients of the name would be led past what that topic has for them."""
     for now in (replace(RETURNED, switched_ms=None), RETURNED, replace(RETURNED, released_ms=3)):
         moving = TopicRecord(NAME, ID, 3, EPOCH, (RO,) * 2, replacement=now)
-        with pytest.raises(RequestRefused, match="wait until it is gone") as refused:
+        with pytest.raises(RequestRefused, match=r"of this name: wait until '[^']*' is deleted") as refused:
             forget_alias(FORGET, TopicFacts(TOPIC, "id-3"), [ALIAS, moving])
         assert refused.value.code is ErrorCode.REASSIGNMENT_IN_PROGRESS
 
@@ -176,7 +176,7 @@ def test_alias_whose_topic_was_deleted_raises_one_alarm() -> None:
     assert found.record is not None
     assert reason_of(found) == reasons.POINTS_NOWHERE
     (alarm,) = found.alarms
-    assert "the topic that the name points to was deleted" in alarm
+    assert "the topic that the alias points to was deleted" in alarm
     taken = replace(deleted, topic_id="another", gone=True)
     for unchanged in (
         deleted,

@@ -210,7 +210,7 @@ BEGUN = ReplacementReport.of(
 @pytest.mark.parametrize(
     ("phase", "now", "status", "said"),
     [
-        ("done", replace(BEGUN, switched_ms=1), 0, "a: replaced by a-v2; every group that is waited for has moved."),
+        ("done", replace(BEGUN, switched_ms=1), 0, "a: replaced by a-v2; every required group has moved."),
         ("announce", replace(BEGUN, reason="paused", pause_before_switch=True), 0, "a: paused before the switch"),
         ("done", None, 4, "error: topic 'a': its replacement by 'a-v2' was given up or undone"),
     ],
@@ -285,7 +285,7 @@ def test_growth_of_a_new_topic_whose_old_topic_is_not_released_is_refused(monkey
     monkeypatch.setattr(Change, "grow", lambda *_, **__: None)
     application = apply._Application(argparse.Namespace(wait=False), [])
     application.change = Change(session)
-    for topic, refusal in (("b", "topic 'b': it replaces 'old': wait until that is done"), ("c", None)):
+    for topic, refusal in (("b", "topic 'b': it replaces 'old': wait until its groups have moved"), ("c", None)):
         application.drafts[topic] = TopicDiff(topic, "f", (Grow(2, CreatePartitionsCommand(topic, 4)),))
         application.topics = [topic]
         seen = Seen(session, log, {topic: facts(2, topic=topic)})

@@ -116,7 +116,7 @@ def test_all_that_a_file_can_say() -> None:
         ("partitions: 4\nconfigs: {a: 1_000}", "f, line 5: config a: a text, a decimal number"),
         ("partitions: 4\nshrink: {policy: soon}", "f, line 5: policy: one of retention, drained, not 'soon'"),
         ("partitions: 4\nshrink: {policy: immediate}", "(only modeaware shrink --immediate-delete deletes at once)"),
-        ("partitions: 4\nshrink: {delay: 5s}", "f, line 5: delay belongs to policy: drained"),
+        ("partitions: 4\nshrink: {delay: 5s}", "f, line 5: delay works only with policy: drained"),
         ("partitions: 4\nshrink: {policy: drained, delay: -1s}", "f, line 5: delay: '-1s' is not a duration"),
         (
             "partitions: 4\nshrink: {policy: drained, delay: 3600000}",
@@ -129,7 +129,7 @@ def test_all_that_a_file_can_say() -> None:
         ("partitions: 4\nreplace: a/b", "f, line 5: replace: the name of a new topic is needed, not 'a/b'"),
         ("partitions: 4\nreplace: [b]", "f, line 5: replace: the name of a new topic is needed, not ''"),
         ("partitions: 4\nreplace: v2\nevacuate: 1", "f, line 6: evacuate: true or false is needed, not '1'"),
-        ("partitions: 4\nevacuate: true", "f, line 5: evacuate belongs to replace: a compacted topic is replaced"),
+        ("partitions: 4\nevacuate: true", "f, line 5: evacuate works only with replace: a compacted topic is replaced"),
         ("partitions: 4\nshrink: {evacuate: true}", "f, line 5: shrink: unknown key 'evacuate'"),
         ("- partitions", "f, line 4: topic 'orders': keys with values are needed"),
         ("configs: {}", "f, line 3: topic 'orders': partitions: is needed"),
@@ -143,7 +143,7 @@ def test_a_mistake_is_told_with_its_line(line: str, told: str) -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("", "f: it is empty: version: 1 and topics: are needed"),
+        ("", "f: the file is empty: version: 1 and topics: are needed"),
         ("topics: {}", "f, line 1: version: 1 is needed; it is the version of the file format"),
         ("version: 1", "f, line 1: topics: is needed"),
         ("version: 1\ntopic: {}\ntopics: {}", "f, line 2: the file: unknown key 'topic': did you mean 'topics'?"),
@@ -187,8 +187,8 @@ def test_a_new_topic_replaces_one_topic_and_is_none_of_its_own(tmp_path: Path) -
     with pytest.raises(ConfigError) as raised:
         read_files([file])
     assert str(raised.value).splitlines() == [
-        f"{file}, line 3: replace: 'c' is in {file}, line 5 as a topic of its own",
-        f"{file}, line 4: replace: 'c' is in {file}, line 5 as a topic of its own",
+        f"{file}, line 3: replace: 'c' is declared in {file}, line 5 as a topic of its own",
+        f"{file}, line 4: replace: 'c' is declared in {file}, line 5 as a topic of its own",
         f"{file}, line 4: replace: 'c' already replaces 'a'",
     ]
     file.write_text(f"version: 1\ntopics:\n{a}")
@@ -207,7 +207,7 @@ def test_what_aliases_share_is_read_once() -> None:
     assert len(mistakes(shared("{a: 0x1}", "{delay: 1s}"))) == 2
     many = ", ".join(f"c{n}: 1" for n in range(251))
     (wrong_number,) = mistakes(shared(f"{{{many}}}", "{}"))
-    assert wrong_number == "f, line 3: configs: 251 of them; a topic may have at most 250"
+    assert wrong_number == "f, line 3: configs: 251 entries; a topic may have at most 250"
 
 
 def test_example_file_is_valid() -> None:
@@ -301,9 +301,11 @@ def test_compacted_topics() -> None:
     compacted = ModelTopic(4, {"cleanup.policy": "compact"})
     assert why_evacuate("compact") in refusal(compacted, wanted(2))
     topic = ModelTopic(4)
-    assert "cannot change together with a shrink" in refusal(topic, wanted(2, configs={"cleanup.policy": "compact"}))
+    assert "cannot change during a shrink, or together with one" in refusal(
+        topic, wanted(2, configs={"cleanup.policy": "compact"})
+    )
     topic.take(topic.plan(wanted(2)))
-    assert "or during one" in refusal(topic, wanted(2, configs={"cleanup.policy": "compact"}))
+    assert "together with one" in refusal(topic, wanted(2, configs={"cleanup.policy": "compact"}))
 
 
 def test_what_is_refused() -> None:
@@ -326,7 +328,7 @@ def test_partitions_that_another_tool_added_are_taken_up_first() -> None:
     topic = shrunk(done=True)
     topic.add_by_another_tool(14)
     for partitions in (2, 13):
-        assert "another tool has added 12-25: grow it to 26" in refusal(topic, wanted(partitions))
+        assert "another tool has added partitions 12-25: first grow it to 26" in refusal(topic, wanted(partitions))
 
 
 RULES = st.none() | st.builds(
@@ -438,14 +440,14 @@ def test_a_replacement_in_progress_is_waited_for() -> None:
 @pytest.mark.parametrize(
     ("now", "partitions", "new_topic", "told"),
     [
-        (NOW, 3, "orders-v2", "with another number of partitions (4): undo that"),
+        (NOW, 3, "orders-v2", "with another number of partitions (4): undo the replacement"),
         (
             replace(NOW, switched_ms=3),
             3,
             "orders-v2",
             "another number of partitions (4): repeat the command as it was",
         ),
-        (NOW, 4, "orders-v3", "it is already being replaced, by 'orders-v2'"),
+        (NOW, 4, "orders-v3", "it is already being replaced by 'orders-v2'"),
         (replace(NOW, undone_ms=5), 4, "orders-v2", "its replacement by 'orders-v2' is being undone"),
         (DONE, 4, "orders-v3", "its name points to 'orders-v2'"),
     ],

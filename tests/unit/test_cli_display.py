@@ -130,14 +130,14 @@ def test_what_else_is_said_of_a_change() -> None:
     )
     assert [line.strip() for line in describe_text([topic], expand=False).splitlines()[2:11]] == [
         "Policy immediate: records are deleted without waiting for consumers",
-        "Evacuated first (modeaware.spark.evacuate), which group copies proves",
+        "Evacuated first (modeaware.spark.evacuate); commits of group copies prove it",
         "Required groups: audit, billing",
         "(There may be more: not every group was visible when the change was admitted.)",
-        "Of special kinds: app (classic, keeps state per partition)",
+        "Groups of special kinds: app (classic, keeps state per partition)",
         "Loss of state accepted: app",
-        "The list of its groups is uncertain: a broker is silent",
+        "The list of groups may be incomplete: a broker is silent",
         "Straggler in partition 4: offset 9, 2023-11-14 22:13:20 UTC, from producer id 17 epoch 1",
-        "Straggler in partition 5: offset 8, from an unknown producer; the last of 2 times",
+        "Straggler in partition 5: offset 8, from an unknown producer; 2 seals broken so far",
     ]
     undone = replace(topic, deletion=ShrinkReport.of(DeleteTopicPartitions(6, 0, False, 0, 6)))
     assert "Shrink from" not in describe_text([undone], expand=True)
@@ -199,7 +199,7 @@ def _wait(script: Script, failure: BaseException | None = None) -> str:
 def test_it_waits_until_the_topic_is_done_and_tells_each_change_once() -> None:
     script = Script(DRAIN, DRAIN, ClusterError("no broker answers"), DONE)
     told = [line.split(" ", 1)[1] for line in _wait(script).splitlines()]
-    assert told.pop(1) == "cannot look just now: no broker answers"
+    assert told.pop(1) == "cannot read the progress now: no broker answers"
     assert told == [
         f"orders: drain 4 ({reasons.text('group-lag:billing')}); seal 5",
         "orders: done 4-5",
@@ -231,7 +231,7 @@ def test_groups_with_a_closed_gate_are_named_with_what_they_wait_for() -> None:
     report = report_topic(record, found, required_of(tuple("abcde"), found, (), (), 0), (0, 1), Moved())
     assert report.looks_within_ms == 10_000
     topic = TopicDescription(**vars(report))
-    waits = "it has 3 records of partitions 0 to read; all records of partitions 1 are committed, without a note"
+    waits = "it has 3 records of partitions 0 to read; all records of partitions 1 are committed, but no client"
     lines = [line.strip() for line in describe_text([topic], expand=False).splitlines()]
     assert [line[:7] for line in lines if f": gate closed: {waits}" in line] == [f"Group {name}" for name in "abcde"]
     assert "The active controller checks these groups again within 10s" in lines
@@ -439,7 +439,9 @@ def test_certificate_holds_what_the_log_says_and_what_the_cluster_shows_now() ->
     assert (document["cluster_id"], document["topic"], document["epoch"]) == ("cluster-1", "orders", 4)
     assert document["deletion"]["policy"] == "drained"
     assert document["deletion"]["accept_state_loss"] == ["app"]
-    assert document["not_recorded"] == ["the offset of each group: a proof has their number and the lowest"]
+    assert document["not_recorded"] == [
+        "the offset of each group: a proof has only the number of groups and the lowest offset"
+    ]
     assert (document["recorded_ms"], document["checked_ms"]) == (2_000, 3_000)
     (partition,) = document["partitions"]
     assert (partition["seal_offset"], partition["verdict"]) == (10, "drained")
@@ -463,7 +465,9 @@ def test_certificate_holds_what_the_log_says_and_what_the_cluster_shows_now() ->
 def test_certificate_says_which_names_the_record_no_longer_has() -> None:
     shown = evidence(replace(SEALED, drained_by=3, lowest_commit=8))
     found = certificate(shown, [1, 2])
-    assert found.not_recorded == ("the offset of each group: a proof has their number and the lowest",)
+    assert found.not_recorded == (
+        "the offset of each group: a proof has only the number of groups and the lowest offset",
+    )
     assert found.partitions[0].proof == ProofReport(3, 8)
     without = replace(shown, record=replace(shown.record, drained_groups=None))
     found = certificate(without, [1, 2])
@@ -492,7 +496,7 @@ def of_replaced(now: Replacement = REPLACED, **changes: Any) -> Evidence:
 
 
 LIFTED = FenceFacts({}, {}, frozenset({0}))
-NOT_PROVED = "the fence is not proved on partitions 0: lifted, or no answer of the leaders"
+NOT_PROVED = "the fence is not proved on partitions 0: it was lifted, or their leaders do not answer"
 
 
 @pytest.mark.parametrize(
@@ -522,7 +526,7 @@ def test_certificate_of_a_replaced_topic_says_why_it_may_go(
     assert (found.fence_proved_now, found.replacement.not_moved) == (proved, not_moved)
     assert found.all_drained is (objection is None)
     failed = shown.fence is not None and shown.fence.failure is not None
-    assert ("not known" in (found.not_checked or "")) is failed
+    assert ("unknown" in (found.not_checked or "")) is failed
     document = to_json(found)
     for field in document["replacement"]:
         assert re.search(rf"^ +{field}\b", json_help(Certificate), re.MULTILINE), "document it in --help"

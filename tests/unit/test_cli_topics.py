@@ -200,7 +200,7 @@ def test_new_topic_without_a_record_is_not_changed_before_its_old_topic_is_relea
     monkeypatch.setattr(Change, "grow", lambda *_, **__: pytest.fail("brokers are not asked"))
     dry = [] if "--yes" in options else ["--dry-run"]
     assert cli.main([*options.split(), *dry, *SERVER]) == 1
-    assert "topic 't': it replaces 'old': wait until that is done" in capsys.readouterr().err
+    assert "topic 't': it replaces 'old': wait until its groups have moved" in capsys.readouterr().err
 
 
 def test_partitions_that_another_tool_added_take_writes_and_are_shown_to_retire(
@@ -227,7 +227,7 @@ def test_partitions_that_another_tool_added_take_writes_and_are_shown_to_retire(
 def test_accepted_loss_of_state_names_each_group() -> None:
     warned = resize(DeletePartitionsCommand("t", 4, accept_state_loss=("app", "web")), FRESH.current).warnings[1:]
     assert warned == tuple(
-        f"group {group!r} loses the state of the keys that move, where it keeps any" for group in ("app", "web")
+        f"group {group!r} loses the state of the keys that move, if it keeps any" for group in ("app", "web")
     )
 
 

@@ -248,7 +248,7 @@ def reassigning(wanted: Any) -> Callable[[AdminClient], Any]:
         (lambda admin: admin.create_partitions([NewPartitions("t", 2, **ONE)] * 2), RequestRefused, "named twice"),
         (lambda admin: admin.create_partitions([]), ValueError, "(?i)at least one|empty|expected"),
         (lambda admin: admin.create_topics([NewTopic("n", 1, 1, [[1]], **ONE)]), ValueError, "mutually exclusive"),
-        (lambda admin: admin.create_topics([NewTopic("n", 2, -1, [[1]], **ONE)]), ValueError, "as many partitions"),
+        (lambda admin: admin.create_topics([NewTopic("n", 2, -1, [[1]], **ONE)]), ValueError, "both must be equal"),
         (lambda admin: admin.create_topics([NewTopic("n", 1, 1, [[1]])]), ValueError, "mutually exclusive"),
         (lambda admin: NewTopic("n", min_required_replication_factor=0), ValueError, "1 or more, not 0"),
         (lambda admin: NewTopic("n", min_required_replication_factor=True), TypeError, "an int, not True"),

@@ -92,7 +92,7 @@ def test_a_start_that_takes_too_long_tells_why(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(daemon_module, "run_worker", thread)
     monkeypatch.setattr(daemon_module, "START_TIMEOUT_S", 0.05)
     controller = Controller(CONF, ControllerConfig(), listen=None)
-    with pytest.raises(ClusterError, match=r"no election of a controller within 0\.05 s: the coordinator is away"):
+    with pytest.raises(ClusterError, match=r"no controller was elected within 0\.05 s: the coordinator is away"):
         controller.start()
 
 
@@ -147,8 +147,8 @@ def test_the_endpoint_reads_the_mode_log_as_the_controller(
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        ({"tls_key": "key.pem"}, "--tls-key without --tls-certificate"),
-        ({"tls_key": "key.pem", "listen": None}, "--tls-key without --tls-certificate"),
+        ({"tls_key": "key.pem"}, "--tls-key needs --tls-certificate"),
+        ({"tls_key": "key.pem", "listen": None}, "--tls-key needs --tls-certificate"),
         ({"tls_certificate": "both.pem", "listen": None}, "--tls-certificate: there is no endpoint"),
         ({"advertised": "modes.example:9690", "listen": None}, "--advertised-listener: there is no endpoint"),
         (

@@ -360,8 +360,8 @@ def test_connections_beyond_the_limit_are_closed(
             with Peer(server.advertised, source=there) as of_all:
                 assert of_all.closed()
         assert [one.ask(b"1"), two.ask(b"2")] == [b"re: 1", b"re: 2"]
-    assert "2 of 127.0.0.1 are open" in caplog.text
-    assert "3 are open, which is the limit" in caplog.text
+    assert "2 connections from 127.0.0.1 are open" in caplog.text
+    assert "3 connections are open, the limit" in caplog.text
     eventually(lambda: _served(server), message="places are given back")
 
 
@@ -433,4 +433,4 @@ def test_who_holds_most_goes_when_all_hold_too_much(
         other.socket.sendall(bytes(600_000))
         assert len(other.receive()) == 1_000_004
         assert modest.ask(b"y") == b"re: y"
-    assert "are held, most by it" in caplog.text
+    assert "and this one holds most of them" in caplog.text

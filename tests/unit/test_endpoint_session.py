@@ -90,7 +90,7 @@ def test_a_log_that_cannot_be_read_now_gives_no_old_modes_for_fresh_ones() -> No
     talk.ask(hello(1), modes_request(2, fresh=True))
     talk.broker_answers()
     talk.resolve(ModeSourceError("the log's leader is away: secret"))
-    assert talk.closed == "the mode log cannot be read to its end now, as a request with Fresh requires"
+    assert talk.closed == "the mode log cannot be read to its end now, which a request with Fresh requires"
     assert ids(talk.told) == [1]
 
 
@@ -125,9 +125,9 @@ def test_what_is_decoded_here_is_bounded(payload: bytes, limit: int) -> None:
     [
         ({}, "other at active.example:9691"),
         ({"claimed": ActiveController("other")}, "has stopped"),
-        ({"claimed": None}, "no active one is known"),
+        ({"claimed": None}, "no active controller is known"),
         # One that starts. A closed connection would leave the client in doubt about a request that went nowhere.
-        ({"failure": ModeSourceError("the mode log has not been read yet")}, "no active one is known"),
+        ({"failure": ModeSourceError("the mode log has not been read yet")}, "no active controller is known"),
     ],
 )
 def test_a_change_is_sent_on_by_one_that_is_not_active_when_the_broker_has_answered(
@@ -441,7 +441,7 @@ def test_replacement_without_one_of_the_rights_on_the_topic_is_refused(missing: 
     ("code", "told", "words"),
     [
         (29, ErrorCode.TOPIC_AUTHORIZATION_FAILED, "CREATE on the topic orders-v2 or on the cluster"),
-        (38, ErrorCode.INVALID_REPLICATION_FACTOR, "would not create the new topic orders-v2: error 38"),
+        (38, ErrorCode.INVALID_REPLICATION_FACTOR, "refuses to create the new topic orders-v2: error 38"),
         (40, ErrorCode.INVALID_CONFIG, "error 40"),
         (77, ErrorCode.INVALID_REQUEST, "error 77"),
     ],

@@ -147,8 +147,8 @@ def test_slots_are_kept_by_established_connections_alone() -> None:
     slots.keep("b1")
     assert slots.take("b2", "b") == "a3", "the oldest of all"
     slots.keep("b2")
-    assert slots.take("c1", "c") == "3 are open, which is the limit"
-    assert slots.take("b3", "b") == "2 of b are open, which is the limit of one address"
+    assert slots.take("c1", "c") == "3 connections are open, the limit"
+    assert slots.take("b3", "b") == "2 connections from b are open, the limit of one address"
     for name in ("a2", "a1"):  # the one has lost its slot before
         slots.release(name)
     assert slots.take("c1", "c") is None

@@ -55,7 +55,7 @@ class TestExitHandlers:
         done = run_program(LATE, on_unknown, when)
         lines = [line for line in done.stdout.splitlines() if "mode log" not in line]
         assert lines[-1:] == ["2 queued"], done
-        assert len([line for line in lines if "every partition is taken as ReadWrite" in line]) == 1
+        assert len([line for line in lines if "taking every partition as ReadWrite" in line]) == 1
 
     def test_error_is_raised_where_it_was_asked_for(self, when: str) -> None:
         done = run_program(LATE, "error", when)
@@ -135,7 +135,7 @@ class TestFirstView:
         first.wait()
         assert waits == [0.0]
         (line,) = caplog.messages
-        assert line.endswith("every partition is taken as ReadWrite until there is one")
+        assert line.endswith("taking every partition as ReadWrite until a view arrives")
 
     def test_error_wins(self) -> None:
         views = FakeViews(ready=False)

@@ -222,7 +222,7 @@ def test_lag_is_of_groups_that_are_waited_for_and_texts_count_them(monkeypatch: 
     assert [(p.lag, p.lagging_group, p.lagging_groups) for p in topic.partitions[9:]] == [
         (0, None, 0), (6, "audit", 2), (6, "audit", 3),
     ]  # fmt: skip
-    text = "group 'audit' (and 2 more) has not consumed it to the seal"
+    text = "group 'audit' (and 2 more) has not read to the seal"
     assert (topic.partitions[11].waits_for or "").startswith(text)
     assert text in describe_text([topic], expand=False)
     (unwaived,) = described(record, seen, (), monkeypatch).partitions[11:]

@@ -70,7 +70,7 @@ def test_commits_of_one_group_are_known_or_an_error(brokers: FakeBrokers) -> Non
     assert ("DescribeShareGroupOffsets", "OffsetFetch").index(brokers.asked[-1][1]) == 0
     assert group_commits(brokers, "nobody", TOPIC, PARTITIONS) == {}
     brokers.loading.add(partition_of("g", len(brokers.leaders)))
-    with pytest.raises(ClusterError, match=r"not known what group 'g' has committed: .*LOAD.*; repeat the command"):
+    with pytest.raises(ClusterError, match=r"the commits of group 'g' are unknown: .*LOAD.*; repeat the command"):
         group_commits(brokers, "g", TOPIC, PARTITIONS)
     brokers.loading.clear()
     brokers.silent.add(brokers.coordinator("g"))
@@ -200,7 +200,7 @@ class TestWhoUsesATopic:
         }
         assert [members[name].text for name in ("ours", "consumer", "empty")] == [
             "2 seen to be mode-aware",
-            "1 seen to be mode-aware, 1 not told",
+            "1 seen to be mode-aware, 1 unknown",
             "none",
         ]
 
@@ -242,7 +242,7 @@ class TestWhoUsesATopic:
         committed(brokers, "g", "other")
         committed(brokers, "h")
         brokers.hidden = {TOPIC}
-        assert "cannot be judged: its offsets cannot be read: TOPIC_AUTHORIZATION_FAILED" in doubt(brokers).detail
+        assert "the offsets of group 'g' cannot be read: TOPIC_AUTHORIZATION_FAILED" in doubt(brokers).detail
         brokers.hidden = {"other"}
         assert (sorted(find(brokers).groups), any_doubt(find(brokers))) == (["h"], None)
 
@@ -336,9 +336,9 @@ def test_a_group_s_partition_is_java_s(group: str, hash_code: int) -> None:
         (lambda b: vars(running(b, "g", member([TOPIC]))).update(describe_error=30), "group 'g' cannot be described"),
         (lambda b: running(b, "g", kind="quantum"), "'quantum'"),
         (lambda b: vars(b).update(cluster_error=31), "the cluster cannot be described: CLUSTER_AUTHORIZATION_FAILED"),
-        (lambda b: vars(b).update(offsets_topic_error=5), "does not have the coordinators: LEADER_NOT_AVAILABLE"),
+        (lambda b: vars(b).update(offsets_topic_error=5), "returned no coordinators: LEADER_NOT_AVAILABLE"),
         (lambda b: vars(committed(b, "g")).update(everywhere=True), "group 'g' is listed by two brokers"),
-        (lambda b: vars(committed(b, "g")).update(offsets_error=30), "group 'g' cannot be judged"),
+        (lambda b: vars(committed(b, "g")).update(offsets_error=30), "the offsets of group 'g' cannot be read"),
         (lambda b: vars(b).update(offsets_topic_error=29), "the right to DESCRIBE the topic __consumer_offsets"),
         (
             lambda b: running(b, "g", SimpleNamespace(**vars(member([])) | {"member_metadata": b"?"})),

@@ -106,8 +106,8 @@ def test_change_that_stays_on_its_interim_topic_is_reported_as_such() -> None:
 def test_description_of_the_topic_has_both_switches() -> None:
     kept = KeptNameReport.of("orders", [first(GONE), second(replace(BACK, reason="rename-refused"))])
     text = describe_text([replace(described(None, "done"), kept_name=kept)], expand=False)
-    assert f"Keeps the name orders, over {INTERIM}: half 2 of 2, phase announce; first switch 1970" in text
-    assert "Waits: the brokers or a rule refuse the new topic" in text
+    assert f"Keeps the name orders, via {INTERIM}: half 2 of 2, phase announce; first switch 1970" in text
+    assert "Waits: the new topic with the kept name is refused, by the brokers or by a rule" in text
     waits = replace(GONE, reason="known-by-clients")
     text = describe_text([part("orders", waits, "done", first(waits))], expand=False)
     assert text.count("Waits:") == 1, "the alias itself shows it"
@@ -133,7 +133,7 @@ def part(topic: str, now: Replacement | None, phase: str, *records: TopicRecord)
         (part("orders", GONE, "done", first(GONE)), 2, "gap", None, None),
         (
             part("orders", None, "done", first(replace(GONE, reason="name-taken"))),
-            *(2, "gap", "another topic exists under the name", "modeaware topics --describe --topic orders"),
+            *(2, "gap", "another topic has the name of the alias", "modeaware topics --describe --topic orders"),
         ),
         (
             part(INTERIM, replace(BACK, reason="fence-unknown"), "announce", first(GONE), second(BACK)),
@@ -145,7 +145,7 @@ def test_status_shows_the_change_as_one_under_the_kept_name(
     topic: TopicDescription, half: int, phase: str, waits: str | None, command: str | None
 ) -> None:
     (change,) = status_report([topic], lambda *words: " ".join(words)).changes
-    expected = f"replacement over {INTERIM} (4) that keeps the name, half {half} of 2"
+    expected = f"replacement via {INTERIM} (4) that keeps the name, half {half} of 2"
     assert (change.topic, change.change, change.phase) == ("orders", expected, phase)
     (waiting,) = change.waiting
     assert (waiting.waits_for is None, waiting.next is None) == (waits is None, command is None)
@@ -191,7 +191,7 @@ def test_page_shows_the_change_in_both_halves_and_between_them() -> None:
     topics = [TopicSeen(first(replace(GONE, reason="name-taken"))), TopicSeen(replace(SECOND, topic="other"))]
     between, _ = status_of(Snapshot(20_000, "c", Role.ACTIVE, topics=tuple(topics)))["topics"]
     assert (between["phase"], between["kept_name"]["half"]) == ("gap", 2)
-    assert between["change"] == f"replacement over {INTERIM} (4) that keeps the name, half 2 of 2"
+    assert between["change"] == f"replacement via {INTERIM} (4) that keeps the name, half 2 of 2"
     assert [one["code"] for one in between["blocked"]] == ["name-taken"]
     topics = [TopicSeen(first(GONE)), TopicSeen(second(BACK))]
     alias, interim = status_of(Snapshot(20_000, "c", Role.ACTIVE, topics=tuple(topics)))["topics"]
@@ -316,7 +316,7 @@ def test_certificate_that_is_missing_is_reported_once_and_fails_nothing(
     late.write(HALVES[3])
     late.write(HALVES[3])
     told = capsys.readouterr().err
-    assert told.count(f"orders: no certificate: its record has ended; {INTERIM} has replaced it") == 1
+    assert told.count(f"orders: no certificate: its record was removed; {INTERIM} has replaced it") == 1
     assert [file.name for file in tmp_path.iterdir()] == [f"{INTERIM}.json"]
 
 
@@ -328,8 +328,8 @@ def test_plan_has_the_steps_for_clients_without_modes() -> None:
     command = replace(COMMAND, configs=dict(FOUND.configs), delay_ms=None)
     told = "\n".join(replacement_text(plan_replacement(command, facts, FOUND, {}, 10_000)))
     for words in (
-        f"Keeps its name: orders (6) -> {INTERIM} (4) -> orders (4), led by the controller.",
-        f"Its own retention has to empty orders and then {INTERIM}",
+        f"Keeps its name: orders (6) -> {INTERIM} (4) -> orders (4), carried out by the controller.",
+        f"Retention has to empty orders, then {INTERIM}",
         f"modeaware groups prepare GROUP --topic {INTERIM}",
         "Stop them. Then: modeaware groups prepare GROUP --topic orders",
     ):
@@ -483,9 +483,9 @@ def test_repetition_in_the_second_half_waits_for_it_and_sends_nothing(records: l
     ("records", "orders", "options", "told"),
     [
         ([], OLD, ["--stay"], "its producers do not write to an interim topic yet"),
-        ([first(BEGUN)], OLD, ["--stay"], "--undo gives a replacement up"),
-        ([first(SWITCHED)], OLD, ["--undo"], "--stay ends the change there"),
-        ([first(GONE)], ABSENT, ["--undo"], "--stay ends the change there"),
+        ([first(BEGUN)], OLD, ["--stay"], "to give the replacement up, pass --undo"),
+        ([first(SWITCHED)], OLD, ["--undo"], "end the change there (--stay)"),
+        ([first(GONE)], ABSENT, ["--undo"], "end the change there (--stay)"),
         ([first(GONE), second(LED_BACK)], NEW, ["--undo"], "producers already write to the second new topic"),
         ([first(GONE), second(LED_BACK)], NEW, ["--stay"], "already write to 'orders': to get another topic"),
         ([first(GONE)], ABSENT, ["--keep-name", "--partitions", "5"], "its change to 4 partitions is in progress"),
@@ -517,7 +517,7 @@ def test_certificates_are_written_while_the_command_waits(run: Run, certificates
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ("--certificates .", "--certificates belongs to --wait"),
+        ("--certificates .", "--certificates works only with --wait"),
         ("--wait --certificates nowhere/at/all", "--certificates: no folder nowhere/at/all"),
     ],
 )

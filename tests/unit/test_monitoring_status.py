@@ -45,7 +45,7 @@ def test_a_drain_that_is_held_up() -> None:
         ("still-written", "11", 30_000),
         ("group-lag", "10", 9_000),
     ]
-    assert held[0]["text"] == "group 'billing' has not consumed it to the seal: run its consumers"
+    assert held[0]["text"] == "group 'billing' has not read to the seal: run its consumers"
 
 
 def replaced(**more: Any) -> TopicRecord:
@@ -197,7 +197,7 @@ def test_texts_count_the_other_groups_that_hold_a_partition_up() -> None:
     seen = replace(seen, facts=replace(seen.facts, groups={**seen.facts.groups, "audit": more, "late": more}))
     waiver = GroupRule("waive", "late", "orders", "", 0)
     told = status_json.topic_status(seen, replace(busy_snapshot(NOW_MS), rules=(waiver,)))
-    lag = "group 'billing' (and 1 more) has not consumed it to the seal: run its consumers"
+    lag = "group 'billing' (and 1 more) has not read to the seal: run its consumers"
     assert [one["text"] for one in told["blocked"] if one["partitions"] == "7-9"] == [lag]
     assert {one["group"]: (one["partitions"], one["waived"]) for one in told["groups"]}["late"] == ("-", True)
 
@@ -239,7 +239,7 @@ def test_metrics_name_the_extra_that_is_missing(monkeypatch: pytest.MonkeyPatch)
     assert (answer.status, answer.body) == (501, b"no metrics: install modeaware[metrics]\n")
 
 
-NOT_CLAIMED = "the leader of the election's group has not claimed the mode log, and may be no controller"
+NOT_CLAIMED = "the leader of the election's group has not claimed the mode log, and may not be a controller"
 
 
 @pytest.mark.parametrize(
@@ -248,7 +248,11 @@ NOT_CLAIMED = "the leader of the election's group has not claimed the mode log, 
         ({}, None, None),
         ({"role": Role.STANDBY}, None, None),
         ({"role": Role.STARTING, "loop_age_s": None, "contact_age_s": None}, None, "starting"),
-        ({"loop_age_s": 121.0}, "no completed round for 121 s", "no completed round for 121 s"),
+        (
+            {"loop_age_s": 121.0},
+            "the controller's thread has completed no round for 121 s",
+            "the controller's thread has completed no round for 121 s",
+        ),
         ({"contact_age_s": 46.0}, None, "no contact with the cluster for 46 s"),
         ({"contact_age_s": None}, None, "no contact with the cluster yet"),
         ({"role": Role.STANDBY, "leaderless_s": 9.0}, None, None),

@@ -158,7 +158,7 @@ STORIES = {
     "a commit of a stock client proves nothing before the longest poll interval is over": Story(
         [step.commits(10, 10, note=READ_NOTE), step.notes(0, Note.NONE), step.look(), step.opens()],
         [step.look(UNNOTED_MS - 1), step.opens(), step.waits(due_in_ms=1, unnoted=[0])],
-        [step.look(1), step.opens("g"), step.warns("without a note that all records are handled")],
+        [step.look(1), step.opens("g"), step.warns("no client has noted that it has handled all records")],
     ),
     "that time begins anew with another commit": Story(
         [step.commits(10, 10), step.look(), step.look(UNNOTED_MS - 1), step.opens()],
@@ -170,7 +170,7 @@ STORIES = {
         [
             step.look(1),
             step.opens("g"),
-            step.warns("records of partitions 1 are delivered; the application has not committed 3 of them"),
+            step.warns("records of partitions 1 are delivered, but the application has not committed 3 of them"),
         ],
     ),
     "a batch committer that commits meanwhile has more time": Story(
@@ -276,7 +276,7 @@ STORIES = {
             step.opens("g"),
             step.look(),
             step.opens(),
-            step.warns("no members and nothing on"),
+            step.warns("no members, and its offsets on"),
         ],
     ),
     "not while the gate of a later topic is open for it: its offsets have expired": Story(
@@ -388,7 +388,7 @@ class TestNamesBeyondTheRoomOfTheRecord:
         topic.look()
         topic.look()
         assert gone not in (topic.held or MovedRecord("")).groups
-        topic.warns("no members and nothing on")
+        topic.warns("no members, and its offsets on")
 
     def test_all_have_an_open_gate_once_no_required_group_is_missing(self) -> None:
         topic = self.topic()
@@ -414,12 +414,13 @@ def test_reports_say_what_a_group_waits_for() -> None:
     found = facts(2, None, topic.groups, partitions=topic.logs, new_topic=facts(2))
     progress = progress_of(topic.record, found, required_of((), found, (), (), 0), Moved(groups=frozenset({"f"})))
     assert {name: group.gate for name, group in progress.items()} == {
-        "a": "gate closed: all records of partitions 1 are delivered; the application has not committed 2 of them; "
-        "all records of partitions 0 are committed, without a note that all are handled",
+        "a": "gate closed: all records of partitions 1 are delivered, but the application has not committed 2 of them; "
+        "all records of partitions 0 are committed, but no client has noted that it has handled them",
         "b": "gate closed: it has 15 records of partitions 0-1 to read",
-        "c": "gate closed: all records of partitions 0-1 are committed, without a note that all are handled",
+        "c": "gate closed: all records of partitions 0-1 are committed, but no client has noted that it has handled "
+        "them",
         "d": "gate closed: the application has paused partitions 0-1, or has sought back in them",
-        "e": "gate closed: it has read all; the gate is about to open",
+        "e": "gate closed: it has read all records; the gate is about to open",
         "f": None,
     }
     assert [name for name, group in progress.items() if group.gate_open] == ["f"]

@@ -205,7 +205,7 @@ def test_a_refusal_changes_nothing_unless_it_is_passed(fleet: Fleet, capsys: pyt
 def test_continue_belongs_to_at_once(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         fleet.run("--yes", "--continue")
-    assert "--continue belongs to --at-once" in capsys.readouterr().err
+    assert "--continue works only with --at-once" in capsys.readouterr().err
 
 
 def test_on_a_terminal_several_topics_are_one_table() -> None:

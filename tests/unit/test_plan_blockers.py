@@ -108,8 +108,8 @@ def test_groups_behind() -> None:
     }
     assert [lag.group for lag in group_lags(facts, 2)][:2] == ["console-consumer-7", "idle"]
     blockers = found(facts)
-    assert blockers["lag"].text.endswith("still behind on the partitions that would retire: idle, behind.")
-    assert blockers["idle-groups"].text.startswith("Without members, and never committed")
+    assert blockers["lag"].text.endswith("Groups that are behind on the partitions that would retire: idle, behind.")
+    assert blockers["idle-groups"].text.startswith("Groups without members and without commits")
     assert "retire: idle." in blockers["idle-groups"].text
     growth = found(facts, target=8)
     assert growth.keys() == {"producers"}

@@ -54,9 +54,9 @@ def scanned(monkeypatch: pytest.MonkeyPatch) -> list[object]:
 def test_the_text_has_totals_brokers_and_the_topics_that_free_the_most() -> None:
     text = fleet_text(fleet(Sizing(most_on_broker=10, price=0.002)), limit=2)
     prose = " ".join(text.split())
-    assert "106 of 140 partition replicas could go by replacing 4 topics (75.7 %), by rates of the last 7d." in prose
+    assert "Replacing 4 topics frees 106 of 140 partition replicas (75.7 %), by the rates of the last 7d." in prose
     assert "The first 1 free 52.9 %." in prose
-    assert "1 topics are neither written nor read: without them 12 more would go." in prose
+    assert "1 topics are neither written nor read: deleting them frees 12 more replicas." in prose
     assert "Saved: 77.38 a month, for 53 partitions." in prose
     assert "17 above the limit" in text
     assert "Topics (2 of 6)" in text
@@ -74,7 +74,7 @@ def test_an_empty_cluster_is_a_plan() -> None:
 
 def test_shrinks_are_said_to_free_no_replica() -> None:
     plan = make_fleet_plan(Fleet([topic()], WEEK, can_replace=False), Sizing())
-    assert "1 topics can be shrunk, which frees work of consumers, and no replica" in " ".join(fleet_text(plan).split())
+    assert "1 topics can only be shrunk: a replacement needs brokers with KRaft." in " ".join(fleet_text(plan).split())
     assert plan.frees == 0
 
 
@@ -175,10 +175,10 @@ def test_globs_choose_topics(scanned: list[object]) -> None:
 @pytest.mark.parametrize(
     ("given", "why"),
     [
-        ("plan", "TOPIC and --partitions are needed, or --all"),
-        ("plan t", "TOPIC and --partitions are needed"),
-        ("plan t --partitions 4 --write f", "--write belongs to --all and --topics"),
-        ("plan t --partitions 4 --window 2d", "--window belongs to --all and --topics"),
+        ("plan", "pass TOPIC and --partitions, or --all"),
+        ("plan t", "pass TOPIC and --partitions"),
+        ("plan t --partitions 4 --write f", "--write works only with --all or --topics"),
+        ("plan t --partitions 4 --window 2d", "--window works only with --all or --topics"),
         ("plan t --all", "--all and --topics take no TOPIC"),
         ("plan --all --sample 5", "--all and --topics take no TOPIC"),
         ("plan --all --window 90m", "whole days are needed"),

@@ -67,11 +67,16 @@ def planned(
         ("murmur2", 4, "4 divides 12: a hash modulo the number of partitions moves only keys of the retired ones.", ""),
         ("minimal", 5, "By minimal_movement only keys of the retired partitions move.", ""),
         ("none", 5, "12 -> 5: keys are not kept together now", "not kept together (round-robin, random or sticky)"),
-        ("own", 5, "Of any hash taken modulo the count it would be 91.7 %, and 58.3 % at the least.", ""),
-        ("half own", 5, "which keys move is not known", "keys are kept together in part, by another rule or by one"),
+        ("own", 5, "With any hash modulo the count it would be 91.7 %; the least possible is 58.3 %.", ""),
+        ("half own", 5, "it is unknown which keys move", "keys are kept together in part, by another rule or by one"),
         ("shrunk", 3, "6 -> 3: ", ""),
         ("grown", 3, "", "The topic has grown from 8 to 12 partitions"),
-        ("partly", 3, "", " lie elsewhere: in partitions that producers name, or by another rule. What follows takes"),
+        (
+            "partly",
+            3,
+            "",
+            " lie elsewhere: in partitions that producers name, or by another rule. The figures below count",
+        ),
     ],
 )
 def test_target_and_verdict_in_sentences(place: str, target: int, of_the_target: str, verdict: str) -> None:
@@ -126,8 +131,8 @@ def test_command_prints_plain_characters_where_it_must_and_writes_the_page(
     ("place", "target", "text"),
     [
         ("murmur2", 0, "0 partitions: at least 1 must stay"),
-        ("murmur2", 12, "12 partitions: 'orders' has them already"),
-        ("shrunk", 6, "6 partitions: of the 12 of 'orders', recent records are placed over 6 already"),
+        ("murmur2", 12, "12 partitions: 'orders' has that many already"),
+        ("shrunk", 6, "6 partitions: recent records of 'orders' are placed over that many of its 12 already"),
     ],
 )
 def test_no_plan_for_what_is_or_cannot_be(place: str, target: int, text: str) -> None:

@@ -126,8 +126,8 @@ def test_plan_says_everything_beforehand() -> None:
         "Config retention.ms=5 (given)",
         "Not copied, it names partitions: follower.replication.throttled.replicas",
         "Group app (streams): has no members now",
-        "Group audit (classic): members: 2 seen to be mode-aware by their client id; nothing, but with modeaware.on.",
-        "Group billing (classic): members: 2 seen to be mode-aware, 1 not told; nothing where all run modeaware; ",
+        "Group audit (classic): members: 2 seen to be mode-aware by their client id. Nothing to do, except with ",
+        "Group billing (classic): members: 2 seen to be mode-aware, 1 unknown. Nothing to do if all run modeaware; ",
         "Group connect-sink (classic): has no members now",
         "wait about 11 s",
         "  kafka-acls.sh --add",
@@ -399,7 +399,7 @@ def test_wait_ends_where_it_pauses_is_done_or_is_given_up_and_knows_the_pause_of
     [
         ({"points_to": "orders-v2"}, False, reasons.text(reasons.NAME_TAKEN)),
         ({"points_to": "orders-v2"}, True, reasons.text(reasons.NAME_TAKEN)),
-        ({"replaces": "orders-v2"}, False, "a new topic has the name, which replaces orders-v2"),
+        ({"replaces": "orders-v2"}, False, "a new topic, which replaces orders-v2, has the name"),
         ({}, True, reasons.text(reasons.NAME_TAKEN)),
     ],
 )
@@ -624,8 +624,11 @@ def replaced_log(replacement: Replacement) -> ModeLog:
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (("--with", "x2"), "already being replaced, by 'orders-v2': name that topic, or undo it first (--undo)"),
-        (("--partitions", "0"), "0 partitions: 1 to"),
+        (
+            ("--with", "x2"),
+            "already being replaced by 'orders-v2': name that topic, or undo the replacement first (--undo)",
+        ),
+        (("--partitions", "0"), "invalid partition count 0: 1 to"),
         (("--partitions", "5"), "another number of partitions (4)"),
     ],
 )
@@ -644,11 +647,13 @@ def test_undo_says_whether_the_new_topic_is_deleted_before_and_after(
     change = FakeChange(replaced_log(BEGUN), facts={"orders-v2": found}, ends=[described(None, "done")])
     assert run(change, "orders", "--undo", "--yes") == 0
     told = capsys.readouterr().err
-    assert ("orders-v2 stays: it has records." in told, "orders-v2 is deleted" in told) == (stays, not stays)
+    assert ("orders-v2 is not deleted: it has records." in told, "orders-v2 is deleted" in told) == (stays, not stays)
     change.session.cluster.shape = lambda topic: found if stays else None
     assert run(change, "orders", "--undo", "--yes", "--wait") == 0
     last = capsys.readouterr().out.splitlines()[-1]
-    assert last == ("orders: undone." + (" orders-v2 stays: it has records, or another partition count." * stays))
+    assert last == (
+        "orders: undone." + (" orders-v2 is not deleted: it has records, or another partition count." * stays)
+    )
 
 
 def test_each_end_is_printed_when_it_is_seen_and_stays_after_ctrl_c(
@@ -658,7 +663,7 @@ def test_each_end_is_printed_when_it_is_seen_and_stays_after_ctrl_c(
     change = FakeChange(ends=[done, KeyboardInterrupt()])
     assert run(change, *BOTH, "--yes", "--wait") == cli.INTERRUPTED
     told = capsys.readouterr()
-    assert "orders: replaced by o2; every group that is waited for has moved." in told.out
+    assert "orders: replaced by o2; every required group has moved." in told.out
     assert "--topic payments" in told.err
     assert "--topic orders" not in told.err, "that one has ended"
 

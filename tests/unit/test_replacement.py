@@ -181,7 +181,7 @@ STORIES = {
         record=shrunk(SHRUNK),
     ),
     "a topic that comes up under the name raises one alarm": Story(
-        (do.look(GONE, changed=True), do.look(ANOTHER, alarm="another topic exists under the name")),
+        (do.look(GONE, changed=True), do.look(ANOTHER, alarm="another topic has the name of the alias")),
         (do.look(ANOTHER, nothing=True), do.look(replace(ANOTHER, topic_id=None), appended=True, alarms=0)),
         do.has(reason=None),
         record=SWITCHED,
@@ -607,7 +607,7 @@ def test_a_new_topic_is_not_changed_before_its_old_topic_is_released_nor_shared(
     begun = SWITCHED
     done = replace(begun, replacement=replace(replacement(begun), released_ms=NOW_MS))
     for command in (ReplaceTopicCommand(NAME, "orders-v3", 2), CreatePartitionsCommand(NAME, 9)):
-        with pytest.raises(RequestRefused, match="replaces 'orders': wait until that is done") as caught:
+        with pytest.raises(RequestRefused, match="replaces 'orders': wait until its groups have moved") as caught:
             refuse_alias(command, TopicFacts("", ID), [begun], NOW_MS)
         assert caught.value.code is ErrorCode.REASSIGNMENT_IN_PROGRESS
         refuse_alias(command, TopicFacts("", ID), [done], NOW_MS)
@@ -619,7 +619,7 @@ def test_a_new_topic_is_not_shrunk_before_its_old_topic_is_gone() -> None:
     """A group that has an offset on the old topic alone would not be waited for."""
     begun, command = SWITCHED, replace(shrink(1), topic=NAME)
     done = replace(begun, replacement=replace(replacement(begun), released_ms=NOW_MS))
-    for record, until in ((begun, "that is done"), (done, "'orders' is deleted")):
+    for record, until in ((begun, "its groups have moved"), (done, "'orders' is deleted")):
         with pytest.raises(RequestRefused, match=f"replaces 'orders': wait until {until}") as caught:
             refuse_alias(command, TopicFacts("", ID), [record], NOW_MS)
         assert caught.value.code is ErrorCode.REASSIGNMENT_IN_PROGRESS

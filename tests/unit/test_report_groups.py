@@ -110,7 +110,9 @@ def test_each_topic_is_shown_with_its_groups() -> None:
 def test_a_waiver_gives_up_what_its_group_has_not_read() -> None:
     waiver = _rule("waive", "done")
     before, after = (report_groups(RECORD, FACTS, rules, IGNORED, NOW) for rules in ([], [waiver]))
-    assert given_up([before], [after], waiver) == ["orders: group 'done' has read partitions 2-3: nothing is given up."]
+    assert given_up([before], [after], waiver) == [
+        "orders: group 'done' has read partitions 2-3: none of their records may be deleted unread."
+    ]
     gone = _rule("waive", "gone")
     after = report_groups(RECORD, FACTS, [gone], IGNORED, NOW)
     (line,) = given_up([before], [after], gone)

@@ -170,7 +170,7 @@ def test_a_job_that_fails_while_its_topic_is_replaced_says_so(views: LogViews) -
 
     with pytest.raises(PythonException, match="a task failed"):
         job(switched=False)
-    with pytest.raises(TopicReplaced, match=r"orders was replaced by orders-v2 .* Run it again") as replaced:
+    with pytest.raises(TopicReplaced, match=r"orders was replaced by orders-v2 .* Run the job again") as replaced:
         job(switched=True)
     assert (replaced.value.topic, replaced.value.new_topic) == ("orders", "orders-v2")
     assert isinstance(replaced.value.__cause__, PythonException)
@@ -184,7 +184,7 @@ def test_a_job_that_succeeds_while_its_topic_is_replaced_has_to_show_that_nothin
 ) -> None:
     with written(CONF, "orders", acknowledged=acknowledged):
         lead(views, "orders", "orders-v2", switched=False)
-    allowed = nullcontext() if acknowledged else pytest.raises(TopicReplaced, match="may have rejected some")
+    allowed = nullcontext() if acknowledged else pytest.raises(TopicReplaced, match="may have rejected records")
     with allowed, written(CONF, "orders", acknowledged=acknowledged):
         lead(views, "orders", "orders-v2")
 
@@ -207,7 +207,7 @@ def test_a_job_that_spans_the_way_back_to_a_name_says_so(views: LogViews, middle
             if recorded:
                 views.set("orders", modes_of(3, 3), topic_id="the-second")
 
-    with pytest.raises(TopicReplaced, match="Run it again"):
+    with pytest.raises(TopicReplaced, match="Run the job again"):
         job()
 
 

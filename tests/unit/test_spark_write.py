@@ -164,7 +164,7 @@ def test_a_refusal_behind_the_fence_says_where_a_retry_writes(views: FakeViews) 
 def test_modes_that_do_not_come_fail_the_task(views: FakeViews) -> None:
     views.set("orders", modes_of(4, 4), epoch=1)
     views.failure = ModeSourceError("the mode log is out of reach")
-    with pytest.raises(ViewTimeout, match=r"planned by epoch 2 .* orders epoch 1.*out of reach; nothing was written"):
+    with pytest.raises(ViewTimeout, match=r"planned with epoch 2 .* orders epoch 1.*out of reach; nothing was written"):
         Sender("orders", CONF, at_least=(1, 2))
     assert borrow(key_of(CONF), CONF).users == 1, "it was given back"
 

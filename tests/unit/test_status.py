@@ -139,12 +139,12 @@ def test_text_is_one_table(told: list[TopicReport], capsys: pytest.CaptureFixtur
     assert [re.split("  +", line) for line in lines] == [
         [
             *("orders", "shrink from 6 to 4", "drain", "4-5", "none"),
-            "group 'billing' has not consumed it to the seal",
+            "group 'billing' has not read to the seal",
             "modeaware groups list orders --bootstrap-server k:1",
         ],
         [
-            *("payments", "replacement by orders-v2 (4)", "announce", "-", "3 seen to be mode-aware, 1 not told"),
-            *("the replacement was requested with --pause-before-switch",),
+            *("payments", "replacement by orders-v2 (4)", "announce", "-", "3 seen to be mode-aware, 1 unknown"),
+            *("the replacement is paused before the switch, as requested",),
             "modeaware replace payments --bootstrap-server k:1",
         ],
     ]

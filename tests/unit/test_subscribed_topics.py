@@ -256,7 +256,7 @@ def test_assignment_by_the_application_is_left_alone_with_a_warning(caplog: pyte
     world.membership.assign([TopicPartition("a", 0), TopicPartition("b", 0)])
     world.poll()
     assert world.held() == {("a", 0), ("b", 0)}
-    assert caplog.text.count("assign those of b") == 1
+    assert caplog.text.count("Assign those of b") == 1
 
 
 def test_setting_by_which_deleted_topics_would_be_created_again() -> None:

@@ -71,7 +71,7 @@ def test_an_answer_that_cannot_be_read_is_none(broker: FakeBroker) -> None:
         return codec.encode_response(hello, min(header.api_version, 4), header.correlation_id)
 
     broker.answer = answer
-    with pytest.raises(ClusterError, match="before trying again") as caught:
+    with pytest.raises(ClusterError, match="before a retry") as caught:
         client.request({}, _at(broker), _delete(orders=1), 60)
     assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
 
@@ -116,7 +116,7 @@ def test_nobody_there_is_controller_unavailable(address: str) -> None:
 
 def test_a_controller_that_goes_silent_is_a_cluster_error(server: Server, controller: StubController) -> None:
     controller.silent = True
-    with pytest.raises(ClusterError, match="before trying again") as caught:
+    with pytest.raises(ClusterError, match="before a retry") as caught:
         client.request({}, _claim(server.address), _delete(orders=1), 1.0)
     assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
     assert len(controller.submitted) == 1, "sent once, whatever becomes of it"

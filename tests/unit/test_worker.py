@@ -71,7 +71,7 @@ def test_after_a_failed_append_it_asks_before_it_claims_again(world: World, fail
     error = future.exception(0)
     assert isinstance(error, ClusterError)
     assert error.code is ErrorCode.REQUEST_TIMED_OUT
-    assert error.message.startswith(f"{failure}; it may have been carried out")
+    assert error.message.startswith(f"{failure}; the command may have been carried out")
 
 
 @pytest.mark.parametrize("failure", [ControllerFenced, ClusterError])

@@ -358,7 +358,7 @@ class _Reader:
         deadline_s = time.monotonic() + _TIMEOUT_S
         while self.position < end:
             if time.monotonic() > deadline_s:
-                raise self._failed(f"not read to its end within {_TIMEOUT_S:g} s")
+                raise self._failed(f"the partition was not read to its end within {_TIMEOUT_S:g} s")
             if not self._assigned:
                 self._consumer.assign([TopicPartition(self._place.topic, self._place.partition, self.position)])
                 self._assigned = True

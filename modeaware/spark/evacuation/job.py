@@ -105,7 +105,7 @@ class EvacuationReport:
             return f"{self.topic}: every partition is already evacuated."
         lines = [
             f"{self.topic}: partitions {format_ranges(sorted(self.seals))} are evacuated, each up to its seal.",
-            f"  {self.keys} keys: {self.copied} copied ({self.tombstones} of them as deleted ones).",
+            f"  {self.keys} keys: {self.copied} copied ({self.tombstones} of them as tombstones).",
             f"  {self.placed} were copied before, {self.newer} have a newer value in the new topic.",
         ]
         if self.retries:
@@ -182,7 +182,7 @@ def evacuate(
             check_topic_id(client, work)
             _prove(conf, work, report)
             return replace(report, passes=attempt)
-        logger.warning("%s: its seals or its new topic changed meanwhile; reading again", topic)
+        logger.warning("%s: its seals or its new topic changed during the copy; reading again", topic)
     raise EvacuationFailed(
         f"{topic}: its seals or its new topic changed in each of {passes} passes (does a producer ignore the modes?); "
         "no proof is committed",
@@ -238,7 +238,7 @@ def read_evacuation(conf: Mapping[str, Any], topic: str) -> tuple[Evacuation | N
     replay = read_mode_log(rest, config.mode_log_topic, LOG_TIMEOUT_S)
     record = replay.record(topic)
     if record is None or record.replacement is None:
-        why = "it is not being replaced; start that with modeaware replace --evacuate"
+        why = "it is not being replaced; run modeaware replace --evacuate first"
         raise NothingToEvacuate(f"topic {topic!r}: {why}", topic=topic)
     replacement = record.replacement
     new = next((r for r in replay.records_of(replacement.new_topic) if r.topic_id == replacement.new_topic_id), None)
@@ -271,7 +271,7 @@ def evacuation_in(record: TopicRecord, replacement: Replacement, homes: tuple[in
     """
     group = evacuation_of(record)
     if group is None or replacement.evacuation_epoch is None or replacement.gone_ms is not None:
-        reason = "its replacement evacuates nothing" if group is None else "it is replaced and gone"
+        reason = "it was replaced without --evacuate" if group is None else "it was replaced and deleted"
         raise NothingToEvacuate(f"topic {record.topic!r}: {reason}", topic=record.topic)
     ends = {p: r.seal_offset for p, r in record.retired.items() if r.seal_offset is not None}
     if replacement.switched_ms is None or len(ends) < len(record.retired):
@@ -312,7 +312,9 @@ def await_seals(conf: Mapping[str, Any], topic: str, wait_s: float) -> Evacuatio
             )
         if not logged:
             logger.info(
-                "%s: waiting for the seals of partitions %s", topic, format_ranges(sorted(waiting)) or "to come"
+                "%s: waiting for the seals of partitions %s",
+                topic,
+                format_ranges(sorted(waiting)) or "(none is retired yet)",
             )
             logged = True
         time.sleep(CHECK_EVERY_S)  # the controller seals quiet partitions in its own time

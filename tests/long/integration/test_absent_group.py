@@ -66,5 +66,8 @@ def test_one_that_was_waived_begins_at_the_start_of_the_new_topic_and_is_told(
     assert given == numbers, "nothing of the new topic is skipped, nor anything else given"
     load.check([])
     (told,) = [record.getMessage() for record in caplog.records if record.name == "modeaware.clients.starts"]
-    assert f"group {following.group!r} begins at topic {following.new_topic!r}" in told
-    assert f"{following.topic!r}, which was deleted; records that the group had not read there are lost" in told
+    assert f"group {following.group!r} starts at topic {following.new_topic!r}" in told
+    assert (
+        f"the deleted topic {following.topic!r}; records of the deleted topic that the group had not read are lost"
+        in told
+    )

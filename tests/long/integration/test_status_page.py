@@ -77,7 +77,7 @@ def test_a_drain_from_blocked_to_done(
     expect(row.locator("td")).to_have_text(
         [group, "it has 41 records of partitions 3 to read", NO_CURVE_TEXT, NO_PACE, "no members"]
     )
-    expect(card.locator(".blocked")).to_contain_text([f"group '{group}' has not consumed it to the seal"])
+    expect(card.locator(".blocked")).to_contain_text([f"group '{group}' has not read to the seal"])
     expect(card.locator(".blocked code")).to_have_text([f"modeaware groups list {topic}"])
     expect(card.locator(".events li")).to_contain_text(["sealed", "requested"])
     expect(card.locator(".blocked strong")).to_contain_text(["Partition 3 blocked (group-lag) for "])

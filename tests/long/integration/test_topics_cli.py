@@ -123,7 +123,7 @@ def test_record_of_a_deleted_topic_of_that_name_is_shown_to_apply_to_nothing(sit
     lines = ours(site, "--describe", "--topic", filled)
     assert without_modes(lines) == kafkas(site, "--describe", "--topic", filled)
     assert all("Mode: ReadWrite" in line for line in lines if line.startswith("\t"))
-    said = f"Mode record of topic id {gone}: that topic was deleted; the record applies to nothing"
+    said = f"Mode record of topic id {gone}: that topic was deleted; the record has no effect"
     assert [line for line in lines if line.startswith("  ")] == [f"  {said}"]
     described = site.describe(filled)
     assert (described["epoch"], described["writable"], described["gone_ids"]) == (-1, 6, [gone])
