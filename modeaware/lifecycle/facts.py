@@ -85,22 +85,22 @@ class MembersSeen:
 
     Attributes:
         aware: the number of members seen to be mode-aware.
-        not_told: the number of other members.
+        unknown: the number of other members.
         holding: the number of members that hold a partition of the topic; not for share groups.
     """
 
     aware: int = 0
-    not_told: int = 0
+    unknown: int = 0
     holding: int = 0
 
     @property
     def text(self) -> str:
         """Return these numbers in words, such as ``2 seen to be mode-aware, 1 unknown``."""
-        counts = ((self.aware, "seen to be mode-aware"), (self.not_told, "unknown"))
+        counts = ((self.aware, "seen to be mode-aware"), (self.unknown, "unknown"))
         return ", ".join(f"{n} {words}" for n, words in counts if n) or "none"
 
     def __add__(self, other: MembersSeen) -> MembersSeen:
-        return MembersSeen(self.aware + other.aware, self.not_told + other.not_told, self.holding + other.holding)
+        return MembersSeen(self.aware + other.aware, self.unknown + other.unknown, self.holding + other.holding)
 
 
 @dataclass(frozen=True)

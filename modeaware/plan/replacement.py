@@ -169,7 +169,7 @@ def _to_do(group: GroupFacts, command: ReplaceTopicCommand) -> str:
         )
     if not group.has_members:
         return f"has no members now. Nothing to do with modeaware; without it {move}"
-    if group.members.aware and not group.members.not_told:
+    if group.members.aware and not group.members.unknown:
         return (
             f"members: {group.members.text} by their client id. Nothing to do, except with "
             f"modeaware.on.replace=named: {move}"

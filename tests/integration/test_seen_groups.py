@@ -92,7 +92,7 @@ def test_a_share_group_by_what_is_acknowledged(
             return take()
 
         eventually(lambda: take() + 1 and name in sure(cluster, topic, 1).groups)
-        members = MembersSeen(not_told=1)
+        members = MembersSeen(unknown=1)
         shared = GroupFacts(has_members=True, kind="share", subscribed=True, members=members)
         assert sure(cluster, topic, 1).groups == {name: shared}
         base = eventually(first_taken)

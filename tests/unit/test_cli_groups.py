@@ -126,7 +126,7 @@ def test_the_list_as_json_has_the_documented_fields_and_no_others() -> None:
         "group": "gone",
         "kind": None,
         "has_members": False,
-        "members": {"aware": 0, "not_told": 0, "holding": 0},
+        "members": {"aware": 0, "unknown": 0, "holding": 0},
         "stateful": False,
         "state_loss_accepted": False,
         "required": True,

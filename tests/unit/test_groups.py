@@ -141,7 +141,7 @@ class TestWhoUsesATopic:
         found = find(brokers)
         owned = frozenset({0} if assigned_partitions(which.member_assignment) else ())
         (group,) = found.groups.values()
-        assert group.members.not_told == 1
+        assert group.members.unknown == 1
         assert replace(group, members=MembersSeen()) == GroupFacts(has_members=True, subscribed=True, owned=owned)
         assert any_doubt(found) is None
 
@@ -233,7 +233,7 @@ class TestWhoUsesATopic:
         part = SimpleNamespace(source_topics=["x"], repartition_source_topics=[SimpleNamespace(name=TOPIC)])
         group.describe["topology"] = SimpleNamespace(subtopologies=[part])
         facts = GroupFacts(
-            has_members=True, kind="streams", stateful=True, subscribed=True, members=MembersSeen(not_told=1)
+            has_members=True, kind="streams", stateful=True, subscribed=True, members=MembersSeen(unknown=1)
         )
         assert find(brokers).groups == {"app": facts}
 
