@@ -81,7 +81,7 @@ class Consumer(_Slots):
         stats = idle_stats()
         hints = StaleHints()
         watched = {**IDENTITY, **rest, **stats_settings(rest, stats.call)}
-        self._commits = commits = OwnCommits(rest)
+        commits = OwnCommits(rest)
         super().__init__(hints.listening(commits.listening(watched)))
         self._views = views = hints.views = registry.acquire(rest, config)
         self._count = partition_count(self, config.view_timeout_ms / 1000)

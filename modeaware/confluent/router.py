@@ -17,7 +17,6 @@ from functools import partial
 from types import MethodDescriptorType
 from typing import Any
 
-from modeaware.callouts import get_logger
 from modeaware.clients.following import ClientErrors
 from modeaware.clients.routes import Load, Route, Routes
 from modeaware.config import ClientConfig
@@ -41,8 +40,6 @@ from modeaware.librdkafka import C_HASHES, KafkaError, KafkaException
 from modeaware.topic_view import TopicView
 from modeaware.views.source import MAX_ID_AGE_S, VERIFY_TIMEOUT_S, Views
 from partitioners import HashFunction, HashPartitioner, Partitioner
-
-logger = get_logger(__name__)
 
 RoutedProduce: Any = None
 """The hot path in C; None where the package was installed without a compiler."""

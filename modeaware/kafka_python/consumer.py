@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import wraps
 from typing import Any
 
-from modeaware.callouts import get_logger
 from modeaware.clients.following import ClientErrors, FirstView, ViewShare, acquired
 from modeaware.clients.member import Member, Traits
 from modeaware.clients.member_views import MemberViews
@@ -26,8 +25,6 @@ from modeaware.kafka_python.joins import keep_joins
 from modeaware.kafka_python.offsets import Offsets, Partition, Parts
 from modeaware.kafka_python.topics import Topics, as_name, matches
 from modeaware.topic_view import TopicView
-
-log = get_logger(__name__)
 
 _VIEW_POLL_S = 0.5
 

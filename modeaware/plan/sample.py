@@ -16,7 +16,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple
 
-from modeaware.clock import SYSTEM_CLOCK, Clock
+from modeaware.clock import SYSTEM_CLOCK
 from modeaware.cluster.cluster import cluster_error
 from modeaware.cluster.groups import GroupsFound, find_groups
 from modeaware.cluster.metadata import writers
@@ -284,7 +284,6 @@ def read_sample(
     count: int,
     logs: Mapping[int, Stretch],
     asked: int,
-    clock: Clock = SYSTEM_CLOCK,
 ) -> Sample:
     """Read at most ``asked`` records, spread over the partitions.
 
@@ -298,11 +297,11 @@ def read_sample(
     """
     stretches = choose_stretches(logs, asked)
     reading = _Reading(topic, asked)
-    deadline_s = clock.monotonic_s() + READ_TIMEOUT_S
+    deadline_s = SYSTEM_CLOCK.monotonic_s() + READ_TIMEOUT_S
     try:
         for place in range(max(map(len, stretches.values()), default=0)):
             stretches_there = {p: all_[place] for p, all_ in stretches.items() if place < len(all_)}
-            reading.read(conf, stretches_there, lambda: clock.monotonic_s() < deadline_s)
+            reading.read(conf, stretches_there, lambda: SYSTEM_CLOCK.monotonic_s() < deadline_s)
     except KafkaException as error:
         raise cluster_error(f"read topic {topic!r}", error) from error
     return Sample(

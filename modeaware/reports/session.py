@@ -148,10 +148,10 @@ class Session:
         topic = self.config.mode_log_topic
         return ModeLog(topic, read_mode_log(self.conf, topic, READ_TIMEOUT_S))
 
-    def shape(self, topic: str, log: ModeLog | None = None) -> TopicShape:
-        """Return the topic's id and partition count; ``log``: as of :func:`no_such_topic`."""
+    def shape(self, topic: str) -> TopicShape:
+        """Return the topic's id and partition count."""
         if (shape := self.cluster.shape(topic)) is None:
-            raise no_such_topic(topic, self.cluster.topic_names(), log)
+            raise no_such_topic(topic, self.cluster.topic_names())
         return shape
 
     def snapshot(

@@ -16,7 +16,7 @@ from itertools import chain, groupby, repeat
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from modeaware.callouts import InnerLock, get_logger
+from modeaware.callouts import InnerLock
 from modeaware.config import split_client_config
 from modeaware.confluent.delivery import Deliveries, Reported
 from modeaware.confluent.errors import FirstViewPending
@@ -31,8 +31,6 @@ from modeaware.views.registry import acquire
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
-
-logger = get_logger(__name__)
 
 COLUMNS = ("key", "value", "partition", "timestamp", "headers", "topic")
 SCHEMA = "records long"

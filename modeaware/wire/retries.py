@@ -68,7 +68,6 @@ class Deadline:
     """A moment on the monotonic clock by which some work must be done."""
 
     def __init__(self, timeout_s: float, clock: Clock = SYSTEM_CLOCK) -> None:
-        self.timeout_s = timeout_s
         self.clock = clock
         self._at_s = clock.monotonic_s() + timeout_s
 
