@@ -62,7 +62,9 @@ def test_a_writer_that_was_replaced_appends_nothing(log: RealLog) -> None:
     with pytest.raises(ClusterError, match="not open"):
         first.append([("id-of-orders", topic_record(epoch=2).to_json())])
     second.append([("id-of-orders", topic_record(epoch=3).to_json())])
-    assert read_mode_log(log.conf, log.topic, 30).view("orders").epoch == 3
+    record = read_mode_log(log.conf, log.topic, 30).record("orders")
+    assert record is not None
+    assert record.epoch == 3
     second.close()
 
 

@@ -49,6 +49,8 @@ def test_gates_open_by_commits_notes_and_members(
         commit(lags, 20, READ)
         eventually(lambda: through() == {said, given, left, runs, lags}, 20)
     found = read_mode_log(setting.conf, setting.log, 20)
-    view = found.view(topic).replaced_by
+    record = found.record(topic)
+    assert record is not None
+    view = found.view_of(record).replaced_by
     assert view is not None
     assert [view.moved.has_open_gate(group) for group in (said, given, left, runs, lags, busy)] == [True] * 5 + [False]

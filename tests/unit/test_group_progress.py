@@ -273,7 +273,7 @@ class Brokers(FakeBrokers):
 
 
 END_UNKNOWN = "gate closed: the end of the old topic is not known yet"
-UNNOTED = "gate closed: all records of partitions 0-1 are committed, without a note that all are handled"
+UNNOTED = "gate closed: all records of partitions 0-1 are committed, but no client has noted that it has handled them"
 TRUNCATED = "gate closed: it has 0 records of partitions 0-1 to read"
 NEITHER = {0: 0, 1: 0}
 

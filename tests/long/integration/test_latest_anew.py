@@ -26,7 +26,7 @@ def test_latest_group_that_is_made_anew_begins_at_the_end_of_the_new_topic(
     for reader in load.readers:
         reader.start()
     load.await_held(following.topic, 12)
-    time.sleep(ENDS_S)
+    time.sleep(ENDS_S)  # an assignment shows no ends
     with following.writer(load):
         load.await_given(following.topic, 300)
         following.replace(delay_ms=0)

@@ -26,7 +26,7 @@ def test_new_latest_group_reads_every_record_written_after_it_joined(
     with recreating.group(make_group(), protocol, "latest", members=2) as group:
         # A rebalance after this would be a start at the end anew.
         group.await_held(recreating.topic, range(COUNT), [6, 6])
-        time.sleep(ENDS_S)
+        time.sleep(ENDS_S)  # an assignment shows no ends
         group.check(recreating.send())
 
 
