@@ -18,10 +18,9 @@ from pyspark.sql.pandas import functions
 from pyspark.sql.types import IntegerType
 
 from modeaware.errors import ConfigError
-from modeaware.librdkafka import C_HASHES
-from modeaware.spark.connector import Placement
+from modeaware.spark.connector import Placement, topic_partitioner
 from modeaware.spark.worker import forget_archive_finders
-from partitioners import Partitioner, TopicPartitioner, named
+from partitioners import Partitioner, TopicPartitioner
 
 BLOCK_BITS = 7
 """Records without a key go to one partition in blocks of 128 within a task, which fills the producer's batches."""
@@ -88,15 +87,13 @@ def index_udf(placed: Placement) -> Callable[[Column], Column]:
     candidate. An application's own partitioner picks for every row.
     """
     chosen: str | Partitioner = placed.partitioner if placed.rule is None else placed.rule.name
-    topic, count = placed.topic, len(placed.partitions)
+    topic, count, is_named = placed.topic, len(placed.partitions), placed.rule is not None
     made: list[TopicPartitioner] = []  # one for each task
 
     def picked(keys: pd.Series) -> pd.Series:
         forget_archive_finders()
-        is_named = isinstance(chosen, str)
         if not made:
-            partitioner = named(chosen, hashes=C_HASHES) if isinstance(chosen, str) else chosen
-            made.append(partitioner.for_topic(topic))
+            made.append(topic_partitioner(chosen, topic))
         pick, is_hashed = made[0].partition, made[0].requires_consistency
         turns = itertools.count(random.randrange(count))
         indices = [pick(key, count) if not is_named or is_hashed(key) else next(turns) % count for key in keys.tolist()]

@@ -18,8 +18,9 @@ from typing import Any, Literal
 from modeaware.clients.settings import partitioner_of
 from modeaware.config import split_client_config, with_topic_config
 from modeaware.errors import ConfigError, ModeAwareError
+from modeaware.librdkafka import C_HASHES
 from modeaware.wire.security import PROTOCOLS, TLS_SETTINGS, servers
-from partitioners import NAMES, Partitioner, Rule, is_plug_in, named
+from partitioners import NAMES, Partitioner, Rule, TopicPartitioner, is_plug_in, named
 
 Role = Literal["producer", "consumer"]
 PREFIX = "kafka."
@@ -129,6 +130,11 @@ def chosen_partitioner(conf: Mapping[str, Any], default: str) -> tuple[Rule | No
         raise ConfigError(f"partitioner: unknown {chosen!r}; use one of {', '.join(NAMES)}")
     partitioner = named(chosen)
     return partitioner.rule, partitioner
+
+
+def topic_partitioner(chosen: str | Partitioner, topic: str) -> TopicPartitioner:
+    """Return the partitioner, or the one of that name, for one topic, with the hashes in C. A name can be pickled."""
+    return (named(chosen, hashes=C_HASHES) if isinstance(chosen, str) else chosen).for_topic(topic)
 
 
 def spark_options(conf: Mapping[str, Any], role: Role) -> dict[str, str]:

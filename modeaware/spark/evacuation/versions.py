@@ -24,9 +24,8 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from modeaware.errors import ConfigError
-from modeaware.librdkafka import C_HASHES
-from modeaware.spark.connector import chosen_partitioner
-from partitioners import DEFAULT_NAME, Partitioner, TopicPartitioner, named
+from modeaware.spark.connector import chosen_partitioner, topic_partitioner
+from partitioners import DEFAULT_NAME, Partitioner
 
 HEADER = "modeaware.evacuated"
 """The header of each copy: the place and time of its source, the evacuation, and a digest of the copy itself."""
@@ -146,14 +145,10 @@ class KeyPlaces:
 
     def indices(self, keys: Sequence[bytes], count: int) -> list[int]:
         """Return the index of each key among ``count`` partitions; 0 for a key that is not placed by its bytes."""
-        picks = self._for_topic()
+        picks = topic_partitioner(self.partitioner, self.topic)
         return [picks.partition(key, count) if picks.requires_consistency(key) else 0 for key in keys]
 
     @property
     def empty_placed(self) -> bool:
         """Whether an empty key is placed by its bytes, like any other."""
-        return self._for_topic().requires_consistency(b"")
-
-    def _for_topic(self) -> TopicPartitioner:
-        chosen = self.partitioner
-        return (named(chosen, hashes=C_HASHES) if isinstance(chosen, str) else chosen).for_topic(self.topic)
+        return topic_partitioner(self.partitioner, self.topic).requires_consistency(b"")
