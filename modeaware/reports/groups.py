@@ -60,10 +60,16 @@ class GroupReport(GroupProgress):
 
 @dataclass(frozen=True, kw_only=True)
 class TopicGroups(TopicReport):
-    """One topic, with its retired partitions; ``rules`` are the rules in force for the topic."""
+    """One topic, with its retired partitions.
+
+    Attributes:
+        rules: the rules in force for the topic.
+        spared: waived groups that may or may not use the topic -> why that is unknown.
+    """
 
     groups: tuple[GroupReport, ...]
     rules: tuple[GroupRule, ...] = field(metadata={"json": None})
+    spared: Mapping[str, str] = field(metadata={"json": None})
 
 
 @dataclass(frozen=True)
@@ -182,7 +188,8 @@ def report_groups(
         )
         groups.append(of_group)
     in_force = tuple(rule for rule in rules if rule.applies(facts.topic, now_ms))
-    return TopicGroups(**vars(report) | {"groups": tuple(groups)}, rules=in_force)
+    spared = {name: facts.unclear_groups[name].detail for name in requirement.spared}
+    return TopicGroups(**vars(report) | {"groups": tuple(groups)}, rules=in_force, spared=spared)
 
 
 def groups_text(report: GroupsReport) -> str:
@@ -282,10 +289,11 @@ def given_up(before: Sequence[TopicGroups], after: Sequence[TopicGroups], waiver
     for topic, waived in zip(before, after, strict=True):
         if waiver in waived.rules:
             freed = [line for group in waived.groups if (line := _freed(group, waiver)) is not None]
-            if topic.groups_doubt not in (None, waived.groups_doubt):
-                freed.append(
-                    f"{topic.groups_doubt}. The drain no longer waits for this: unread records may be deleted."
-                )
+            freed += [
+                f"{why}. The drain no longer waits for this: unread records may be deleted."
+                for name, why in sorted(waived.spared.items())
+                if name not in topic.spared
+            ]
             lines += [f"{topic.topic}: {line}" for line in freed or ["the rule changes nothing now."]]
     return lines or ["No topic that is being changed matches; the rule applies to later changes."]
 

@@ -130,6 +130,16 @@ def test_a_waiver_of_a_group_that_cannot_be_judged_shows_what_it_gives_up() -> N
     assert line.startswith("orders: group 'elsewhere' is in a rebalance. The drain no longer waits for this")
 
 
+def test_a_waiver_of_one_of_two_groups_that_cannot_be_judged_shows_what_it_gives_up() -> None:
+    waiver = _rule("waive", "elsewhere")
+    unclear = {name: GroupsDoubt(f"group {name!r} is in a rebalance") for name in ("busy", "elsewhere")}
+    facts = replace(FACTS, unclear_groups=unclear)
+    before, after = (report_groups(RECORD, facts, rules, IGNORED, NOW) for rules in ([], [waiver]))
+    assert (before.groups_doubt, after.groups_doubt) == ("group 'busy' is in a rebalance",) * 2
+    (line,) = given_up([before], [after], waiver)
+    assert line.startswith("orders: group 'elsewhere' is in a rebalance. The drain no longer waits for this")
+
+
 def test_a_topic_that_was_never_changed_shows_who_would_be_waited_for() -> None:
     report = report_groups(None, FACTS, [_rule("require", "spark")], IGNORED, NOW)
     assert (report.phase, report.partitions) == ("done", ())
