@@ -4,18 +4,20 @@ import com.sun.management.OperatingSystemMXBean;
 import java.lang.management.ManagementFactory;
 import java.nio.charset.StandardCharsets;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /**
- * A producer with the plug-ins beside a plain one: they write the same records in turns. Arguments: how many rounds, how
- * many records in each, of how many bytes, {@code keyed} or {@code keyless}, the plain producer's topic, the other's
- * topic, then settings as {@code name=value}.
+ * A producer with the plug-ins beside two plain ones: they write the same records in turns. The second plain one shows
+ * what the comparison itself is worth. Arguments: how many rounds, how many records in each, of how many bytes,
+ * {@code keyed} or {@code keyless}, the plain producers' topic, the other's topic, then settings as {@code name=value}.
  *
- * <p>Prints of each round how long the plain producer and the other took until all was acknowledged, and the CPU time of
- * the process: four numbers of nanoseconds. The first rounds warm up and print nothing.
+ * <p>Prints a line per round: for the plain producer, the second plain one and the one with the plug-ins, the time until
+ * all records were acknowledged, and the CPU time of the process, in nanoseconds. The first rounds warm up and print
+ * nothing.
  */
 final class Producing {
     private static final int WARM_UP_ROUNDS = 3;
@@ -44,14 +46,18 @@ final class Producing {
         settings.keySet().removeIf(name -> name.startsWith("modeaware."));
         ByteArraySerializer bytes = new ByteArraySerializer();
         try (KafkaProducer<byte[], byte[]> plain = new KafkaProducer<>(settings, bytes, bytes);
+                KafkaProducer<byte[], byte[]> again = new KafkaProducer<>(settings, bytes, bytes);
                 KafkaProducer<byte[], byte[]> own = new KafkaProducer<>(withPlugIns, bytes, bytes)) {
-            for (int round = -WARM_UP_ROUNDS; round < rounds; round++) {
-                boolean isPlainFirst = round % 2 == 0;
-                String first = isPlainFirst ? write(plain, arguments[4], keys, value, records) : "";
-                String second = write(own, arguments[5], keys, value, records);
-                first = isPlainFirst ? first : write(plain, arguments[4], keys, value, records);
-                if (round >= 0) {
-                    System.out.println(first + " " + second);
+            List<KafkaProducer<byte[], byte[]>> producers = List.of(plain, again, own);
+            for (int round = 0; round < WARM_UP_ROUNDS + rounds; round++) {
+                String[] times = new String[producers.size()];
+                for (int turn = 0; turn < times.length; turn++) {
+                    int at = (round + turn) % times.length;
+                    KafkaProducer<byte[], byte[]> producer = producers.get(at);
+                    times[at] = write(producer, arguments[producer == own ? 5 : 4], keys, value, records);
+                }
+                if (round >= WARM_UP_ROUNDS) {
+                    System.out.println(String.join(" ", times));
                 }
             }
         }
