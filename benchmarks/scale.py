@@ -50,17 +50,17 @@ def _shrunk(setting: Setting, topics: int, partitions: int, groups: int, unrelat
         names = created(setting, admin, topics, partitions)
         for number in range(groups):
             read = names[number * TOPICS_A_GROUP : (number + 1) * TOPICS_A_GROUP]
-            _commit(admin, f"{log.topic}-g{number}", read, range(partitions))
+            commit_start(admin, f"{log.topic}-g{number}", read, range(partitions))
         other = created(setting, admin, 1, 1)
         for number in range(unrelated):
-            _commit(admin, f"{log.topic}-u{number}", other, range(1))
-        start_s, start_cpu_s = time.monotonic(), _cpu_s(process.pid)
+            commit_start(admin, f"{log.topic}-u{number}", other, range(1))
+        start_s, start_cpu_s = time.monotonic(), cpu_s(process.pid)
         wanted = {name: modeaware.DeletePartitions(KEPT) for name in names}
         for future in admin.delete_partitions(wanted, 0, request_timeout=DEADLINE_S).values():
             future.result()
         admitted_s = time.monotonic() - start_s
         await_done(setting, log.topic, names, start_s + DEADLINE_S)
-        done_s, spent_s = time.monotonic() - start_s, _cpu_s(process.pid) - start_cpu_s
+        done_s, spent_s = time.monotonic() - start_s, cpu_s(process.pid) - start_cpu_s
         beside = f", {unrelated} others" if unrelated else ""
         name = f"{topics} topics x {partitions}, {groups} groups{beside}"
         yield Result(f"{name}: admitted", admitted_s, "s")
@@ -82,9 +82,9 @@ def _settled(setting: Setting, log: str, topics: int) -> Result:
             try:
                 process.wait_until_it_says("active: epoch")
                 time.sleep(MINUTE_S / 2)  # measured time: it checks all topics at the start
-                before_s = _cpu_s(process.pid)
+                before_s = cpu_s(process.pid)
                 time.sleep(MINUTE_S)  # measured time
-                return _cpu_s(process.pid) - before_s
+                return cpu_s(process.pid) - before_s
             finally:
                 process.kill()
 
@@ -99,7 +99,7 @@ def _settled(setting: Setting, log: str, topics: int) -> Result:
     )
 
 
-def _commit(admin: PlainAdminClient, group: str, topics: list[str], partitions: range) -> None:
+def commit_start(admin: PlainAdminClient, group: str, topics: list[str], partitions: range) -> None:
     """Commit offset 0; the coordinator may be busy with the topics that were just created."""
     wanted = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, p, 0) for topic in topics for p in partitions])
 
@@ -132,7 +132,7 @@ def _is_done(record: TopicRecord | None) -> bool:
     return record.replacement.released_ms is not None if record.replacement else topic_phase(record) == "done"
 
 
-def _cpu_s(pid: int) -> float:
+def cpu_s(pid: int) -> float:
     """Return the CPU time of a process, user and system."""
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
