@@ -1,4 +1,4 @@
-"""The controller's connection to the brokers: the facts that it reads of topics, and the effects that it performs."""
+"""The controller's requests to the brokers: they get facts about topics, and perform the effects of decisions."""
 
 from __future__ import annotations
 
@@ -75,8 +75,8 @@ class LogOffsets:
 class Cluster:
     """The controller's connections to the brokers. Used by one thread at a time.
 
-    Every request raises :class:`ClusterError` if brokers refuse it or do not answer (REQUEST_TIMED_OUT: the outcome is
-    unknown).
+    Requests raise :class:`ClusterError` if brokers reject them, or do not answer. With code REQUEST_TIMED_OUT the
+    outcome is unknown.
 
     Requests go through :attr:`brokers` and not through librdkafka's admin client. That client aborts the process when a
     group's coordinator is down for longer than a request's timeout, keeps sending to former leaders, and waits 15 s for
@@ -107,26 +107,26 @@ class Cluster:
             self._brokers.close()
 
     def reconnect(self) -> None:
-        """Drop the connections, as a request that timed out requires."""
+        """Close the connections; required after a request has timed out."""
         if self._brokers is not None:
             self._brokers.disconnect()
 
     def renew_admin(self) -> None:
-        """Make a new :attr:`admin`, as a request of it that timed out requires.
+        """Replace :attr:`admin` by a new client; required after one of its requests has timed out.
 
         librdkafka keeps sending to its present broker, even a frozen one, until ``socket.timeout.ms`` has passed.
         """
         self.admin = AdminClient(self._conf)
 
     def topic_names(self) -> list[str]:
-        """Return the names of all topics that the user may see, at most :data:`TOPIC_NAMES_AGE_S` old."""
+        """Return the names of all topics that the user may see; the list is at most :data:`TOPIC_NAMES_AGE_S` old."""
         now_s = self._clock.monotonic_s()
         if self._topic_names is None or now_s - self._topic_names[0] >= TOPIC_NAMES_AGE_S:
             self._topic_names = now_s, topic_names(self.brokers)
         return self._topic_names[1]
 
     def describe(self, topics: Iterable[str]) -> dict[str, TopicShape | ClusterError | None]:
-        """Return the shape of each topic by one broker's metadata; None: no topic has that name."""
+        """Return the shape of each topic, from the metadata of one broker; None: no topic has that name."""
         names = sorted(set(topics))
         if not names:
             return {}
@@ -136,7 +136,7 @@ class Cluster:
         return {name: _shape(name, described[name]) for name in names}
 
     def shape(self, topic: str) -> TopicShape | None:
-        """Return the shape of a topic by one broker's metadata; None: no topic has that name."""
+        """Return the shape of a topic, from the metadata of one broker; None: no topic has that name."""
         shape = self.describe([topic])[topic]
         if isinstance(shape, ClusterError):
             raise shape
@@ -170,7 +170,7 @@ class Cluster:
         """Return the log offsets of ``partitions``; a partition whose leader does not answer is missing.
 
         Args:
-            leaders_seen: the leaders of a moment ago; other leaders are looked up.
+            leaders_seen: leaders that were found a moment ago; all other leaders are looked up.
         """
         leaders = LeaderRequests(self.brokers, leaders_seen)
 
@@ -180,11 +180,11 @@ class Cluster:
 
             return leaders.entries(some, "list the offsets of", request)
 
-        # The last stable offset is read first: read after the end, it could hide a transaction that began in between.
+        # The last stable offset is read before the end: read later, it could hide a transaction that began in between.
         stable = listed(partitions, LATEST, READ_COMMITTED)
         start = listed(stable, EARLIEST, READ_UNCOMMITTED)
         end = listed(start, LATEST, READ_UNCOMMITTED)
-        # Read it again if it lags: records and markers may have come in between. Nothing below this end is hidden.
+        # If it lags, read it again: records and markers may have come in between. It then hides nothing below this end.
         again = listed([key for key in end if stable[key].offset < end[key].offset], LATEST, READ_COMMITTED)
         return {
             key: LogOffsets(
@@ -197,14 +197,14 @@ class Cluster:
         }
 
     def perform(self, effects: Sequence[Effect], check: Check = no_check) -> list[ClusterError | None]:
-        """Perform effects, each only if every broker still has its topic under the id of the decision; return the
-        failure of each. Effects of one kind share requests.
+        """Perform effects; return the failure of each.
 
-        The requests name topics, not ids, so the ids are compared right before each sending. Between that and the
-        request's arrival a window remains in which a topic deleted and recreated under its name would be hit.
+        Right before each sending, every broker's topic ids are compared with those of the decisions; a topic with
+        another id is left out. Requests that name topics, not ids, have a window between comparison and arrival: they
+        hit a topic that is deleted and recreated under its name in that window. Effects of one kind share requests.
 
         Args:
-            check: called after the comparison, right before a request is sent; an exception that it raises prevents the
+            check: called after the comparison, right before a request is sent. An exception from the check prevents the
                 sending (invariant I5).
         """
 
@@ -221,7 +221,7 @@ class Cluster:
             check()
 
         try:
-            check()  # first: if it is too late, no request is sent
+            check()  # if the lease has ended, no request is sent at all
             if isinstance(effect, CommitOffsets):
                 commit_offsets(self.brokers, effect, last_checks)
             elif isinstance(effect, DeleteTopic):
@@ -242,7 +242,7 @@ class Cluster:
         return None
 
     def _check_untouched(self, effect: DeleteTopic) -> None:
-        """Raise unless the new topic's leaders report that no record was ever appended to it (invariant I1)."""
+        """Raise unless the new topic's leaders report that the topic never had a record (invariant I1)."""
         shape = self.shape(effect.new_topic)
         if shape is None or shape.topic_id != effect.new_topic_id:
             return  # the deletion names the id, and its response decides
@@ -253,10 +253,9 @@ class Cluster:
             raise ClusterError(text, topic=effect.topic)
 
     def validate(self, effects: Sequence[Effect]) -> list[ClusterError | None]:
-        """Make brokers validate the creations, alterations and deletions of effects; a validation changes nothing.
-        Return the failure of each.
+        """Make brokers validate effects that create, alter or delete topics; return the failure of each effect.
 
-        A fence is validated as a whole: see :func:`modeaware.cluster.fence.check_fences`.
+        A validation changes nothing. A fence is validated as a whole: see :func:`modeaware.cluster.fence.check_fences`.
         """
         batched = {
             kind: iter(ask(self.brokers, [effect for effect in effects if isinstance(effect, kind)]))
@@ -279,7 +278,7 @@ def _shape(name: str, topic: Any) -> TopicShape | ClusterError | None:
 
 
 def describe_all(brokers: Brokers) -> dict[str, TopicShape]:
-    """Return one broker's description of every topic that the user may see, without topics that it refuses to describe.
+    """Return one broker's description of each topic that the user may see; an undescribed topic is missing.
 
     Raises:
         ClusterError: the broker does not answer.

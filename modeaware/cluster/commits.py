@@ -1,14 +1,14 @@
-"""What a committed offset proves: lag without records, and commits on a log that was truncated.
+"""Checks of committed offsets: lag that contains no records, and commits on a part of a log that was truncated.
 
 A consumer's committed offset stops after its last record. So a transaction's commit marker at the end of a partition
-looks like lag that no consumer can ever consume. A *gap* is the stretch from such a commit to the end of a sealed log.
-(A broken seal is set anew at that end in the same pass.) A gap is read once, and is *clear* if it contains control
-records or aborted records only. If the last record is known, offsets behind it are not read: a producer that aborts
-again and again leaves any number of markers there.
+looks like lag that no consumer can ever consume. A *gap* is the stretch from a group's commit to the end of a sealed
+log. (If the seal is broken, the same pass sets a new one at that end.) A gap is *clear* if it contains only control
+records or aborted records. A gap ends at the last record, if known: a producer that aborts repeatedly leaves any number
+of markers behind it.
 
 A commit lies on a truncated part of the log if it was made under an earlier leader epoch, beyond the end of the
-leader's log for that epoch. If the commit has no epoch, everything written since the truncation is in doubt. If such a
-stretch is clear, the group has missed nothing: some clients commit past a marker under the epoch before.
+leader's log for that epoch. If the commit has no epoch, the stretch from a known truncation to the commit is in doubt.
+If that stretch is clear, nothing was missed: some clients commit the offset behind a marker under the epoch before.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from modeaware.modes import PartitionMode, ReplicaState
 from modeaware.wire.brokers import Brokers
 
 READ_TIMEOUT_S = 15.0
-"""For all gaps of one snapshot; the controller must return to its election well within a minute."""
+"""The time for reading all gaps of one snapshot: the controller must poll its election well within a minute."""
 MAX_GAP = 10_000
 
 
@@ -46,7 +46,7 @@ class Gap(NamedTuple):
 
 @dataclass(frozen=True)
 class CommitsSeen:
-    """The snapshot of a topic in a change: its logs, and the groups that use it."""
+    """The snapshot of a topic with a change in progress: the topic's logs, and the groups that use it."""
 
     record: TopicRecord
     partitions: Mapping[int, PartitionFacts]
@@ -54,7 +54,7 @@ class CommitsSeen:
 
     @cached_property
     def drained(self) -> frozenset[int]:
-        """Return the retired partitions on which commits decide a drain, unless their records are deleted."""
+        """Return the retired partitions on which commits decide a drain, except those whose records are deleted."""
         record = self.record
         if not in_progress(record):
             return frozenset()
@@ -79,20 +79,20 @@ class CommitsSeen:
         deletion = self.record.deletion
         if deletion is None or now_ms >= deletion.earliest_ms:
             return self.drained
-        # The drain of these is checked again in each pass.
+        # Each pass checks the drain of these partitions again.
         return frozenset(p for p in self.drained if self.record.modes[p] is PartitionMode.NONE)
 
 
 def check_commits(
     conf: Mapping[str, Any], brokers: Brokers, topics: Sequence[CommitsSeen], clock: Clock, before_due: bool = False
 ) -> list[GroupsFound]:
-    """Return the groups of each topic with ``caught_up``, ``truncated`` and ``epochless``, by their commits on retired
-    partitions that affect a decision.
+    """Return the groups of each topic with ``caught_up``, ``truncated`` and ``epochless``, from the groups' commits on
+    retired partitions.
 
-    Before the delay of a shrink has passed, no drain rests on lag: no gap is read, and all gaps count as lag.
+    Until a shrink's delay has passed, lag decides nothing on a partition not yet in mode None: its gaps are not read.
 
     Args:
-        before_due: read all gaps nevertheless.
+        before_due: read all gaps even before the delay has passed.
     """
     asked: dict[Partition, set[int]] = {}
     for topic in topics:
@@ -139,14 +139,14 @@ def _checked(topic: CommitsSeen, doubts: _Doubts, clear: frozenset[Gap], ends: _
 
 
 _Doubt = Gap | str | None
-"""A stretch that must be clear; a text: why it cannot be clear; None: there is no doubt."""
+"""A doubt about a commit: the stretch that must be clear, or the text why none can be clear; None: no doubt."""
 _Doubts = Mapping[str, Mapping[int, tuple[_Doubt, _Doubt, _Doubt]]]
 _Ends = Mapping[tuple[str, int, int], int]
 
 
 def _all_doubts(topic: CommitsSeen, ends: _Ends) -> _Doubts:
-    """Return group -> partition -> the doubts about its commit. A group that has committed the end under the leader's
-    epoch leaves no doubt, so that partition is left out: in a large topic nearly all of them."""
+    """Return group -> partition -> the doubts about the commit. A commit at the end under the leader's epoch leaves no
+    doubt, so the result omits it: in a large topic, nearly every commit."""
     at_end = {p: (topic.partitions[p].end_offset, topic.partitions[p].leader_epoch) for p in topic.drained}
     doubts: dict[str, dict[int, tuple[_Doubt, _Doubt, _Doubt]]] = {}
     for name, group in topic.groups.groups.items():
@@ -167,7 +167,7 @@ def _doubts(
     epoch: int | None,
     ends: _Ends,
 ) -> tuple[_Doubt, _Doubt, _Doubt]:
-    """Return the doubts about a group's commit: whether it lags, was truncated, or may have been."""
+    """Return the doubts about a group's commit: lag, a truncation, and a truncation that a missing epoch may hide."""
     committed = group.committed.get(partition)
     retired = record.retired[partition]
     start = max(committed or 0, log.log_start)
@@ -192,7 +192,7 @@ def _doubts(
 
 
 def _last_record(retired: RetiredPartition, log: PartitionFacts) -> int | None:
-    """Return the offset behind the last record of the whole log; the mode log has the offset up to the seal alone."""
+    """Return the offset behind the last record of the log, if known; the mode log has it for the log up to the seal."""
     if log.read_up_to is not None or retired.seal_offset is None:
         return log.read_up_to
     return retired.read_up_to if seal_broken_by(retired.seal_offset, log) is None else None
@@ -202,7 +202,7 @@ def _last_record(retired: RetiredPartition, log: PartitionFacts) -> int | None:
 
 
 def without_records(conf: Mapping[str, Any], gaps: Collection[Gap], monotonic_s: Callable[[], float]) -> frozenset[Gap]:
-    """Return the clear gaps: without a record for readers (read_committed), up to the gap's or the partition's end.
+    """Return the clear gaps: those in which a reader (read_committed) receives no record.
 
     A gap that is not certainly clear, or was not read within :data:`READ_TIMEOUT_S`, is missing.
     """
@@ -211,7 +211,7 @@ def without_records(conf: Mapping[str, Any], gaps: Collection[Gap], monotonic_s:
         "group.id": "modeaware-control-records",
         "isolation.level": "read_committed",
         "auto.offset.reset": "error",
-        "max.partition.fetch.bytes": 1 << 16,  # only the next record of many partitions matters
+        "max.partition.fetch.bytes": 1 << 16,  # of each partition only the next record matters
     }
     starts = {key: waiting[0].start for key, waiting in reading.waiting.items()}
     try:
@@ -247,7 +247,7 @@ def read_partitions(
 
 
 class _GapReading:
-    """The gaps of each partition that wait for the next record after their start, and the clear gaps."""
+    """The gaps of each partition that wait for the next record after the gap's start, and the clear gaps."""
 
     def __init__(self, gaps: Collection[Gap]) -> None:
         self.clear: set[Gap] = set()
@@ -264,7 +264,7 @@ class _GapReading:
         waiting, left = self.waiting[key], []
         if error is None or error.code() == KafkaError._PARTITION_EOF:
             if offset is None or offset < waiting[0].start:
-                return  # from before the last seek
+                return  # fetched before the last seek
             self.clear.update(gap for gap in waiting if gap.end <= offset)
             left = [gap for gap in waiting if gap.start > offset]
         if left:

@@ -1,8 +1,8 @@
-"""The effects of the controller's decisions: requests that change something. Each may be sent again without harm.
+"""Effects: the requests by which the controller's decisions change something. To repeat an effect does no harm.
 
-Requests name topics, not ids, except those that delete topics. So the ids are compared right before each sending, and
-then the lease is checked. Between that and the request's arrival a window remains in which a topic deleted and
-recreated under its name would be hit.
+Only requests that delete topics name ids; the others name topics. So right before each sending the ids are compared,
+and then the lease is checked. A window remains until the request arrives: a topic that is deleted and recreated under
+its name in that window is hit.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from modeaware.wire.requests import (
 )
 
 OPERATION_TIMEOUT_MS = 3_000
-"""The time limit of a broker for a change. Shorter than the wait for the answer, so the broker reports a timeout."""
+"""The time that a broker has for a change. The wait for the response is longer, so the broker can report a timeout."""
 Check = Callable[[], None]
 """Called right before each sending of a request that changes something; an exception prevents the sending."""
 SET, DELETE = 0, 1
@@ -60,7 +60,7 @@ def no_check() -> None:
 
 
 def replaced_topics(brokers: Brokers, ids: Mapping[str, str]) -> dict[str, ClusterError]:
-    """Return the error for each topic that some broker does not have under its id (name -> id).
+    """Return an error for each topic of ``ids`` (name -> id) that some broker does not have under that id.
 
     Records of a topic that was recreated under the name must not be deleted (invariant I1).
     """
@@ -79,14 +79,14 @@ def replaced_topics(brokers: Brokers, ids: Mapping[str, str]) -> dict[str, Clust
 def delete_records(
     brokers: Brokers, effects: Sequence[DeleteRecords], check: Check = no_check
 ) -> list[ClusterError | None]:
-    """Make each partition's leader delete the records below the effects' offsets, if it leads under the epoch of the
-    snapshot (invariant I1); one request for each leader, for effects on different topics.
+    """Make the partitions' leaders delete the records below the effects' offsets (invariant I1).
 
-    The request itself has no epoch: an election right before its arrival goes unnoticed.
+    A leader whose epoch is not that of the snapshot gets no request. The request has no epoch, so an election right
+    before its arrival goes unnoticed. One request per leader carries all effects, each on another topic.
 
     Returns:
-        For each effect, the error of its first partition that failed, or has another leader epoch by now. Records of
-        its other partitions are deleted all the same.
+        For each effect, the error of its first partition that failed, or whose leader epoch has changed. Records of the
+        effect's other partitions are deleted nevertheless.
     """
     ids = {effect.topic: effect.topic_id for effect in effects}
     offsets = {(effect.topic, p): offset for effect in effects for p, offset in effect.offsets.items()}
@@ -127,7 +127,7 @@ def delete_records(
 def create_partitions(
     brokers: Brokers, effects: Sequence[CreatePartitions], check: Check = no_check, *, validate_only: bool = False
 ) -> list[ClusterError | None]:
-    """Create partitions of different topics, many in one request; return the failure of each."""
+    """Create partitions of different topics, many topics in one request; return the failure of each effect."""
     topic = CreatePartitionsRequest.CreatePartitionsTopic
 
     def entry(effect: CreatePartitions) -> Any:
@@ -144,8 +144,8 @@ def create_partitions(
 def create_topics(
     brokers: Brokers, effects: Sequence[CreateTopic], check: Check = no_check, *, validate_only: bool = False
 ) -> list[ClusterError | None]:
-    """Create new topics of replacements, many in one request; return the failure of each (TOPIC_ALREADY_EXISTS if it
-    exists)."""
+    """Create new topics of replacements, many in one request; return the failure of each effect. For a topic that
+    exists, this is TOPIC_ALREADY_EXISTS."""
     topic = CreateTopicsRequest.CreatableTopic
 
     def entry(effect: CreateTopic) -> Any:
@@ -194,11 +194,11 @@ class _Batch(Generic[_E]):
 
     Attributes:
         what: the change, for an error message.
-        answers: the attribute of the response.
+        answers: the attribute of the response that has an entry for each topic.
         name: returns the topic that an effect changes.
         records: returns how many records an effect takes in the brokers' metadata.
         entry: returns the part of the request for one effect.
-        request: makes the request of the entries.
+        request: makes the request from the entries.
     """
 
     what: str
@@ -305,8 +305,8 @@ def _configs_of(topic: str, to_set: Mapping[str, str], to_remove: Iterable[str] 
 def delete_topics(
     brokers: Brokers, topics: Mapping[str, str], check: Check = no_check
 ) -> dict[str, ClusterError | None]:
-    """Delete topics (name -> id, in Kafka's base64 form) by their ids, so that a topic recreated under one of the names
-    is not hit. Return name -> None, or why it was not deleted. Brokers before Kafka 2.8 refuse.
+    """Delete topics by id, so that a topic recreated under its name is not hit; return name -> the failure. ``topics``:
+    name -> id, in Kafka's base64 form. Brokers before Kafka 2.8 reject the request.
     """
     by_id = {UUID(bytes=b64decode(topic_id + "==", altchars=b"-_")): name for name, topic_id in topics.items()}
 
@@ -325,9 +325,9 @@ def delete_topics(
 
 
 def check_deletions(brokers: Brokers, effects: Sequence[DeleteTopic | DeleteOldTopic]) -> list[ClusterError | None]:
-    """Return for each effect why brokers would delete no topic at all (``delete.topic.enable=false``); None: they may.
+    """Return for each effect an error if brokers delete no topics (``delete.topic.enable=false``), else None.
 
-    The request names no topic: brokers check the setting first, and reject the request in any case.
+    Brokers check the setting first. The request names no topic, so brokers reject it in any case.
     """
     if not effects:
         return []
@@ -348,7 +348,7 @@ def check_deletions(brokers: Brokers, effects: Sequence[DeleteTopic | DeleteOldT
 
 
 def _ask_controller(brokers: Brokers, what: str, entries: str, request: Callable[[], Any]) -> list[Any]:
-    """Return the ``entries`` of the response of the cluster's controller."""
+    """Send a request to the cluster's controller; return the ``entries`` of the response."""
 
     def codes(answer: Any) -> list[int]:
         return [entry.error_code for entry in getattr(answer, entries)]
@@ -390,7 +390,7 @@ def _commit(brokers: Brokers, node_id: int, effect: CommitOffsets) -> dict[int, 
         member_id="",
         topics=[topic(name=effect.topic, partitions=partitions)],
         min_version=6,
-        max_version=9,  # version 10 has topic ids for names, which older brokers do not support
+        max_version=9,  # version 10 has topic ids instead of names; older brokers lack it
     )
     answer = brokers.ask(request, node_id)
     return _failed(effect, answer.topics)

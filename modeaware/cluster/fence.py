@@ -1,9 +1,9 @@
 """Facts of fenced topics: whether the fence works, whether it is proved, and where the leaders' own logs end.
 
-The order matters: it is the order of the steps of :func:`fences` and of the observer around it. First every broker with
-an in-sync replica shows the fence's configs. Then the leader refuses a probe; then the end of the leader's log is read;
-then its high watermark. All steps have to see one leader epoch. Then nothing can be appended behind that end, and once
-the high watermark has reached the end, no record behind it is acknowledged later. See
+A fence is proved by four steps, in this order: every broker with an in-sync replica shows the fence's configs; the
+leader refuses a probe; the end of the leader's own log is read; the high watermark is read. :func:`fences` takes the
+first two steps, the observer the others. If all steps see one leader epoch, nothing can be appended behind that end.
+Once the high watermark has reached the end, no record behind the end is acknowledged later. See
 :mod:`modeaware.lifecycle.replacement` and :mod:`modeaware.wire.fence_probe`.
 """
 
@@ -44,8 +44,8 @@ _DESCRIBE_QUORUM = 55
 
 
 def fences(brokers: Brokers, topics: Collection[str]) -> dict[str, FenceFacts]:
-    """Return the facts of each topic's fence; a topic that no broker describes is missing. A rejected request about one
-    topic is that topic's ``failure``.
+    """Return the facts of each topic's fence; a topic that no broker describes is missing. If a request about one topic
+    is rejected, the error is that topic's ``failure``.
 
     Raises:
         ClusterError: no broker answers.
@@ -83,7 +83,7 @@ def fences(brokers: Brokers, topics: Collection[str]) -> dict[str, FenceFacts]:
 
 
 def has_fence(brokers: Brokers) -> bool:
-    """Return whether brokers can fence replaced topics: brokers of a KRaft cluster can.
+    """Return whether the brokers can fence replaced topics, as those of a KRaft cluster can.
 
     Raises:
         ClusterError: no broker answers.
@@ -93,9 +93,9 @@ def has_fence(brokers: Brokers) -> bool:
 
 
 def check_fences(brokers: Brokers, topics: Collection[str]) -> dict[str, ClusterError]:
-    """Return the topics whose fence could not be proved, or that could not be deleted behind the fence, with the error:
-    the brokers run with ZooKeeper (UNSUPPORTED_VERSION), a right is missing (TOPIC_AUTHORIZATION_FAILED), or a leader
-    answers the probe in an unknown way.
+    """Return topic -> error, for topics whose fence could not be proved, or that could not be deleted after the drain.
+    Causes: the brokers run with ZooKeeper (UNSUPPORTED_VERSION), a right is missing (TOPIC_AUTHORIZATION_FAILED), or a
+    leader answers the probe in an unknown way.
 
     Raises:
         ClusterError: no broker answers.
@@ -122,8 +122,8 @@ def check_fences(brokers: Brokers, topics: Collection[str]) -> dict[str, Cluster
 def _configs_of_each_broker(
     brokers: Brokers, topics: Iterable[str]
 ) -> tuple[dict[int, dict[str, dict[str, str]]], dict[str, ClusterError]]:
-    """Return node id -> topic -> the fence's configs that are set on the topic, and the failures of topics. A silent
-    broker is missing."""
+    """Return node id -> topic -> the fence's configs that are set on the topic, and the failures of topics. A broker
+    that does not answer is missing."""
     nodes, wanted = brokers.node_ids(), list(topics)
     by_node: dict[int, dict[str, dict[str, str]]] = {}
     failures: dict[str, ClusterError] = {}
@@ -142,7 +142,7 @@ def _configs_of_each_broker(
 def _probed(
     brokers: Brokers, node: int, partitions: Iterable[Partition], failures: dict[str, ClusterError]
 ) -> dict[Partition, FenceState]:
-    """Probe partitions of one leader; return the answers that a leader gives. Errors of topics go to ``failures``."""
+    """Probe partitions of one leader; return the states of those that it leads. Errors of topics go to ``failures``."""
     data = ProduceRequest.TopicProduceData
     by_topic: dict[str, list[Any]] = {}
     for topic, partition in partitions:
@@ -192,10 +192,10 @@ def log_ends(
 
 def check_sealed(brokers: Brokers, effect: DeleteOldTopic, leaders: Mapping[int, Leader]) -> None:
     """Check that a topic may be deleted: every leader refuses data now, and its log ends at the seal (invariants I1 and
-    I2). The check names the topic; the caller compares the topic's id after it.
+    I2). The requests name the topic, so the caller compares the topic's id afterwards.
 
     Raises:
-        ClusterError: something differs, or is not known.
+        ClusterError: a leader takes data, a log does not end at its seal, or one of these is unknown.
     """
     topic, seals = effect.topic, effect.seal_offsets
     fence = fences(brokers, [topic]).get(topic)

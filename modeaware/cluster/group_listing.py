@@ -2,14 +2,13 @@
 
 A broker lists the groups that it coordinates: the groups of the partitions of ``__consumer_offsets`` that it leads *and
 has loaded*. A group that moves between two brokers' responses, or is not loaded yet, is left out without an error. So a
-list counts as complete under three conditions only: every broker answered; all of them agreed on the leaders and leader
-epochs, before and after; and each leader confirmed beforehand that its partitions were loaded. Anything else is a
-doubt.
+list is complete under three conditions only: every broker answered; all brokers agreed on these leaders and leader
+epochs, before and after; each leader confirmed beforehand that its partitions were loaded. Anything else is a *doubt*.
 
-A leader that has just been elected answers by its high watermark, which may lie before records that the leader before
-it acknowledged; ListOffsets reports that (OFFSET_NOT_AVAILABLE, KIP-207). One case remains: the coordinator there may
-miss the very last write of the partition until another one follows (seen with Kafka 4.2). A group whose first commit
-was that write is missing until then.
+The high watermark of a newly elected leader may lie before records that the previous leader acknowledged; ListOffsets
+reports that (OFFSET_NOT_AVAILABLE, KIP-207). One case remains: the coordinator on the new leader may miss the last
+write of the partition until another write follows (seen with Kafka 4.2). A group whose first commit was that write is
+missing until then.
 """
 
 from __future__ import annotations
@@ -39,7 +38,8 @@ _T = TypeVar("_T")
 
 
 def election_group(mode_log: str) -> str:
-    """Return the group in which the controllers of a mode log elect the active one; also their transactional id."""
+    """Return the group that elects the active controller of a mode log; it is also the controllers' transactional
+    id."""
     return f"modeaware-controller.{mode_log}"
 
 
@@ -55,7 +55,7 @@ class ListedGroup:
 
     @property
     def consumes(self) -> bool:
-        """Return whether the group's members read records: Connect workers do not, a group of type "" may."""
+        """Return whether the members may read records: Connect's workers do not; with protocol type "" they may."""
         return self.kind != "classic" or self.protocol_type in ("consumer", "")
 
 
@@ -64,7 +64,7 @@ class Listing:
     """All listed groups by name.
 
     ``doubts``: why there may be more groups. ``none_yet``: the cluster never had a group. ``silent``: brokers that did
-    not answer; each is one doubt, and no further request waits for it.
+    not answer. Each of them is one doubt, and gets no further request.
     """
 
     groups: dict[str, ListedGroup] = field(default_factory=dict)
@@ -102,9 +102,9 @@ def ask_in_batches(
     size: int,
     build: Callable[[tuple[int, Any], list[_T]], Any],
 ) -> Iterator[tuple[tuple[int, Any], list[_T], Any]]:
-    """Send requests about many things, ``size`` in a request; the first part of a key is the broker's id.
+    """Send requests about many things, ``size`` things in each; the first part of a key is the broker's id.
 
-    A few requests run at a time, so that neither their time nor their responses grow with the number of things. A
+    Only a few requests run at once, so neither the wait for a response nor its size grows with the number of things. A
     broker that does not answer gets no further request.
     """
     parts = [(i, key, names[i : i + size]) for key, names in wanted.items() for i in range(0, len(names), size)]
@@ -130,7 +130,7 @@ def _check_authorization(brokers: Brokers, listing: Listing) -> None:
 
 
 def _leaders(brokers: Brokers, nodes: Iterable[int], listing: Listing) -> _Leaders:
-    """Return the leaders of ``__consumer_offsets``, on which all brokers must agree; empty before it exists."""
+    """Return the leaders of ``__consumer_offsets``, on which all brokers must agree; empty before the topic exists."""
     views: dict[int, _Leaders | None] = {}
     known = set(nodes)
     requests = {node: metadata_request([OFFSETS_TOPIC]) for node in known}
@@ -155,7 +155,7 @@ def _leaders(brokers: Brokers, nodes: Iterable[int], listing: Listing) -> _Leade
 
 
 def _check_caught_up(brokers: Brokers, leaders: _Leaders, listing: Listing) -> None:
-    """Request the end of each partition. A leader returns it only once it has all acknowledged records."""
+    """Request the end of each partition: a leader returns the end only once it has all acknowledged records."""
     able = {p: route for p, route in leaders.items() if route[0] >= 0 and route[0] not in listing.silent}
     led = {(OFFSETS_TOPIC, p): route for p, route in able.items()}
     missing = sorted(led.keys() - end_offsets(brokers, led, led).keys())
@@ -164,7 +164,7 @@ def _check_caught_up(brokers: Brokers, leaders: _Leaders, listing: Listing) -> N
 
 
 def _check_loaded(brokers: Brokers, leaders: _Leaders, listing: Listing) -> None:
-    """Request a group of each partition from its leader: no other request shows that a partition is not loaded."""
+    """Request a group's offsets from each partition's leader: only this shows whether the partition is loaded."""
     names = names_for_partitions(len(leaders))
     led: dict[int, list[int]] = {}
     for partition, (leader, _) in leaders.items():
@@ -178,7 +178,7 @@ def _check_loaded(brokers: Brokers, leaders: _Leaders, listing: Listing) -> None
         if leader >= 0
     }
     for node, answer in _answers(brokers, requests, listing, "does not answer for its groups"):
-        # The right to list all groups does not include every group's offsets, which this check needs.
+        # The right to list all groups does not include this group's offsets, so the missing right is no doubt.
         codes = {g.error_code for g in answer.groups} - {0, KafkaError.GROUP_AUTHORIZATION_FAILED}
         if codes:
             listing.doubt(f"broker {node} has not loaded all its groups: {error_name(min(codes))}")
@@ -200,7 +200,7 @@ def _collect(brokers: Brokers, nodes: Iterable[int], listing: Listing) -> None:
 def _answers(
     brokers: Brokers, requests: Mapping[int, Any], listing: Listing, silence: str, timeout_s: float | None = None
 ) -> Iterator[tuple[int, Any]]:
-    """Yield the responses of brokers by node id; a broker that does not answer is a doubt, named by ``silence``."""
+    """Yield the responses of brokers by node id; a broker that does not answer is a doubt, with text ``silence``."""
     asks = [Ask(node, request) for node, request in sorted(requests.items()) if node not in listing.silent]
     for ask, answer in zip(asks, brokers.ask_each(asks, timeout_s), strict=True):
         if isinstance(answer, ClusterError):
@@ -211,7 +211,7 @@ def _answers(
 
 
 def names_for_partitions(partitions: int) -> dict[int, str]:
-    """Return a group name for each partition of ``__consumer_offsets`` that belongs there (Java's ``hashCode``)."""
+    """Return for each partition of ``__consumer_offsets`` the name of a group that the partition would keep."""
     names: dict[int, str] = {}
     numbers = count()
     while len(names) < partitions:

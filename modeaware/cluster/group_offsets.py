@@ -1,6 +1,6 @@
 """The offsets that groups have committed, read from the groups' coordinators.
 
-A request names either the wanted partitions or only groups. With partitions, its cost is the number of groups times the
+A request names groups, and may name the wanted partitions. With partitions, its cost is the number of groups times the
 number of partitions, though most groups have no commits on most topics. Without partitions (the group is *read whole*),
 its cost is the number of the groups' commits on all topics. If many partitions are wanted, a sample of the groups is
 read whole first, and their mean number of commits decides how the other groups are read.
@@ -24,7 +24,7 @@ from modeaware.wire.brokers import BULK_TIMEOUT_S, Ask, Brokers
 from modeaware.wire.requests import DescribeShareGroupOffsetsRequest, OffsetFetchRequest
 
 NAMED_PARTITIONS = 100
-"""Up to this number of wanted partitions, requests name them, without a sample. Most topics have fewer."""
+"""Up to this number of wanted partitions, requests name the partitions: no sample is read. Most topics have fewer."""
 OFFSETS_A_REQUEST, GROUPS_A_REQUEST = 20_000, 250
 SAMPLED_GROUPS = 20
 
@@ -57,8 +57,8 @@ class GroupOffsets:
     """The commits of groups on topics.
 
     Attributes:
-        of_topic: topic -> group -> the group's commits on the topic. A group without commits there is missing; a
-            group whose commits there are unknown is not.
+        of_topic: topic -> group -> the group's commits on the topic. A group without commits on the topic is missing. A
+            group whose commits on it are unknown has an entry.
         unknown: group -> why none of its commits could be read.
     """
 
@@ -73,7 +73,7 @@ class GroupOffsets:
 def read_offsets(brokers: Brokers, groups: Iterable[ListedGroup], topics: Mapping[str, Iterable[int]]) -> GroupOffsets:
     """Return the committed offsets of ``groups`` on partitions of ``topics``.
 
-    Of a share group, these are the offsets up to which all records are acknowledged.
+    For a share group, these are the offsets up to which all records are acknowledged.
     """
     wanted = {topic: frozenset(partitions) for topic, partitions in topics.items()}
     coordinators: dict[tuple[int, bool], list[str]] = {}
@@ -95,7 +95,7 @@ def read_offsets(brokers: Brokers, groups: Iterable[ListedGroup], topics: Mappin
 
 
 class _Reading:
-    """Reads the offsets of groups on the partitions ``wanted``, ``count`` in all."""
+    """Reads the offsets of groups on the ``wanted`` partitions, whose number is ``count``."""
 
     def __init__(self, brokers: Brokers, wanted: Wanted, count: int) -> None:
         self.count = count
@@ -108,7 +108,7 @@ class _Reading:
         if not coordinators:
             return
         # The ends are read before the groups: a group that has acknowledged all records up to a later end has also
-        # acknowledged all records up to this one.
+        # acknowledged all records up to this end.
         ends = end_offsets(self._brokers, ((topic, p) for topic, some in self._wanted.items() for p in some))
         for _, names, answer in ask_in_batches(
             self._brokers,
@@ -143,9 +143,9 @@ class _Reading:
         return entries // max(read, 1)
 
     def note_hidden(self) -> None:
-        """Find the topics that coordinators hide from the user.
+        """Note commits as unknown on the topics that coordinators hide from the user.
 
-        The commits on these topics are noted as unknown, for every group that was read whole.
+        This affects every group that was read whole.
         """
         probes = {node: names[0] for node, names in self._whole.items() if names}
         first = {topic: sorted(partitions)[:1] for topic, partitions in self._wanted.items()}
@@ -198,7 +198,7 @@ def _by_group(
         unknown.pop(group.group_id, None)
         if not group.error_code:
             groups[group.group_id] = {getattr(topic, topic_name): topic.partitions for topic in group.topics}
-        elif group.error_code != KafkaError.GROUP_ID_NOT_FOUND:  # gone since it was listed
+        elif group.error_code != KafkaError.GROUP_ID_NOT_FOUND:  # deleted since the listing
             unknown[group.group_id] = error_name(group.error_code)
     offsets.unknown |= unknown
     return groups
@@ -218,7 +218,7 @@ def _committed(entries: Sequence[Any] | None, partitions: Collection[int]) -> Co
 def _acknowledged(topic: str, entries: Sequence[Any] | None, ends: Mapping[Partition, int]) -> Commits:
     """Return a share group's start offsets on a topic.
 
-    The start offset that brokers return is one acknowledgement late, so it never reaches the end by itself. The lag
+    The start offset that brokers return lags by one acknowledgement, so it never reaches the end by itself. The lag
     that brokers return (KIP-1226, Kafka 4.2) is the number of records from the start offset to the end that are not
     acknowledged. With a lag of 0, the group is at the end.
     """
