@@ -1,12 +1,12 @@
 """The groups that use a topic, their progress, and whether they keep state per partition.
 
-A group uses a topic if it has a commit on it, or members that are subscribed to it or assigned it. Anything that could
-hide such a group, or a group's progress on this topic, is a doubt (:mod:`modeaware.cluster.group_listing` has the
-doubts about the list itself). A group's errors on other topics are no doubt. Without any connection ClusterError is
-raised.
+A group uses a topic if the group has a commit on the topic, or members that are subscribed to it or assigned its
+partitions. Anything that could hide such a group, or its progress on the topic, is a doubt
+(:mod:`modeaware.cluster.group_listing` has the doubts about the list of groups). Errors on a group's other topics are
+no doubt. If no broker answers, ClusterError is raised.
 
-State per partition, as Kafka Streams keeps it, does not move with the keys of a retired partition. A group with such
-state is recognised by its type, or by the names of its changelog topics.
+Some groups keep state per partition, for example those of Kafka Streams. The state does not move with the keys of a
+retired partition. Such a group is recognised by its type, or by the names of its changelog topics.
 """
 
 from __future__ import annotations
@@ -45,13 +45,14 @@ from modeaware.wire.requests import (
 
 DESCRIBE_BATCH = 250
 NEW_MEMBERS_S, SAME_MEMBERS_S = 300.0, 3_600.0
-"""For how long a group in a rebalance counts as consuming the topics from before the rebalance: with new members, and
-with the same members, which may subscribe to other topics as well. Longer than a rebalance lasts with the clients'
-defaults, and with common settings."""
+"""How long a group in a rebalance counts by its topics from before the rebalance: if it has new members, and if it has
+none. (Old members may subscribe to other topics, too.) The times exceed a rebalance with the clients' defaults, and
+with common settings."""
 
 
 class Member(NamedTuple):
-    """One member of a group: its subscribed or assigned topics, and the topics of which it alone has a partition."""
+    """One member of a group. ``topics``: subscribed or assigned. ``holds``: those with a partition that it alone
+    reads."""
 
     id: str
     client_id: str
@@ -65,7 +66,7 @@ class Members:
 
     ``unknown``: why these topics may be incomplete; ``rebalancing``: whether a rebalance is the cause. ``streams``: the
     members are Kafka Streams'. ``any``: the group has members, even if ``members`` is empty because they consume no
-    topics. ``assigned``: topic -> the partitions that members hold, or are about to; None: not known.
+    topics. ``assigned``: topic -> the partitions that members hold or will get; None: not known.
     """
 
     any: bool = False
@@ -81,7 +82,7 @@ class Members:
         return frozenset(member.id for member in self.members)
 
     def seen(self, topic: str) -> MembersSeen:
-        """Return the members that read a topic; all members while that is not known."""
+        """Return the numbers of members that read a topic; of all members while their topics are not known."""
         reading = [member for member in self.members if topic in member.topics or self.unknown is not None]
         aware = sum(member.client_id == CLIENT_ID for member in reading)
         return MembersSeen(aware, len(reading) - aware, sum(topic in member.holds for member in reading))
@@ -93,8 +94,8 @@ class GroupsFound:
 
     Attributes:
         groups: by name.
-        doubt: why there may be more groups than these and the ``unclear`` ones.
-        unclear: the groups of which it is not known whether they use the topic, or what they have committed -> why.
+        doubt: why groups may be missing in both ``groups`` and ``unclear``.
+        unclear: group -> why it is not known whether the group uses the topic, or what the group has committed.
         epochs: group -> partition -> the leader epoch of its commit, if it has one.
         stateful_owner: the Streams group whose internal topic this is.
         unchecked: partitions on which the commits were not checked, because a leader did not answer.
@@ -122,11 +123,10 @@ class GroupsFound:
 class StableGroups:
     """The topics that groups with members consumed when they were last seen outside of a rebalance. One thread owns it.
 
-    In a rebalance brokers do not report which topics a group consumes. Of many groups, one is in a rebalance nearly
-    always, so a certain list cannot wait until none is. A group that begins to use a topic in its rebalance is like a
-    group that starts a moment later: the next pass lists it. A group in a rebalance counts by its earlier topics for a
-    time: a group with new members for :data:`NEW_MEMBERS_S`, another group for :data:`SAME_MEMBERS_S`; a group without
-    earlier members does not.
+    In a rebalance brokers do not report which topics a group consumes. With many groups, one is nearly always in a
+    rebalance, so decisions cannot wait for a moment without one. A group in a rebalance therefore counts by its earlier
+    topics: with new members for :data:`NEW_MEMBERS_S`, else for :data:`SAME_MEMBERS_S`. Without earlier members it is a
+    doubt. A group that begins to use a topic in the rebalance is listed in the next pass, as a new group is.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -145,7 +145,7 @@ class StableGroups:
         }
 
     def spares(self, name: str, members: Members, topic: str) -> bool:
-        """Return whether a group in a rebalance did not consume the topic before it."""
+        """Return whether a group in a rebalance did not consume the topic before the rebalance."""
         return members.rebalancing and name in self._seen and topic not in self._seen[name][1].topics
 
 
@@ -162,13 +162,13 @@ def find_groups(
 ) -> dict[str, GroupsFound]:
     """Return the groups that use each of ``topics`` (name -> partitions), of every type and state.
 
-    Groups are listed and described once, and their offsets on all the topics are read together: the number of requests
-    grows with brokers and groups, not with topics.
+    Groups are listed and described once, and their offsets on all the topics are read together. So the number of
+    requests grows with brokers and groups, not with topics.
 
     Args:
-        also: topic -> groups whose commits on it are read even if no broker lists the groups.
+        also: topic -> groups whose commits on the topic are read even if no broker lists the groups.
         stable: notes of earlier passes. None: every group in a rebalance without a commit on a topic is a doubt.
-        mode_log: the mode log; its controllers' election is a group that consumes nothing.
+        mode_log: the mode log's name. The group that elects its controller consumes nothing.
     """
     brokers, also = cluster.brokers, also or {}
     listing = list_groups(brokers)
@@ -195,7 +195,7 @@ def find_groups(
 
     def groups_of(topic: str) -> GroupsFound:
         named = {name: unlisted[name] for name in also.get(topic, ()) if name in unlisted}
-        counts = listing.groups.keys() | named.keys()  # a group that is not listed counts if it is named
+        counts = listing.groups.keys() | named.keys()  # an unlisted group counts if ``also`` names it
         commits = {name: commit for name, commit in offsets.of_topic[topic].items() if name in counts}
         using = {name for name, commit in commits.items() if commit.offsets} | members_of.get(topic, set())
         in_doubt = {name: doubt for name, doubt in named.items() if isinstance(doubt, GroupsDoubt)}
@@ -208,7 +208,7 @@ def find_groups(
                 continue
             rebalancing = name if members[name].rebalancing else None
             in_doubt[name] = GroupsDoubt(f"group {name!r} {unclear[name]}", rebalancing=rebalancing)
-        # Only the names of topics show whether another group owns changelogs.
+        # Unless a group is known as a Streams group, only topic names show whether it owns changelogs.
         may_own = any(known[name].kind != "share" for name in using - streams)
         stateful = stateful_groups(changelog_topics() if may_own else (), using, streams)
         facts = {
@@ -239,7 +239,7 @@ def group_commits(
     cluster: Cluster, group: str, topic: str, partitions: Iterable[int], kind: str = "classic"
 ) -> Mapping[int, int]:
     """Return the committed offsets of one group, listed or not, on ``topic``; for the kind ``share``, its start
-    offsets. Raise ClusterError if they are not known."""
+    offsets. Raise ClusterError if the offsets are not known."""
     brokers = cluster.brokers
     listed = _unlisted(brokers, Listing(), (group,), kind)[group]
     if isinstance(listed, GroupsDoubt):
@@ -263,7 +263,7 @@ def _maybe_streams(group: ListedGroup, members: Members) -> bool | None:
 def _unlisted(
     brokers: Brokers, listing: Listing, also: Collection[str], kind: str = "classic"
 ) -> dict[str, ListedGroup | GroupsDoubt]:
-    """Return the groups of ``also`` that no broker lists, or the doubt if a group's coordinator is not known."""
+    """Return the groups of ``also`` that no broker lists; a doubt for a group whose coordinator is not known."""
     missing = sorted(set(also) - listing.groups.keys())
     if not missing or listing.none_yet:  # a look-up would make the brokers create __consumer_offsets
         return {}
@@ -306,7 +306,7 @@ def describe_groups(brokers: Brokers, groups: Iterable[ListedGroup]) -> dict[str
 
 def _members(kind: str, group: Any) -> Members:
     if group.error_code == KafkaError.GROUP_ID_NOT_FOUND or group.group_state == "Dead":
-        # Deleted, or of another type by now, or moved: the next listing shows which.
+        # The group was deleted, has changed its type, or has moved: the next listing shows which.
         return Members(any=True, unknown="disappeared before it could be described")
     if group.error_code:
         return Members(any=True, unknown=f"cannot be described: {error_name(group.error_code)}")
@@ -316,7 +316,7 @@ def _members(kind: str, group: Any) -> Members:
 def _classic(group: Any) -> Members:
     if group.protocol_type not in ("consumer", ""):
         return Members(any=True)
-    if group.group_state in ("PreparingRebalance", "CompletingRebalance"):  # no subscriptions or assignments then
+    if group.group_state in ("PreparingRebalance", "CompletingRebalance"):  # it shows no subscriptions or assignments
         return _all(group, (), unknown="is in a rebalance: its topics are not known yet", rebalancing=True)
     members: list[Member] = []
     assigned: set[tuple[str, int]] = set()
@@ -343,7 +343,7 @@ def _classic(group: Any) -> Members:
 
 
 def _consumer(group: Any) -> Members:
-    """Resolve patterns by the assignments: the broker's expressions (RE2) are not Python's."""
+    """Take the topics of patterns from the assignments: Python cannot evaluate the brokers' patterns (RE2)."""
     members: list[Member] = []
     held: set[tuple[str, int]] = set()
     stable, by_pattern = group.group_state == "Stable", False
@@ -420,7 +420,7 @@ def changelogs(topics: Iterable[str]) -> list[str]:
 
 def stateful_groups(topics: Iterable[str], names: Collection[str], streams: Collection[str]) -> frozenset[str]:
     """Return the groups of ``names`` with state: ``streams`` (known Streams groups), and groups with a changelog topic
-    of their name."""
+    that has their name."""
     return frozenset(streams).union(*(_owners(topic, names, streams) for topic in topics))
 
 

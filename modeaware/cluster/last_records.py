@@ -1,9 +1,9 @@
 """The search for the last record of a log that readers of committed records receive.
 
-Markers and aborted records may follow that record, any number of them. So a search reads the last offsets first. If it
-finds no record, it reads several times as many offsets further back, and so on: the whole search costs little more than
-its last step. It never reads behind a known result: a producer that aborts again and again moves the end at every pass.
-A search is limited to the time of one pass, and the next pass continues it.
+Any number of markers and aborted records may follow that record. So a search reads the last offsets first. While it
+finds no record, each step reads several times as many offsets, further back: the whole search costs little more than
+its last step. Offsets below an end with a known result are not read again: a producer that aborts again and again moves
+the end at every pass. All searches of a pass have a time limit, and the next pass continues them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from modeaware.librdkafka import RENEW_S, TO_THE_END, Consumer, KafkaError, Kafk
 from modeaware.lifecycle.facts import PartitionFacts
 
 LOOK_S = 1.0
-"""How long all searches of one snapshot may take."""
+"""How long all searches of one snapshot together may take."""
 ANSWER_S = 2.0
 LAST_READ, FURTHER = 64, 12
 """The number of offsets before the end to read first, and the factor for each next step."""
@@ -67,7 +67,7 @@ class LastRecords:
         self._conf = {**conf, **_SETTINGS}
         self._monotonic_s = monotonic_s
         self._searches: dict[Partition, _Search] = {}
-        self._reading: dict[Partition, _Search] = {}  # the consumer's assignment -> its search
+        self._reading: dict[Partition, _Search] = {}  # partition of the consumer's assignment -> its search
         self._known: dict[Partition, tuple[_Log, int]] = {}
         self._consumer: Consumer | None = None
         self._heard_s = 0.0  # when the consumer last returned something, or was made
@@ -81,9 +81,9 @@ class LastRecords:
         """Return the offset behind the last record, for each of ``logs`` for which it is known by now.
 
         Args:
-            topic_ids: of all topics of the pass. Searches in other topics continue.
-            logs: the logs to search in these topics; results for their other logs are dropped.
-            known: an earlier end of such a log, and the offset behind the last record before that end.
+            topic_ids: topic -> id, for all topics of the pass. Searches in other topics continue.
+            logs: the logs to search in these topics; results for other logs of these topics are dropped.
+            known: partition -> an earlier end of its log, and the offset behind the last record before that end.
 
         Raises:
             ClusterError: brokers reject the read.
@@ -142,7 +142,7 @@ class LastRecords:
                 topic, partition = message.topic(), message.partition()
                 if topic is not None and partition is not None and (topic, partition) not in sought:
                     self._take((topic, partition), message, consumer, sought)
-        if self._searches and deadline_s - self._heard_s >= RENEW_S:  # markers alone, or no connection
+        if self._searches and deadline_s - self._heard_s >= RENEW_S:  # only markers, or no connection
             consumer.list_topics(next(iter(self._searches))[0], timeout=ANSWER_S)
             self._heard_s = deadline_s
 
@@ -153,7 +153,7 @@ class LastRecords:
             return
         end = search.log.end_offset
         at_end = error is not None and error.code() == KafkaError._PARTITION_EOF
-        if at_end and (offset is None or offset < end):  # from a leader that does not have the high watermark yet
+        if at_end and (offset is None or offset < end):  # from a leader without the high watermark
             return
         if error is not None and not at_end:  # the log may have changed: the search begins anew
             del self._searches[key]

@@ -1,8 +1,8 @@
 """Facts about topics and brokers: ids, leaders, and answers that only a partition's leader has.
 
-Metadata of one broker may be stale, so they alone prove nothing. A topic's id is compared on every broker before
-anything is deleted. A request that only a leader can answer is sent again if the leader has moved. A missing answer
-counts as "unavailable" in every decision. Every function raises ClusterError if no broker answers, or if one refuses.
+The metadata of one broker may be stale, so alone they prove nothing. A topic's id is compared on every broker before
+anything is deleted. A request that only a leader can answer is sent again if the leader has moved. To decisions, a
+missing answer means "unavailable". ClusterError is raised if no broker answers, or one rejects the request.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def authorized_operations(bits: Iterable[int] | None) -> frozenset[int] | None:
 def topic_names(brokers: Brokers) -> list[str]:
     """Return the names of all topics that the user may see.
 
-    The response holds every partition of the cluster; decoding takes some 10 ms per 1 000 of them.
+    The response has every partition of the cluster; to decode 1 000 of them takes some 10 ms.
     """
     answer = brokers.ask(MetadataRequest(topics=None, allow_auto_topic_creation=False))
     return [topic.name for topic in answer.topics if topic.name is not None]
@@ -84,7 +84,7 @@ class RegisteredBroker:
 
 @dataclass(frozen=True)
 class Registered:
-    """The brokers by id; ``complete``: brokers that are down are included, so any other id is not registered."""
+    """The brokers by id; ``complete``: brokers that are down are included, so a missing id is not registered."""
 
     brokers: dict[int, RegisteredBroker]
     complete: bool
@@ -110,12 +110,12 @@ def registered_brokers(brokers: Brokers) -> Registered:
 # Topic ids
 
 Ids = Mapping[str, str | None]
-"""Name -> topic id (Kafka's base64 form); None: there is no topic of that name. A name that the broker refuses to
-describe, or describes without an id, is missing."""
+"""Name -> topic id (Kafka's base64 form); None: there is no topic of that name. A name is missing if the broker does
+not describe its topic, or describes it without an id."""
 
 
 def ids_of_each_broker(brokers: Brokers, names: Sequence[str]) -> dict[int, Ids]:
-    """Return the ids from each live broker, by node id; every broker must answer."""
+    """Return the ids from each live broker, by node id; raise ClusterError if one does not answer."""
     nodes = brokers.node_ids()
     ids: dict[int, Ids] = {}
     answers = brokers.ask_each([Ask(node, metadata_request(names, 10)) for node in nodes], BULK_TIMEOUT_S)
@@ -185,7 +185,7 @@ class LeaderRequests:
 
         Args:
             only_under: partition -> the required leader epoch; under another epoch no request is sent.
-            before: called with the topics right before requests are sent; topics in its result are left out.
+            before: called with the topics right before requests are sent; topics that it returns are left out.
             index, topic_name, topics: the names of these fields in the response.
         """
 
@@ -298,7 +298,7 @@ def configs_request(kind: int, names: Iterable[str], *keys: str, min_version: in
 
 
 def read_configs(answer: Any) -> dict[str, Any]:
-    """Return each topic's configs of a DescribeConfigs response, or the :class:`ClusterError` of its refusal."""
+    """Return each topic's configs in a DescribeConfigs response, or a :class:`ClusterError` if they were rejected."""
     configs = {}
     for result in answer.results:
         name, code = result.resource_name, result.error_code
@@ -314,7 +314,7 @@ READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 
 
 CONSUMER, DEBUGGING = -1, -2
-"""Replica ids of ListOffsets. For the second a broker returns the end of the leader's own log, replicated or not."""
+"""Replica ids of ListOffsets. With ``DEBUGGING`` a leader returns the end of its own log, replicated or not."""
 
 
 def list_offsets_request(led: Led, timestamp: int, isolation_level: int, replica_id: int = CONSUMER) -> Any:
@@ -336,7 +336,7 @@ def list_offsets_request(led: Led, timestamp: int, isolation_level: int, replica
 def end_offsets(
     brokers: Brokers, partitions: Iterable[Partition], routes: Mapping[Partition, Leader] | None = None
 ) -> dict[Partition, int]:
-    """Return the high watermarks; a partition whose leader does not answer, or does not have it yet, is missing."""
+    """Return the high watermarks; a partition is missing if its leader does not answer, or does not have it yet."""
 
     def request(led: Led) -> Any:
         any_epoch = {topic: dict.fromkeys(epochs, -1) for topic, epochs in led.items()}
@@ -378,14 +378,14 @@ def epoch_ends(brokers: Brokers, wanted: Mapping[Partition, Collection[int]]) ->
         entries = leaders.entries(some, "find the end of an epoch of", request, "partition", "topic")
         ends |= {(*key, some[key]): entry.end_offset for key, entry in entries.items()}
         for silent in some.keys() - entries.keys():
-            del epochs[silent]  # one wait for a leader, however many epochs
+            del epochs[silent]  # a silent leader gets no further request for the partition
     return ends
 
 
 def writers(brokers: Brokers, partitions: Iterable[Partition]) -> dict[Partition, tuple[WriterFacts, ...]]:
     """Return the producers that each partition's leader remembers (DescribeProducers), the latest first.
 
-    For messages only: a partition whose leader does not answer, or refuses, is missing.
+    For messages only: a partition is missing if its leader does not answer, or rejects the request.
     """
     wanted = set(partitions)
     if not wanted:

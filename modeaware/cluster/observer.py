@@ -1,4 +1,4 @@
-"""Gathers the facts for a decision, and keeps facts that take time to show: how long an end offset has been quiet."""
+"""Collects the facts for decisions. Some need several snapshots: for example, how long an end offset has been quiet."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from modeaware.modelog.group_rules import REQUIRE, GroupRule
 from modeaware.modelog.records import TopicRecord
 
 GONE_AFTER_MS = 30_000
-"""How long a topic must be missing on every broker before its record is removed: one stale broker is no proof. An
-acknowledged deletion needs no such time: an id never comes back."""
+"""How long a topic must be missing on every broker before its record is removed: one stale broker is no proof. After an
+acknowledged deletion no time is needed: a topic id never comes back."""
 _NOT_LISTED = GroupsFound(doubt=GroupsDoubt("not listed: nothing is in progress"))
 
 
 ANY_ID = "any:"
-"""The prefix of the id of a :class:`Look` at a topic of any id; the topic's name follows."""
+"""The prefix of :attr:`Look.topic_id` if a topic of any id is observed; the topic's name follows."""
 
 
 class Look(NamedTuple):
@@ -39,7 +39,7 @@ class Look(NamedTuple):
 
     Attributes:
         record: None for an admission, or a new topic.
-        topic_id: of a new topic whose absence must be confirmed: its id, or :data:`ANY_ID` and its name.
+        topic_id: for a new topic whose absence must be confirmed: its id, or :data:`ANY_ID` and its name.
         id_alone: only the topic's id is needed.
     """
 
@@ -67,7 +67,7 @@ class _Present:
     shape: TopicShape
     record: TopicRecord | None
     is_unknown: bool = False
-    """Whether it was found by a new topic's name, and may be another topic."""
+    """Whether only the name of a new topic is known, so that this may be another topic."""
     id_alone: bool = False
 
     @property
@@ -78,20 +78,20 @@ class _Present:
 
     @property
     def deciding(self) -> bool:
-        """Return whether a decision needs groups and the policy: an idle topic is only watched for stragglers."""
+        """Return whether a decision needs groups and policy; an idle topic is only watched for stragglers."""
         return not self.id_alone and (self.record is None or in_progress(self.record))
 
 
 class Observer:
     """Observes topics. One thread owns it.
 
-    Many topics are observed together: each request of a pass is made for all of them at once. The number of requests
+    Many topics are observed together: each request of a pass is made for all of them at once. So the number of requests
     grows with brokers and groups, not with topics.
 
     Args:
-        conf: librdkafka configuration for short-lived consumers, which read gaps and stragglers.
+        conf: librdkafka configuration for short-lived consumers, which read gaps (:mod:`.commits`) and stragglers.
         mode_log: the mode log's name; the election of its controllers is no consumer group.
-        probes_fences: whether to probe the fences of replaced topics, which takes the right to WRITE to them.
+        probes_fences: whether to probe the fences of replaced topics; this needs the right to WRITE to the topics.
     """
 
     def __init__(
@@ -118,12 +118,12 @@ class Observer:
         self._last_records = LastRecords(self._conf, clock.monotonic_s)
 
     def deleted(self, topic_id: str) -> None:
-        """Note an acknowledged deletion of a topic by its id: gone once no broker has it, and for good."""
+        """Note an acknowledged deletion by topic id: once no broker has the topic, it is gone for good."""
         self._deleted.add(topic_id)
 
     def unchanged(self, topic_ids: Iterable[str]) -> bool:
-        """Return whether observed topics are unchanged since the last call, if that was for the same topics: by the log
-        starts and ends that the leaders of their retired partitions report.
+        """Return whether topics are unchanged since the last call: leaders, log starts and log ends of their retired
+        partitions. If the last call was for other topics, return False.
 
         Raises:
             ClusterError: no broker answers.
@@ -142,12 +142,12 @@ class Observer:
 
     def observe_all(self, looks: Sequence[Look], rules: Sequence[GroupRule] = ()) -> list[TopicFacts | ClusterError]:
         """Return the facts of each topic: of all partitions for an admission, else of the retired ones. If brokers
-        refuse requests about one topic alone, its result is a ClusterError.
+        reject a request about one topic, that topic's result is a ClusterError.
 
         Args:
             looks: each at another topic; without a record for an admission.
-            rules: the operator's rules. Commits of groups that they require by name are read even if no broker lists
-                the groups; so are commits of a group that proves an evacuation.
+            rules: the operator's rules. Commits of groups that rules require by name are read even if no broker lists
+                the groups. So are commits of a group that proves an evacuation.
         """
         try:
             shapes = self._cluster.describe(target.topic for target in looks)
@@ -295,7 +295,7 @@ class Observer:
     ) -> dict[str, GroupsFound]:
         """Return the groups of ``topics`` (name -> partitions), with their commits checked; see :func:`check_commits`.
 
-        This alone decides what a group has still to read, in passes and in reports.
+        Passes and reports both use this, so they agree on what a group has still to read.
         """
         if not topics:
             return {}
@@ -315,7 +315,7 @@ class Observer:
         self._last_records.close()
 
     def _partition(self, last: PartitionFacts | None, log: LogOffsets) -> PartitionFacts:
-        """Return a log as it is now; another leader's log with the same end may be different."""
+        """Return a log's facts; a new leader epoch restarts the quiet time: a log with the same end may differ."""
         moved = last is not None and last.end_offset != log.end_offset
         since_ms = self._clock.now_ms()
         if last is not None and not moved and last.leader_epoch == log.leader_epoch:
@@ -328,8 +328,8 @@ class Observer:
         partitions: Mapping[str, dict[int, PartitionFacts]],
         proved: Mapping[str, FenceFacts],
     ) -> None:
-        """Add the last record's position to partitions whose end is final or has moved. Without a fence, any end
-        may."""
+        """Add the last record's position to partitions whose end may become a seal: behind a proved fence, after an
+        earlier seal, and always without a fence."""
         wanted, before = {}, {}
         for name, record in records.items():
             fence = proved.get(name, FenceFacts())
@@ -353,8 +353,8 @@ class Observer:
     def _with_seal_ends(
         self, records: Mapping[str, TopicRecord], partitions: Mapping[str, Mapping[int, PartitionFacts]]
     ) -> dict[str, dict[int, PartitionFacts]]:
-        """Add where the leaders' logs end for seals of an earlier epoch. A seal that cannot be checked counts as a
-        leader that does not answer."""
+        """Add where the leaders' logs end for the epochs of seals, if these have passed. If that is unknown, the
+        partition is left out, as if its leader did not answer."""
         other: dict[Partition, list[int]] = {}
         for name, record in records.items():
             for p in record.retired.keys() & partitions[name].keys():
@@ -412,7 +412,7 @@ class Observer:
         since_s = {i: self._missing_since_s.pop(i) for i in ids if i in self._missing_since_s}
         try:
             nodes = ids_of_each_broker(self._brokers, sorted(set(topics.values())))
-        except ClusterError as error:  # all other topics are observed all the same
+        except ClusterError as error:  # the facts of other topics stay usable
             if error.code is ErrorCode.REQUEST_TIMED_OUT:
                 self._cluster.reconnect()
             return dict.fromkeys(ids, error)

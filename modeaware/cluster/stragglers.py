@@ -1,8 +1,8 @@
-"""Descriptions of records that reached a partition at or after its seal: their producer, keys, and names of headers,
-never values. For messages only: no decision rests on them.
+"""Descriptions of stragglers (records at or after a seal): producer, keys, and names of headers, never values. For
+messages only: no decision rests on them.
 
-The leader's list of producers is no proof: it contains idempotent producers of the last day, including those that wrote
-before the seal, and no other producers. The header of a batch has the id of the producer that wrote it, or no id.
+The leader's list of producers does not show who wrote a straggler: it has all idempotent producers of the last day,
+even those that wrote only before the seal, and no others. The header of a batch has its producer's id, if any.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from modeaware.wire.fence_probe import BATCH_HEADER
 from modeaware.wire.requests import FetchRequest
 
 BATCH_BYTES, RESPONSE_BYTES = 1 << 20, 1 << 22
-"""The largest response for one partition, and for all: the whole first batch, or no part of a larger batch."""
+"""The largest response for one partition, and for all. A larger first batch is returned whole, or not at all."""
 _LENGTH_COUNTS_FROM = 12
 _MAGIC, _LOG_APPEND_TIME, _CONTROL = 2, 0x08, 0x20
 
 
 def first_batches(brokers: Brokers, starts: Mapping[Partition, int]) -> dict[Partition, Straggler]:
-    """Return the first record of each partition from an offset on, and its producer, by the header of its batch.
+    """Return the first record of each partition from an offset on, with its producer, from the header of its batch.
 
     Records of open transactions are included. A partition whose leader does not return such a batch is missing.
     """
@@ -88,7 +88,7 @@ class Batch(NamedTuple):
 
 
 def data_batches(read: bytes) -> Iterator[Batch]:
-    """Yield the batches without markers, up to a batch of an older format. The last one may be incomplete."""
+    """Yield the batches of data (not markers), up to one of an older format. The last batch may be incomplete."""
     position = 0
     while len(read) - position >= BATCH_HEADER.size:
         base_offset, length, _, magic, _, attributes, last_delta, *others = BATCH_HEADER.unpack_from(read, position)
@@ -104,7 +104,7 @@ def data_batches(read: bytes) -> Iterator[Batch]:
 
 
 def first_batch(records: bytes, start: int) -> Straggler | None:
-    """Return the first record at or after ``start``, by the header of the first batch of data that reaches so far."""
+    """Return the first record at or after ``start``, from the header of the first batch of data that reaches it."""
     for batch in data_batches(records):
         if batch.last_offset >= start:
             return Straggler(max(batch.base_offset, start), batch.producer_id, batch.producer_epoch, batch.timestamp_ms)
@@ -127,8 +127,8 @@ def sample_records(
 ) -> dict[Partition, tuple[str, ...]]:
     """Describe the first records of each partition from an offset on: offset, time, key, names of headers.
 
-    A few records of a few partitions, others each time, within :data:`SAMPLE_TIMEOUT_S`. For messages only: if a record
-    cannot be read, the error takes its place.
+    Describe a few records of a few partitions, of other partitions each time, within :data:`SAMPLE_TIMEOUT_S`. If a
+    record cannot be read, the error takes its place.
     """
     keys, turn = sorted(starts), int(monotonic_s())
     chosen = (keys[(turn + n) % len(keys)] for n in range(min(len(keys), SAMPLED_PARTITIONS)))
@@ -147,7 +147,7 @@ def sample_records(
 
     settings = {
         "group.id": "modeaware-stragglers",
-        "isolation.level": "read_uncommitted",  # records of an open transaction, too
+        "isolation.level": "read_uncommitted",  # includes records of open transactions
         "auto.offset.reset": "earliest",
     }
     try:
@@ -159,7 +159,7 @@ def sample_records(
 
 
 def _describe(message: Message) -> str:
-    """Return such as ``offset 17, 2026-01-31 12:00:00.123 UTC, key b'k-1', headers 'trace-id'``."""
+    """Return a text like ``offset 17, 2026-01-31 12:00:00.123 UTC, key b'k-1', headers 'trace-id'``."""
     _, timestamp_ms = message.timestamp()
     when = utc(timestamp_ms, "milliseconds") if timestamp_ms > 0 else "no timestamp"
     try:

@@ -1,7 +1,7 @@
-"""Repeated requests about topics that do not change: responses are compared as bytes.
+"""Repeated requests about topics that rarely change: responses are compared as bytes.
 
-To decode the responses about thousands of topics takes tens of milliseconds; to compare them takes almost no time. The
-only result here is that nothing has changed. If the bytes differ, or did not come, a whole snapshot follows.
+To decode the responses about thousands of topics takes tens of milliseconds; to compare them takes almost no time.
+Equal bytes show that nothing has changed. Else the response is decoded, or a whole snapshot is taken.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _CONTROLLER_ID_BYTES = 4
 
 
 class IdsOfOneBroker:
-    """Requests the ids of the same topics again and again, each time from one broker. They may be stale."""
+    """Requests the ids of the same topics again and again, each time from one broker. The ids may be stale."""
 
     def __init__(self, brokers: Brokers) -> None:
         self._brokers = brokers
@@ -53,7 +53,7 @@ class IdsOfOneBroker:
         return self._ids
 
     def _comparable(self, answer: bytes) -> tuple[bytes, bytes]:
-        """Return the bytes before and after the id of the controller, for which a broker names a random broker."""
+        """Return the bytes before and after the controller's id: brokers return a random broker's id there."""
         if not self._cluster_id:
             return answer[CORRELATION_BYTES:], b""
         before, _, after = answer[CORRELATION_BYTES:].partition(self._cluster_id)
@@ -71,7 +71,7 @@ class OffsetsWatch:
 
     def unchanged(self, leaders: Mapping[Partition, Leader]) -> bool:
         """Return whether every leader's response equals that of the last call, for the same partitions under the same
-        leaders. A leader that does not answer, or answers with an error, is a change each time."""
+        leaders. An error, or a leader that does not answer, counts as a change each time."""
         if not leaders:
             return True
         if leaders != self._leaders or not self._compared:
