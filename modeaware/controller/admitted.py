@@ -1,4 +1,4 @@
-"""The consequences of a command on a topic: partitions to create, effects for brokers to validate, and the answer."""
+"""What follows from a command on a topic: partitions to create, effects for brokers to validate, and the result."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ class Admitted:
 
     @property
     def to_validate(self) -> tuple[Effect, ...]:
-        """Return the effects for brokers to validate: those of a growth, even if it is only validated; those of a new
-        replacement; the deletion of an undo."""
+        """Return the effects for brokers to validate: those of a growth, even if the command only validates; those of a
+        new replacement; the deletion of an undo."""
         command, count = self.command, self.facts.partition_count
         if isinstance(command, ReplaceTopicCommand):
             replacement = self.record.replacement if self.record is not None else None
@@ -78,6 +78,6 @@ def effects_to_come(command: ReplaceTopicCommand, topic_id: str) -> tuple[Effect
 
 
 def refusal(command: Command, error: ModeAwareError, record: TopicRecord | None) -> CommandResult:
-    """Return the answer to a command that failed."""
+    """Return the result of a command that failed."""
     code = error.code if error.code is not None else ErrorCode.UNKNOWN_SERVER_ERROR
     return CommandResult(command.topic, code, str(error), record.modes if record is not None else ())

@@ -1,10 +1,10 @@
 """The active controller's watches between passes: for recreated topics, and over the brokers.
 
 *Topics.* One Metadata request, by name, for all topics with a record shows within seconds that a topic was deleted or
-recreated (invariant I4), even if the check interval is long. The metadata of one broker only start an inquiry: a record
-is removed only when every live broker has another id.
+recreated (invariant I4), even if the check interval is long. One broker's metadata only start an inquiry: a record is
+removed only when every live broker returns another topic id.
 
-*Brokers.* The mode log keeps the brokers that were ever observed, so that a broker that is down is still known
+*Brokers.* The mode log keeps observed brokers while they are registered, so a broker that is down is still known
 (KIP-409).
 """
 
@@ -27,8 +27,8 @@ logger = get_logger("modeaware.controller")
 
 TOPICS_INTERVAL_S = 3.0
 COST_SHARE = 1_000
-"""The pause after a comparison of topics is at least this many times its duration: 3 s with some hundred topics, some
-15 s with 3 000. A comparison takes the time of the thread and of a broker."""
+"""The pause after a comparison of topics is at least this many times the comparison's duration: 3 s with some hundred
+topics, some 15 s with 3 000. A comparison occupies the thread and a broker."""
 LONGEST_INTERVAL_S = 60.0
 BROKERS_INTERVAL_S = 10.0
 
@@ -92,12 +92,12 @@ class TopicWatch:
 
 
 def replaced_records(records: Iterable[TopicRecord], answers: Sequence[Ids]) -> tuple[TopicRecord, ...]:
-    """Return the records whose topic was deleted and recreated, by all of ``answers``.
+    """Return the records whose topic was deleted and recreated, according to all of ``answers``.
 
-    Every broker must have an id for the name, and no broker the record's id. A broker may be stale if it still has the
-    record's id, has no such topic, or does not describe the topic: it delays the removal. A topic that is missing on
-    every broker is not decided here: :class:`~modeaware.cluster.observer.Observer` waits before the topic counts as
-    gone. The record of an alias outlives its topic, so callers leave aliases out.
+    Every broker must return an id for the name, and none the record's id. Any other answer delays the removal, because
+    the broker may be stale. A topic that is missing on every broker is not decided here:
+    :class:`~modeaware.cluster.observer.Observer` waits before the topic counts as gone. The record of an alias outlives
+    its topic, so callers leave aliases out.
 
     Args:
         answers: for each broker, name -> topic id; None: the broker has no topic of that name. Without answers, no
@@ -125,8 +125,8 @@ class BrokerWatch:
     def step(self, controller_epoch: int) -> None:
         """If due, list the brokers; append the record if anything has changed.
 
-        After a claim other work is more urgent, so the first listing comes later. It comes at once only for a log's
-        first record, or for a new policy.
+        After a claim, other work is more urgent, so the first listing waits. Only for a log's first record, or for a
+        new policy, the listing comes at once.
 
         Raises:
             ControllerFenced, ClusterError: the log could not be appended to.

@@ -1,8 +1,8 @@
 """A controller: one thread that owns all its work, and an endpoint that hands commands to it.
 
 The thread ``modeaware-controller`` owns the election's consumer, the log, the records and every decision
-(:mod:`modeaware.controller.worker`). The endpoint's thread puts commands into the thread's inbox, and returns modes
-from views of its own (:class:`ControllerFacade`).
+(:mod:`modeaware.controller.worker`). The endpoint's thread puts commands into the controller's inbox. It returns modes
+from its own views (:class:`ControllerFacade`).
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ logger = get_logger("modeaware.controller")
 START_TIMEOUT_S = 90.0
 STOP_TIMEOUT_S = 10.0
 ELECTION_SLACK_S = 12.0
-"""The time for an election that ``run_once`` adds to the session: heartbeats, and the brokers' delay for an empty
-group."""
+"""How much longer than a session ``run_once`` waits to be elected: for heartbeats, and for the brokers' delay of the
+first rebalance of an empty group."""
 DEFAULT_LISTEN = "127.0.0.1:0"
 
 
@@ -71,7 +71,7 @@ class Controller:
         controller_id: the unique name in the claim record; by default made of host name and process id.
 
     Raises:
-        ConfigError: a key without a certificate; or an advertised address or a certificate without an endpoint.
+        ConfigError: a key without a certificate, or (without an endpoint) an advertised address or a certificate.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class Controller:
 
     @property
     def is_active(self) -> bool:
-        """Return whether the controller has claimed the mode log and has read no later claim. The brokers decide."""
+        """Return whether this controller has claimed the log and read no later claim; only brokers can confirm that."""
         return self._status.role is Role.ACTIVE
 
     @property
@@ -125,18 +125,19 @@ class Controller:
 
     @property
     def failure(self) -> BaseException | None:
-        """Why the controller has stopped by itself; None while it runs, and after :meth:`stop`."""
+        """Return the error that has stopped the controller; None while it runs, and after :meth:`stop`."""
         return self._status.failure
 
     def serves_pages_at(self, address: str) -> None:
-        """Set the address (``HOST:PORT``) of its status page, to which standbys link. Call it before :meth:`start`."""
+        """Set the address (``HOST:PORT``) of the status page, to which standbys link. Call this before
+        :meth:`start`."""
         self._pages = address
 
     def start(self, wait_active_s: float | None = None) -> None:
         """Join the election and serve; return once this controller is active or a standby.
 
         Args:
-            wait_active_s: return only when this controller is active, within this many seconds more.
+            wait_active_s: return only when this controller is active; wait for this many further seconds.
 
         Raises:
             ControllerUnavailable: another controller is active after ``wait_active_s``; this one has been stopped.
@@ -195,8 +196,7 @@ class Controller:
     def run_once(self) -> None:
         """Advance every topic as far as possible now, then leave (``--once``); :meth:`stop` ends this early.
 
-        The run waits for the quiet period, without which nothing could be sealed. It does not wait for groups, delays
-        and retention.
+        The run waits for the quiet period, because a seal needs one. It does not wait for groups, delays and retention.
 
         Raises:
             ControllerUnavailable, ControllerFenced: another controller is active, or has become active.
@@ -220,7 +220,7 @@ class Controller:
             future.set_exception(ControllerUnavailable("this controller is stopping"))
             return future
         future = self._inbox.put(commands, timeout_ms)
-        if self._status.role is Role.STOPPED:  # stopped in between: the thread will not read the inbox again
+        if self._status.role is Role.STOPPED:  # stopped meanwhile: the thread no longer reads the inbox
             self._inbox.refuse_all("this controller has stopped: nothing was changed")
         return future
 
@@ -254,9 +254,9 @@ class Controller:
         )
 
     def _serve_at(self, listen: str, contact: Contact) -> Contact:
-        """Start the endpoint, and return ``contact`` with it.
+        """Start the endpoint, and return ``contact`` with the endpoint's address.
 
-        Its views come from the mode log, read as the controller's own user.
+        The endpoint's views come from the mode log, read as the controller's own user.
         """
         upstream = Upstream.from_conf(self._conf)
         certificate, key = self._tls_files
@@ -337,7 +337,7 @@ def _check_listener(listen: str | None, advertised: str | None, certificate: str
 
 
 class ControllerFacade:
-    """The endpoint's interface to a controller, active or standby: modes and claim of the mode log."""
+    """The endpoint's interface to a controller, active or standby: modes and claim, as on the mode log."""
 
     def __init__(self, controller_id: str, old_clients: str, views: Views, active: Callable[[], bool]) -> None:
         self._controller_id = controller_id
@@ -416,7 +416,7 @@ class ControllerFacade:
             if self._next_read is None:
                 self._next_read = self._reads.submit(self._read)
             read = self._next_read
-        read.add_done_callback(answer)  # not under the lock: it may be called at once, in this thread
+        read.add_done_callback(answer)  # not under the lock: this thread may call ``answer`` at once
         return future
 
     def _read(self) -> None:

@@ -6,27 +6,27 @@ partitions in the order of member ids. A member id begins with the client id, an
 joining. So the longest-standing member has the partition, and keeps it when a new member joins. Nothing is ever
 fetched.
 
-The group metadata that fence appends (KIP-447) are taken only in the assignment that contains the partition. At any
-other time they may be those of a standby, and brokers would accept an append with them, too. A member that has lost its
-place (the session ran out) rejoins under a new client id, at the end of the queue.
+The group metadata that fence appends (KIP-447) are taken only during the assignment that contains the partition.
+Metadata of another time may be a standby's, and brokers would accept an append with them, too. A member that has lost
+its place (the session ran out) rejoins under a new client id, at the end of the queue.
 
 *Strangers.* A consumer that joins the group and subscribes to the mode log by mistake is behind every controller: the
 client ids of controllers begin with ``!``, before which only a space sorts. A consumer that joins on purpose can take
-the partition, but cannot claim the mode log. To reveal this, the leader writes the group's generation into its claim,
-again in each new generation. A member whose own generation is not in the claim reports that no controller is active.
+the partition, but cannot claim the mode log. To reveal this, each leader writes the group's generation into its claim,
+again in each new generation. A standby whose own generation is not in the claim reports that no controller is active.
 
-*Lease.* No generation fences DeleteRecords and the like. So before effects the group's coordinator has to confirm the
-leader, once for all effects of a pass, by a plain OffsetCommit (:meth:`Election.confirm`). The commit counts as a
-heartbeat: the coordinator drops this member a session later, not sooner. (An append proves leadership too, but the
-commit within its transaction extends no session.) The wait for the commit also polls, so that rebalances continue and
-librdkafka does not leave the group (``max.poll.interval.ms``, at least 60 s).
+*Lease.* Brokers check no generation in requests such as DeleteRecords. So before effects the group's coordinator has to
+confirm the leader, once for all effects of a pass, by a plain OffsetCommit (:meth:`Election.confirm`). The commit
+counts as a heartbeat: the coordinator removes this member a session later at the earliest. (An append proves leadership
+too, but the commit within its transaction extends no session.) The wait for the commit also polls, so that rebalances
+continue and librdkafka does not leave the group (``max.poll.interval.ms``, at least 60 s).
 
-The lease counts from the request of the confirmation, on a clock that also runs while the machine is suspended. The
-lease is half a session, or less if the rest would be shorter than a request may take. The steps before an effect's
-request (topic ids of all brokers, the leaders) may be slow, so the lease is checked again right before the request is
-sent. Then the request may wait for a connection, and be sent once more if that breaks. Both take at most the time limit
-of a request (:func:`request_timeout_s`), which is no longer than the rest of the session. Two cases remain: a process
-that is stopped for longer between check and sending, and a broker that carries out a request long after receiving it.
+The lease begins when the confirmation is requested, on a clock that also runs while the machine is suspended. The lease
+is half a session, or less if the rest would be shorter than a request may take. The steps before an effect's request
+(topic ids of all brokers, the leaders) may be slow, so the lease is checked again right before the request is sent.
+Then the request may wait for a connection, and is sent once more if the connection breaks. Both take at most the time
+limit of a request (:func:`request_timeout_s`), which is no longer than the rest of the session. Two cases remain: a
+process that stops for longer between check and sending, and a broker that carries out a request long after its arrival.
 The engine appends before it repeats a postponed effect.
 """
 
@@ -143,14 +143,13 @@ class Election:
         return self.seat is Seat.LEADER
 
     def join(self, after_ms: int = 0) -> None:
-        """Leave the place that is held, if any, and take a place at the end of the queue.
+        """Leave the present place, if any, and take a place at the end of the queue.
 
         Args:
             after_ms: wall-clock time of an earlier member: it orders the members where hosts' clocks differ.
 
         Raises:
-            ConfigError: librdkafka rejects a setting, or cannot read a setting's file. No place is held then
-                (:attr:`lost`).
+            ConfigError: librdkafka rejects a setting, or cannot read a setting's file. The place is then :attr:`lost`.
         """
         self.close()
         self.since_ms = max(self._clock.now_ms(), after_ms + 1)
@@ -190,8 +189,8 @@ class Election:
         """Make the group's coordinator confirm this member's place, by a commit in its present generation.
 
         Required before an action that fences other controllers, or that nothing fences: a process that was paused has
-        no other sign that its place was lost. For a session from this call no other member is elected, unless this one
-        leaves.
+        no other sign that its place was lost. After True, no other member is elected for a session from this call,
+        unless this one leaves.
 
         Returns:
             True: this is the leader. False: this is not the leader (:meth:`join` again where :attr:`lost`). None: no
@@ -230,7 +229,7 @@ class Election:
         self.lost, self.generation = False, None
         if consumer is None:
             return
-        # In a thread, because it can block for minutes. No other code uses this consumer any more.
+        # In a thread, because closing can block for minutes. No other code uses this consumer any more.
         leaving = threading.Thread(target=consumer.close, name="modeaware-election-close", daemon=True)
         leaving.start()
         leaving.join(timeout_s)
@@ -245,7 +244,7 @@ class Election:
         self.seat, self.group_metadata, self._held_by = Seat.WAITING, None, None
         self.lost = True
 
-    # Callbacks: in poll() or close(), of the consumer that is in use or of one that is being closed.
+    # Callbacks: they run in poll() or close(), for the consumer in use or for one that is being closed.
 
     def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         # librdkafka fetches only partitions that the member holds, and a member may hold fewer than it was assigned.
@@ -259,7 +258,7 @@ class Election:
             return
         before, metadata, after = consumer.memberid(), consumer.consumer_group_metadata(), consumer.memberid()
         if not before or before != after:
-            # Lost just now. Brokers accept commits with metadata that name no member.
+            # The place has just been lost. Brokers accept commits with metadata that name no member.
             self._give_up()
             return
         if self._held_by != before:
@@ -271,7 +270,7 @@ class Election:
             self.seat, self.group_metadata = Seat.WAITING, None
 
     def _on_lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        # librdkafka would rejoin at once, under the old name, which sorts before the new leader's name.
+        # librdkafka would rejoin at once, under the old client id, which sorts before the new leader's.
         consumer.unsubscribe()
         if consumer is self._consumer:
             self._give_up()
@@ -292,7 +291,7 @@ def _generation(group_metadata: bytes | None) -> int | None:
 
 
 class LeasedEffects:
-    """Performs effects within the lease after the election has confirmed the leader, or not at all."""
+    """Performs effects only after the coordinator has confirmed the leader, and only within the lease."""
 
     def __init__(self, effects: Cluster, election: Election, session_timeout_ms: int, clock: Clock) -> None:
         self._effects = effects

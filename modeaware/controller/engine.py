@@ -1,9 +1,9 @@
 """The controller's work, one step at a time, on one thread: claim, execute a command, check a topic.
 
 :mod:`modeaware.lifecycle` decides; the engine keeps the order. A check takes one snapshot of the due topics, makes a
-pass over each, appends the changed records, then performs the effects. So a crash in between repeats an effect, and
-never skips a record. A schedule determines when each topic is due. An unexpected error about one topic is contained to
-that topic.
+pass over each, appends the changed records, then performs the effects. So after a crash in between, an effect may be
+repeated, but no record is skipped. A schedule determines when each topic is due. An unexpected error about one topic is
+contained to that topic.
 """
 
 from __future__ import annotations
@@ -79,10 +79,10 @@ from modeaware.modelog.records import (
 logger = get_logger("modeaware.controller")
 
 UNKNOWN_EPOCHS = 1_000
-"""How many epochs an unreadable claim may be ahead of all other records. The next claim exceeds them all: readers drop
-records of epochs below the last claim's."""
+"""How many epochs an unreadable claim may be ahead of all other records. The next claim's epoch must exceed it: readers
+drop records of epochs below the last claim's."""
 _RULES_UNREADABLE = GroupsDoubt("the record of group rules cannot be read: upgrade modeaware, or add the rules again")
-# The outcome is unknown; or one broker does not have the topic's id yet, and no request was sent.
+# With the first code the outcome is unknown; with the second, a broker lacks the topic's id, and nothing was sent.
 _NOT_REFUSED = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.UNKNOWN_TOPIC_ID})
 _REFUSED_FOR_GOOD = frozenset(
     {
@@ -140,8 +140,8 @@ class Engine:
         seen_epoch: int = 0,
         generation: int = UNKNOWN_GENERATION,
     ) -> int:
-        """Become the controller: fence, read the log, claim the log under the next epoch (invariant I5). Return that
-        epoch.
+        """Become the controller: fence other writers, read the log, claim it under the next epoch (invariant I5).
+        Return that epoch.
 
         Topics whose last record was written for a newer reader are left alone (invariant I4).
 
@@ -219,7 +219,7 @@ class Engine:
         Returns:
             The results of the first commands; at least one. The other commands were not begun.
 
-        Every change outside the log is on the log first, under this claim (invariant I5).
+        The record of every change is on the log before the change, under this claim (invariant I5).
         """
         if isinstance(commands[0], AlterGroupRulesCommand):
             return [self._alter_group_rules(commands[0])]
@@ -325,7 +325,7 @@ class Engine:
         """Return the answer to a command that failed before anything was appended."""
         if isinstance(error, ClusterError):
             self.watched.failed(COMMAND)
-        if error.code is ErrorCode.REQUEST_TIMED_OUT:  # the outcome is known
+        if error.code is ErrorCode.REQUEST_TIMED_OUT:  # nothing was appended, so the outcome is known
             error = ClusterError(f"{error.message}; nothing was changed", code=NOT_BEGUN, topic=error.topic)
         return refusal(command, error, record)
 
@@ -396,8 +396,8 @@ class Engine:
         return changed
 
     def _keep_names(self, topic_ids: Sequence[str]) -> bool:
-        """Request the second halves of changes that keep names, and end aliases of interim topics; return whether
-        anything changed (:mod:`modeaware.lifecycle.second_half`)."""
+        """Request the second halves of changes that keep names, and end aliases of interim topics
+        (:mod:`modeaware.lifecycle.second_half`). Return whether anything changed."""
         passed = [record for topic_id in topic_ids if (record := self._records.get(topic_id)) is not None]
         closing = [record for record in passed if closes(record, self._clock.now_ms())]
         unused = self._observe([Look(record.topic, None) for record in closing]) if closing else []
@@ -441,8 +441,8 @@ class Engine:
         return bool(begun or changes)
 
     def _open_gates(self, checked: Sequence[_Checked], at_ms: int) -> dict[str, int]:
-        """Decide for which groups the gates of new topics open, by the facts of the pass, and append the decisions.
-        Nothing else depends on these records.
+        """Decide by the facts of the pass for which groups the gates of new topics open, and append the decisions. No
+        other step of the pass depends on these records.
 
         Args:
             at_ms: the time at which the snapshot began.
@@ -472,10 +472,10 @@ class Engine:
         return {topic_id: max(due - now_ms, 0) for topic_id, due in due_ms.items() if due is not None}
 
     def awake(self, due: Sequence[str]) -> Sequence[str]:
-        """Return the topics that need a whole snapshot now; if one of them drains, all draining topics.
+        """Return the topics that need a whole snapshot now; if one of ``due`` drains, they include all draining topics.
 
-        If topics at rest are due, a small snapshot of all topics at rest comes first (:class:`Resting`). A topic for
-        which that is enough gets its next check planned.
+        If topics at rest are due, a small snapshot of all topics at rest comes first (:class:`Resting`). If that is
+        enough for a topic, the topic's next check is planned.
         """
         due = self.moved.with_draining(due)
         if self._resting.topic_ids.isdisjoint(due):
@@ -549,7 +549,7 @@ class Engine:
         due_in_ms = 0 if performed and all(performed) else None
         if step.due_ms is not None and not performed:
             due_in_ms = step.due_ms - self._clock.now_ms()
-        elif record.is_alias and not changed:  # all aliases in one pass
+        elif record.is_alias and not changed:  # so that one pass has all aliases
             due_in_ms = self._config.check_interval_ms - elapsed_ms(self._clock) % self._config.check_interval_ms
         self.schedule.after_check(
             topic_id,
@@ -600,9 +600,9 @@ class Engine:
         self.schedule.now(topic_id, elapsed_ms(self._clock))
 
     def _look(self, looks: Sequence[Look], new_topics: Mapping[str, Look]) -> list[TopicFacts | ClusterError]:
-        """Return the facts of the first topics, as :meth:`_observe` does, with the facts of their new topics.
+        """Return the facts that :meth:`_observe` returns, with the facts of the new topics.
 
-        A new topic gets its own snapshot: it may also be one of the topics, with a change of its own.
+        A new topic gets its own snapshot, because it may also be one of ``looks``, with a change of its own.
 
         Args:
             new_topics: old topic -> the look at its new topic.
@@ -622,10 +622,10 @@ class Engine:
         ]
 
     def _observe(self, looks: Sequence[Look]) -> list[TopicFacts | ClusterError]:
-        """Return the facts of the first topics, at least one: of all topics, unless the snapshot of all fails.
+        """Return the facts of all topics, or (if their common snapshot fails) of the first ones, at least one.
 
-        An error about one topic does not block the others, and no decision rests on facts that waited for another
-        snapshot. Unreadable group rules are a doubt: they may require more groups (invariant I2).
+        So an error about one topic blocks no other, and no decision rests on facts that waited for another snapshot.
+        Unreadable group rules are a doubt: they may require more groups (invariant I2).
         """
         what = f"topic {looks[0][0]!r}: a snapshot" if len(looks) == 1 else "a snapshot of many topics"
         try:
@@ -645,7 +645,7 @@ class Engine:
         ]
 
     def _alter_group_rules(self, command: AlterGroupRulesCommand) -> CommandResult:
-        """Change the rules, and check every waiting topic again. Rules for newer readers stay (invariant I4)."""
+        """Change the rules, and check every waiting topic again. Rules of a newer version stay (invariant I4)."""
         try:
             if GROUP_RULES_KEY in self._newer:
                 raise _newer("the rules about groups")
@@ -681,7 +681,7 @@ class Engine:
         return self._append_whole([([record], []) for record in records] + [([], [topic_id]) for topic_id in gone])
 
     def _append_whole(self, units: Sequence[tuple[list[TopicRecord], list[str]]]) -> dict[str, ClusterError]:
-        """Do the same for units of records and tombstones. Each unit is appended whole or not at all."""
+        """Append units of records and tombstones, each whole or not at all; return errors like :meth:`_append`."""
         held = self._records.values()
         stamp = self._epoch, self._clock.now_ms()
         records = [record.stamped(*stamp) for some, _ in units for record in some]
@@ -732,8 +732,8 @@ class Engine:
         return failures
 
     def _take_back(self, effect: CreatePartitions, refused: ClusterError) -> None:
-        """Give up a growth that is on the log and that brokers reject now, unless an earlier request (without an
-        answer) has grown the topic."""
+        """Give up a growth that is on the log and that brokers reject now, unless an earlier request, whose outcome was
+        unknown, has grown the topic."""
         record = self._records[effect.topic_id]
         (facts,) = self._observe([Look(record.topic, record)])
         if isinstance(facts, ClusterError):

@@ -18,7 +18,7 @@ MAX_REMEMBERED_FAILURES = 1_000
 class Failures:
     """Turns an unexpected exception into a ClusterError. Not thread-safe.
 
-    Each exception is logged with its traceback: at ERROR, and at DEBUG while the same one (type and place) is repeated.
+    Each exception is logged with its traceback: first at ERROR, then at DEBUG while it repeats (type and place).
     """
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class Failures:
             yield
         except (ClusterError, RequestRefused, ControllerFenced):
             raise
-        except Exception as error:  # logged, and retried: uncontained, it would end every standby in turn
+        except Exception as error:  # uncontained, it would end each active controller in turn
             kind = type(error), str(traceback.extract_tb(error.__traceback__)[-1])
             level = logging.DEBUG if self._logged.get(what) == kind else logging.ERROR
             if len(self._logged) >= MAX_REMEMBERED_FAILURES:

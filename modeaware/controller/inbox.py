@@ -1,8 +1,8 @@
 """Commands on their way to the controller's thread, and the outcome of each.
 
-A request may name hundreds of topics. Its commands are executed in slices; in between, other requests, due checks and
-the election get their turn. So the request can end early, by its deadline or because the controller stops. The answer
-then states for each command whether it was executed, was never begun, or has an unknown outcome.
+A request may name hundreds of topics. Its commands are executed in slices; between slices, other requests, due checks
+and the election get their turn. So the request can end early, by its deadline or because the controller stops. The
+answer then states for each command whether it was executed, was never begun, or has an unknown outcome.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class Job(Future[_Results]):
     def begin(self, now_s: float, most: int = 1) -> Sequence[Command]:
         """Begin the next commands: at most ``most``, each on another topic.
 
-        No command is begun if none is left (:meth:`finish` answers the job then), or after the deadline (the job is
-        answered then).
+        No command is begun if none is left (:meth:`finish` then answers the job). After the deadline, none is begun
+        either, and the job is answered.
         """
         with self._lock:
             if self.complete or not self._start():
@@ -81,7 +81,7 @@ class Job(Future[_Results]):
             for outcome in outcomes:
                 if not proved and isinstance(outcome, CommandResult) and outcome.code is ErrorCode.NONE:
                     self._unproved.add(len(self._outcomes))
-                # An unknown outcome gets no code of its error: some codes mean that nothing was done.
+                # An unknown outcome does not keep its error's code: some codes mean that nothing was done.
                 self._outcomes.append(_in_doubt(str(outcome)) if unknown else outcome)
 
     def prove(self) -> None:
@@ -94,7 +94,7 @@ class Job(Future[_Results]):
         return not self._unproved
 
     def drop_unproved(self) -> None:
-        """Refuse the outcomes that are not proved: a later claim proves nothing about earlier outcomes."""
+        """Turn unproved outcomes into refusals: a later claim proves nothing about earlier outcomes."""
         with self._lock:
             for number in self._unproved:
                 self._outcomes[number] = _UNPROVED
@@ -102,7 +102,7 @@ class Job(Future[_Results]):
 
     @property
     def complete(self) -> bool:
-        """Whether every command has an outcome, or the job was answered earlier."""
+        """Return whether every command has an outcome, or the job was answered earlier."""
         return self.done() or len(self._outcomes) == len(self._commands)
 
     def finish(self) -> None:
@@ -150,7 +150,7 @@ def _in_doubt(what: str) -> ClusterError:
 
 
 class Inbox:
-    """A queue of jobs. Any thread puts commands in, the controller's thread takes jobs out."""
+    """A queue of jobs. Any thread puts commands in; the controller's thread takes jobs out."""
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
         self._clock = clock

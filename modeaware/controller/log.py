@@ -1,6 +1,6 @@
 """The mode log under a controller: created if missing, fenced, read to its end, appended to, watched.
 
-Only the election's leader opens and appends (:class:`ControllerLog`); all follow the claim (:class:`ClaimWatch`).
+Only the election's leader opens it and appends (:class:`ControllerLog`); all follow the claim (:class:`ClaimWatch`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from modeaware.wire.retries import Deadline
 logger = get_logger("modeaware.controller")
 
 READ_TIMEOUT_S = 20.0
-"""For the whole log. Opening it takes less than the election's max.poll.interval.ms (a test adds up the times)."""
+"""The time for reading the whole log. To open the log takes less than the election's max.poll.interval.ms (tested)."""
 SLOW_READ_S = 5.0
 """A read that takes longer is logged."""
 _T = TypeVar("_T")
@@ -39,10 +39,10 @@ class ControllerLog:
     Attributes:
         appends: the number of successful appends.
         timeout_s: how long an append may take; None: the writer's default.
-        unfit: why the topic, altered since the claim, cannot keep the last append. Until the topic is fit again, no
-            effect of a record may be performed. None: the topic is fit.
-        observed: the observed brokers on the log since it was opened; None: the record needs a newer reader.
-            ``observed_unreadable``: the last record could not be read, so clients have no record.
+        unfit: why the topic, altered since the claim, may lose the last append. Until the topic is fit again, no effect
+            of a record may be performed. None: the topic is fit.
+        observed: the observed brokers, as on the log; None: the record needs a newer reader. ``observed_unreadable``:
+            the last record could not be read, so clients have no record.
     """
 
     def __init__(self, cluster: Cluster, conf: Mapping[str, Any], topic: str, election: Election) -> None:
@@ -81,7 +81,7 @@ class ControllerLog:
         return log_weakness(self._cluster.admin, self._topic)
 
     def open(self) -> Replay:
-        """Fence every earlier writer, then read the log to its end. A writer used before is discarded."""
+        """Fence every earlier writer, then read the log to its end. An earlier writer of this object is closed."""
         self.close()
         topic_id = self.ensure()
         if self._topic_id not in (None, topic_id):
@@ -107,9 +107,9 @@ class ControllerLog:
         """Append ``(key, value)`` records in one transaction, as the elected controller (invariant I5); a value of None
         is a tombstone.
 
-        The topic is described before each append: on another topic of that name, the record would be the whole log for
-        the next controller. Effects are performed right after an append. So the description also checks the topic's id
-        and configs before each effect; see :attr:`unfit`.
+        The brokers describe the topic before each append: if it was recreated, the record would be the next
+        controller's whole log. Effects are performed right after an append. So the description also checks the topic's
+        id and configs before each effect; see :attr:`unfit`.
 
         Raises:
             ControllerFenced: this is no longer the elected controller; nothing was appended.
@@ -134,7 +134,7 @@ class ControllerLog:
         self.appends += 1
 
     def _described(self, deadline: Deadline) -> LogTopic:
-        """Return the brokers' description of the topic; repeat a request that times out on another connection."""
+        """Return the brokers' description of the topic; after a timeout, repeat the request on another connection."""
 
         def describe() -> LogTopic:
             timeout_s = min(LOOK_TIMEOUT_S, deadline.left_s())
@@ -189,7 +189,7 @@ class ClaimWatch:
     Attributes:
         claim: the latest claim; None without one.
         absent: whether the mode log was absent at the last read.
-        highest_epoch: the highest epoch of all claims ever read, also on a log that lost its tail or was recreated; 0:
+        highest_epoch: the highest epoch of all claims ever read, even if the log has lost its tail or was recreated; 0:
             none.
     """
 
@@ -208,7 +208,7 @@ class ClaimWatch:
         except LogAbsent:
             self._position, self.claim, self.absent = 0, None, True
             return None
-        except LogRewound:  # another log of this name: the claim was on the earlier log
+        except LogRewound:  # another log has this name: the claim was on the earlier one
             self._position, self.claim = 0, None
             self._position = read_to_end(self._conf, self._topic, 0, self._apply, timeout_s)
         self.absent = False
@@ -226,7 +226,7 @@ class ClaimWatch:
 
 
 def describe_claim(claim: ClaimRecord | None) -> str:
-    """Return which controller was active last, in words. Only the election shows whether it still is."""
+    """Return in words which controller was active last. Only the election shows whether it still is active."""
     if claim is None:
         return "no controller has claimed the mode log yet"
     name = claim.controller_id if not claim.host else f"{claim.controller_id} on host {claim.host}"

@@ -1,9 +1,8 @@
 """The active controller's decisions about gates: the decisions on the log, what snapshots have shown, and when the next
-snapshot and the next record are due. Pure; :mod:`modeaware.lifecycle.moved` has the rule.
+snapshot and the next record are due. Pure; :mod:`modeaware.lifecycle.moved` has the rules.
 
 All draining topics are checked together, whenever one of them is due: their groups are listed once, so a snapshot of
-many topics costs little more than a snapshot of one. The record of a decision may have to wait; meanwhile the decision
-stands.
+many topics costs little more than a snapshot of one. A decision stands even while its record is not appended yet.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ class MovedGroups:
         """The topics that are checked at the pace of their groups."""
 
     def moved(self, topic_id: str) -> Moved:
-        """Return the groups whose gate of the new topic is open, by the log or by a decision to append."""
+        """Return the groups whose gate of the new topic is open, by the log or by a decision not yet appended."""
         record = self._decided.get(topic_id)
         return _NONE_MOVED if record is None else record.moved
 
@@ -85,7 +84,7 @@ class MovedGroups:
         return decision
 
     def _names(self, this: Pass, after: TopicRecord, held: MovedRecord | None) -> list[str]:
-        """Return the groups to observe: those whose gate is closed, and those whose gate may be closed again."""
+        """Return the groups to observe: groups with a closed gate, and groups whose gate may be closed again."""
         new = this.facts.new_topic
         names = groups_that_matter(after, this.facts, this.requirement)
         if held is None or new is None:
@@ -149,7 +148,7 @@ class MovedGroups:
         return topic_id in self._decided
 
     def forget(self, topic_id: str) -> None:
-        """Forget a topic: its decision is removed from the log."""
+        """Forget a topic whose decision is removed from the log."""
         for known in (self._decided, self._on_log, self._appended_ms, self._seen):
             known.pop(topic_id, None)
         self.draining.discard(topic_id)

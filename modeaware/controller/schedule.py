@@ -10,7 +10,7 @@ MOST_SMALL_LOOKS = 72
 
 
 def elapsed_ms(clock: Clock) -> int:
-    """Return the monotonic time of a schedule: a wall clock that is set back would delay every check."""
+    """Return the monotonic time, for a schedule: a wall clock that is set back would delay every check."""
     return round(clock.monotonic_s() * 1000)
 
 
@@ -45,7 +45,7 @@ class Schedule:
         """Plan the next check: after the interval for an ``idle`` topic, else a retry, or ``due_in_ms`` if earlier.
 
         Args:
-            pace_ms: the time until groups make the topic due. It replaces a retry, and the interval if earlier.
+            pace_ms: the time until groups make the topic due. It replaces the retry, and also the interval if shorter.
         """
         if progress:
             self._retry_ms.pop(topic_id, None)
@@ -85,12 +85,11 @@ class Schedule:
 
 
 class Resting:
-    """Topics at rest, for which a *small snapshot* (their logs' starts and ends) is enough without a change. Pure.
+    """Topics at rest: while nothing changes, a *small snapshot* (starts and ends of their logs) is enough. Pure.
 
     A topic *rests* when its last whole snapshot led to no step, and only its logs can change that. The whole snapshot
-    *counts* while the small snapshots since then equal the last one before it: they would have shown any change. The
-    first small snapshot of another set of topics is a change. A whole snapshot counts for at most
-    :data:`MOST_SMALL_LOOKS` small ones.
+    *counts* while all later small snapshots equal the last one before it: they would have shown any change. If the set
+    of topics differs, that is a change. A whole snapshot counts for at most :data:`MOST_SMALL_LOOKS` small ones.
     """
 
     def __init__(self) -> None:
@@ -99,8 +98,8 @@ class Resting:
         self._looks = 0
 
     def looked(self, *, unchanged: bool) -> frozenset[str]:
-        """Note a small snapshot of all topics at rest; return the topics that need no whole snapshot now. A change ends
-        the rest of all (invariant I2)."""
+        """Note a small snapshot of all topics at rest; return the topics that need no whole snapshot now. After a
+        change, every topic needs one (invariant I2)."""
         self._looks += 1
         if not unchanged or self._looks > MOST_SMALL_LOOKS:
             self._counting.clear()

@@ -1,7 +1,7 @@
-"""What a controller shows: its role, an immutable snapshot for metrics and pages, and fields of log records.
+"""What a controller shows: its role, an immutable snapshot for metrics and pages, and the fields of what it logs.
 
-The controller's thread notes in :class:`Watched` what it observes. Other threads get immutable snapshots, and so never
-touch the state of that thread.
+The controller's thread notes in :class:`Watched` what it observes. Other threads get immutable snapshots, so they never
+touch that thread's state.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ EFFECTS = (
 OPERATIONS = (CHECK, COMMAND, *EFFECTS, MODE_LOG)
 """The operations by which errors are counted: passes, commands (not refusals), each kind of effect, repeated claims."""
 WHOLE = -1
-"""The key of a topic's replacement as a whole, among partitions."""
+"""The key, among partitions, of a topic's replacement as a whole."""
 PACE_MS = 60_000
 """The time over which the pace of groups is measured, unless passes are further apart."""
 HISTORY_MS = 5_000
@@ -83,7 +83,7 @@ def describe_waiting(record: TopicRecord) -> str:
 
 class Role(Enum):
     """A controller's role. ``STARTING``: not decided yet. ``ACTIVE``: this controller has claimed the mode log.
-    ``STANDBY``: another one is active, or an election is under way. ``STOPPED``: by :meth:`Controller.stop` or a
+    ``STANDBY``: another one is active, or an election is under way. ``STOPPED``: after :meth:`Controller.stop` or a
     failure."""
 
     STARTING = "starting"
@@ -157,7 +157,7 @@ class TopicSeen:
         trouble: why the last pass failed; None: it succeeded.
         blocked_since: partition, or :data:`WHOLE`, -> the time since which it is held up in its phase (wall clock, ms).
             All reasons count as one hold-up, because reasons alternate: any rebalance makes the list of groups
-            uncertain. Reasons that wait as requested count apart. After a takeover the time is that of the record.
+            uncertain. Reasons of requested waits count apart. After a takeover the time is that of the record.
         stragglers: the number of broken seals that this controller has observed.
         fences_lifted: how often this controller has found the topic's fence lifted.
         known_ms: the time since which this controller watches the topic: its claim, or the topic's first record.
@@ -213,7 +213,7 @@ class Seen(NamedTuple):
 
 
 class Watched:
-    """What the controller last observed. Written by its thread while it waits; read by any thread."""
+    """What the controller last observed. Only its thread writes; any thread reads."""
 
     def __init__(self) -> None:
         self._lock = InnerLock()
@@ -222,7 +222,7 @@ class Watched:
         self._errors: Counter[str] = Counter(dict.fromkeys(OPERATIONS, 0))
 
     def claimed(self, records: Iterable[TopicRecord], rules: tuple[GroupRule, ...], now_ms: int) -> None:
-        """Set all that is on the mode log, right after a claim. Counts of stragglers continue."""
+        """Set what is on the mode log, right after a claim. Counts of stragglers and lifted fences continue."""
         with self._lock:
             before, self._topics, self._rules = self._topics, {}, rules
             for record in records:
@@ -302,8 +302,8 @@ def _parts(record: TopicRecord) -> tuple[int, ...]:
 
 
 def _hold(record: TopicRecord, partition: int) -> tuple[str, bool] | None:
-    """Return the identity of a hold-up of a partition, or of the replacement as a whole: its phase, and whether it
-    waits as requested; None: no hold-up."""
+    """Return the identity of a hold-up of a partition, or of the replacement as a whole: the phase, and whether the
+    wait was requested; None: no hold-up."""
     if partition == WHOLE:
         whole = record.replacing.reason
         return None if whole is None else (topic_phase(record), reasons.code_of(whole) in reasons.AS_ASKED)
@@ -343,7 +343,7 @@ _EVENTS = {"drain": "sealed", "reclaim": "drained", "done": "done"}
 
 
 def _phase_event(before: TopicRecord, after: TopicRecord) -> str | None:
-    """Return the event that begins another phase, unless the record has its time; None: no such event.
+    """Return the event that begins another phase, unless the record has the event's time; None: no such event.
 
     The record of a replacement has the times of all phases but the drain.
     """
@@ -380,7 +380,7 @@ LEADERLESS_S = 10.0
 
 
 def alive(snapshot: Snapshot) -> str | None:
-    """Return why the controller's thread hangs or has stopped; None: it works, or is about to begin."""
+    """Return why the controller's thread hangs or has stopped; None: it works, or has not begun yet."""
     if snapshot.role is Role.STOPPED:
         return f"stopped: {snapshot.stopped_by}" if snapshot.stopped_by else "stopped"
     age_s = snapshot.loop_age_s
@@ -426,8 +426,8 @@ def waiting_groups(report: TopicReport) -> int | None:
 
 
 def gate_age_s(seen: TopicSeen, now_ms: int) -> float | None:
-    """Return for how long, since the switch, the gate has been closed for some required group, in seconds; None: it is
-    open, or there is no gate."""
+    """Return the seconds since the switch, while a required group needs the old topic; None: before the switch, or
+    after the release."""
     replacement = seen.record.replacing
     if replacement.switched_ms is None or replacement.released_ms is not None:
         return None
@@ -435,7 +435,7 @@ def gate_age_s(seen: TopicSeen, now_ms: int) -> float | None:
 
 
 def blocked_ages_s(seen: TopicSeen, now_ms: int) -> dict[str, float]:
-    """Return reason code -> the longest hold-up of a partition by it, in seconds. An unknown code is ``other``."""
+    """Return reason code -> the longest hold-up for that reason, in seconds. An unknown code is ``other``."""
     ages: dict[str, float] = {}
     for reason, partitions in held_up(seen.record).items():
         code = reasons.code_of(reason)
@@ -445,5 +445,5 @@ def blocked_ages_s(seen: TopicSeen, now_ms: int) -> dict[str, float]:
 
 
 def held_up_since_ms(seen: TopicSeen, partitions: Collection[int]) -> int:
-    """Return the time since which these partitions are held up; no partitions: the replacement as a whole."""
+    """Return the time since which these partitions (none: the replacement as a whole) are held up."""
     return min(seen.blocked_since.get(p, seen.record.changed_ms) for p in partitions or (WHOLE,))

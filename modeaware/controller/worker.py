@@ -42,7 +42,7 @@ logger = get_logger("modeaware.controller")
 POLL_S = 0.1
 """How long the thread of a controller that is not active waits for a command, before it polls the election again."""
 SERVE_POLL_S = 0.5
-"""The same for the active controller. A topic that is due also ends the wait."""
+"""How long the active controller waits for a command, unless a topic becomes due earlier."""
 STUCK_S = 45.0
 """After this time without progress a member rejoins the election: a leader that cannot claim the log, or a member that
 is neither leader nor standby."""
@@ -90,7 +90,7 @@ class Together:
 
 @dataclass
 class Worker:
-    """The work of the thread ``modeaware-controller`` (or, with ``--once``, the caller's).
+    """The work of the thread ``modeaware-controller`` (with ``--once``, of the caller's thread).
 
     Only that thread uses the worker's parts, except the inbox and the status. The worker closes the ``clusters``, which
     its parts use, at the end. A failed append (ControllerFenced, ClusterError) ends the claim.
@@ -112,7 +112,7 @@ class Worker:
 
     def __post_init__(self) -> None:
         now_s = self.clock.monotonic_s()
-        self._useful_s = now_s  # when its place last had progress: joined, standing by, or leading with a claim
+        self._useful_s = now_s  # last progress: joined, standing by, or leading with a claim
         self._claim_read_s: float | None = now_s  # when a standby last read the claim: first at the start
         self._together = Together()
         self._log_check_s = 0.0
@@ -387,7 +387,7 @@ class Worker:
                     with self._timed(len(commands)):
                         results = self.engine.execute(commands)
                 except (ClusterError, ControllerFenced) as error:
-                    # A fenced append may have succeeded: only the answer to its commit may have been lost.
+                    # A fenced append may have succeeded: perhaps only the answer to its commit was lost.
                     harmless = self._is_harmless(error)
                     nothing = (harmless or error.code is NOT_BEGUN) and self.log.appends == appends
                     # To clients, a ControllerFenced means that the outcome is unknown.
@@ -404,7 +404,7 @@ class Worker:
                     break
             if not job.proved and self._surely_leads(term):
                 job.prove()
-        finally:  # answer a complete job; queue any other again, so that it continues, even after a new claim
+        finally:  # answer a complete job; queue any other again, to be continued (perhaps under a new claim)
             if job.in_command:
                 job.end([ClusterError("the controller failed on this command")] * job.in_command, unknown=True)
             if not job.proved:
@@ -425,7 +425,7 @@ class Worker:
 
     @contextmanager
     def _timed(self, topics: int) -> Iterator[None]:
-        """Note the duration of the work on ``topics``, also if the work fails (by a time-out)."""
+        """Note the duration of the work on ``topics``, even if the work fails (by a timeout)."""
         start_s = self.clock.monotonic_s()
         try:
             yield

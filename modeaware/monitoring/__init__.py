@@ -1,1 +1,1 @@
-"""What someone with a pager watches: a controller's metrics, its health and its status page, over HTTP, read-only."""
+"""A controller's metrics, health and status page, over HTTP and read-only."""

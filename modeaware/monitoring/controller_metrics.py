@@ -1,4 +1,4 @@
-"""A controller's metrics for Prometheus, made of a snapshot whenever they are asked for. See docs/observability.md."""
+"""A controller's metrics for Prometheus, made from a snapshot at each request. See docs/observability.md."""
 
 from __future__ import annotations
 
@@ -70,18 +70,18 @@ _COUNTERS: Table = {
 class ControllerCollector(Collector):
     """Exports one controller to Prometheus. Thread-safe.
 
-    Topics are exported by the active controller alone, so that sums over all controllers count each once. Labels are
-    topics with a record in the mode log, and closed sets.
+    Only the active controller exports topics, so that sums over all controllers count each topic once. Label values are
+    topics with a record in the mode log, or come from closed sets.
 
     Args:
-        snapshot: gives the controller as it is now.
+        snapshot: returns the controller's present state.
     """
 
     def __init__(self, snapshot: Callable[[], Snapshot]) -> None:
         self._snapshot = snapshot
 
     def describe(self) -> Iterable[Metric]:
-        """The families, without samples: no snapshot is taken when this is registered."""
+        """Return the families without samples, so that registration takes no snapshot."""
         return _families().values()
 
     def collect(self) -> Iterator[Metric]:
@@ -117,7 +117,7 @@ def _add_topics(families: Families, snapshot: Snapshot) -> None:
         families[f"topic_{name}"].add_metric(labels, value)
 
     newest = {seen.record.topic: seen for seen in sorted(snapshot.topics, key=lambda seen: seen.record.changed_ms)}
-    for topic, seen in sorted(newest.items()):  # of a topic made again under its name both may still be on the log
+    for topic, seen in sorted(newest.items()):  # a recreated topic may have two records on the log
         add("epoch", (topic,), seen.record.epoch)
         for (mode, state), count in sorted(_states(seen.record).items()):
             add("partitions", (topic, mode, state), count)
@@ -129,7 +129,7 @@ def _add_topics(families: Families, snapshot: Snapshot) -> None:
         add("unread_offsets", (topic,), max((group.behind for group in required_groups(report)), default=0))
         if (waiting := waiting_groups(report)) is not None:
             add("groups_waiting", (topic,), waiting)
-        looked_ms = seen.known_ms if seen.looked_ms is None else seen.looked_ms  # or one that always fails has no age
+        looked_ms = seen.known_ms if seen.looked_ms is None else seen.looked_ms  # else a failing topic has no age
         if looked_ms is not None:
             add("look_age_seconds", (topic,), max(snapshot.taken_ms - looked_ms, 0) / 1000)
         if (gate_s := gate_age_s(seen, snapshot.taken_ms)) is not None:
@@ -148,7 +148,7 @@ def _states(record: TopicRecord) -> Counter[tuple[str, str]]:
 
 
 class Exposition:
-    """The controller's metrics and those of its process (``process_...``, ``python_gc_...``). Thread-safe; one thread
+    """The controller's metrics and those of its process (``process_...``, ``python_gc_...``). Thread-safe: one thread
     at a time makes an answer."""
 
     def __init__(self, snapshot: Callable[[], Snapshot]) -> None:
@@ -159,7 +159,7 @@ class Exposition:
         self._registry.register(ControllerCollector(snapshot))
 
     def __call__(self, accept: str) -> Answer:
-        # Only which of the two: 0.26 of the library fails at a version that is none, and repeats it in its answer.
+        # Only the format is passed on: version 0.26 of the library fails at a malformed version, and repeats it.
         open_metrics = "application/openmetrics-text"
         encode, content_type = choose_encoder(open_metrics if open_metrics in accept else "")
         with self._lock:

@@ -1,4 +1,4 @@
-"""What is served at which path: /metrics, /health, /ready, the status page and its parts, and what they show."""
+"""The answer for each path: /metrics, /health, /ready, the status page and its parts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from modeaware.monitoring.status_json import status_of
 from modeaware.printable import printable
 
 KEPT_S = 1.0
-"""For so long an answer that is made of every topic is reused, however many clients request it."""
+"""How long an answer about all topics is reused, however many clients request it."""
 _PLAIN = "text/plain; charset=utf-8"
 _FILES = {
     "/": ("status.html", "text/html; charset=utf-8"),
@@ -28,10 +28,10 @@ _FILES = {
 
 
 class ControllerPages:
-    """The pages of one controller. May be asked from any thread.
+    """The pages of one controller. Any thread may call it.
 
     Args:
-        snapshot: gives the controller as it is now.
+        snapshot: returns the controller's present state.
     """
 
     def __init__(self, snapshot: Callable[[], Snapshot], clock: Clock = SYSTEM_CLOCK) -> None:
@@ -81,7 +81,7 @@ def _file(path: str) -> Answer:
 
 
 def _metrics_of(snapshot: Callable[[], Snapshot]) -> Callable[[str], Answer]:
-    """Metrics, where prometheus_client is installed (extra ``metrics``)."""
+    """Return the answer of /metrics: an error unless prometheus_client is installed (extra ``metrics``)."""
     try:
         from modeaware.monitoring.controller_metrics import Exposition
     except ModuleNotFoundError as error:

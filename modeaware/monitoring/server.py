@@ -1,4 +1,4 @@
-"""The HTTP server of a controller: metrics, health, the status page. Nothing can be changed through it."""
+"""The read-only HTTP server of a controller: metrics, health, the status page."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from modeaware.wire.security import split_address
 logger = get_logger("modeaware.monitoring")
 
 MAX_CONNECTIONS = 32
-"""With one more the oldest is closed, so that a health check always gets a connection."""
+"""One more connection closes the oldest one, so that a health check always gets a connection."""
 CONNECTION_S = 10.0
-"""The longest a connection may last in all, however slowly its other end reads or writes."""
+"""The longest time that a connection may last, however slowly the client reads or writes."""
 SILENCE_S = 5.0
 _HEADERS = {
     "Cache-Control": "no-store",
@@ -38,7 +38,7 @@ _HEADERS = {
 
 
 class Answer(NamedTuple):
-    """What is sent back."""
+    """A response, without the headers that all responses have."""
 
     status: HTTPStatus
     content_type: str
@@ -52,11 +52,11 @@ _MISDIRECTED = Answer(
     b"a proxy do so\n",
 )
 Pages = Callable[[str, str], Answer | None]
-"""Gives the answer for a path and the header ``Accept``; None: there is no such page."""
+"""Returns the answer for a path and the header ``Accept``; None: there is no such page."""
 
 
 def check_listen(listen: str) -> None:
-    """Raise ConfigError unless ``listen`` is of the form ``HOST:PORT``. Nothing is looked up."""
+    """Raise ConfigError unless ``listen`` is of the form ``HOST:PORT``. No name is looked up."""
     try:
         split_address(listen)
     except ValueError as error:
@@ -64,9 +64,9 @@ def check_listen(listen: str) -> None:
 
 
 class MonitoringServer:
-    """Serves ``pages`` with GET and HEAD, one short connection a request, in threads of its own.
+    """Serves ``pages`` with GET and HEAD, one short connection per request, in its own threads.
 
-    ``start`` and ``stop`` are for one thread.
+    One thread calls ``start`` and ``stop``.
 
     Args:
         listen: ``HOST:PORT``; port 0: a free one.
@@ -81,14 +81,14 @@ class MonitoringServer:
 
     @property
     def address(self) -> str:
-        """``host:port``, once it has started."""
+        """Return ``host:port``, once the server has started."""
         assert self._server is not None, "not started"
         host, port = self._server.server_address[:2]
         return f"[{host!s}]:{port}" if ":" in str(host) else f"{host!s}:{port}"
 
     @property
     def reachable_address(self) -> str:
-        """``host:port`` for other hosts, once it has started: with this host's name where it serves all interfaces."""
+        """Return ``host:port`` for other hosts, once started; with this host's name if all interfaces are served."""
         host, _, port = self.address.rpartition(":")
         return f"{socket.gethostname()}:{port}" if host in ("0.0.0.0", "[::]") else self.address
 
@@ -112,7 +112,7 @@ class MonitoringServer:
         logger.info("metrics, health and status page at http://%s/", self.address)
 
     def stop(self) -> None:
-        """Close all connections and return when its threads have ended. Idempotent."""
+        """Close all connections, and return when the server's threads have ended. Idempotent."""
         if self._server is not None and self._thread is not None:
             self._server.shutdown()
             self._thread.join()
@@ -122,7 +122,7 @@ class MonitoringServer:
 
 
 class _Server(ThreadingHTTPServer):
-    daemon_threads = False  # so that server_close waits for them; none lasts longer than CONNECTION_S
+    daemon_threads = False  # server_close waits for them: for CONNECTION_S at most
     request_queue_size = 64
 
     def __init__(self, family: int, address: Any, pages: Pages, clock: Clock, named: str | None) -> None:
@@ -135,7 +135,7 @@ class _Server(ThreadingHTTPServer):
         super().__init__(address, _Handler)
 
     def server_bind(self) -> None:
-        """Without http.server's look-up of its own name, which may take long where DNS does not answer."""
+        """Bind without http.server's look-up of the host's name, which may take long if DNS does not answer."""
         socketserver.TCPServer.server_bind(self)
         self.server_name, self.server_port = "", self.server_address[1]
 
@@ -149,7 +149,7 @@ class _Server(ThreadingHTTPServer):
         super().process_request(request, client_address)
 
     def service_actions(self) -> None:
-        """Twice a second: end what has lasted too long."""
+        """End connections that have lasted too long; called twice a second."""
         self._end_those_before(self._clock.monotonic_s() - CONNECTION_S)
 
     def close_all(self) -> None:
@@ -174,7 +174,7 @@ class _Server(ThreadingHTTPServer):
 
 
 def _host_of(authority: str) -> str:
-    """The host in ``host:port``; empty: it has none."""
+    """Return the host in ``host:port``; empty: there is none."""
     try:
         return (urlsplit(f"//{authority.strip()}").hostname or "").rstrip(".")
     except ValueError:
@@ -182,10 +182,10 @@ def _host_of(authority: str) -> str:
 
 
 def _is_own(asked: str, named: str) -> bool:
-    """Whether a request for the host ``asked`` can be meant for a server on the loopback interface, named ``named``.
+    """Return whether a request for the host ``asked`` can be meant for a loopback server named ``named``.
 
-    Any web page can have its own name resolved to 127.0.0.1, and would then read our pages as if they were its own
-    (DNS rebinding); it cannot do so by an address, nor as localhost.
+    A web site's name may resolve to 127.0.0.1; the site's pages could then read ours as if they were its own (DNS
+    rebinding). With an address or ``localhost`` in the request, this is impossible.
     """
     host = _host_of(asked)
     if host in ("localhost", named) or host.endswith(".localhost"):
@@ -226,7 +226,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.do_GET()
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """In plain words, with nothing of what was asked in it."""
+        """Send the error as plain text, without any part of the request."""
         self.close_connection = True
         status = HTTPStatus(code)
         self._send(Answer(status, "text/plain; charset=utf-8", f"{status.value} {status.phrase}\n".encode()))

@@ -1,8 +1,8 @@
 """The status of a controller as JSON, which its page draws: made of a snapshot and of the report of each topic. Pure.
 
-What blocks a change, and the command to run next, are those of ``modeaware status`` (:mod:`modeaware.reports.status`).
-Readers of the page have not logged in, so the commands leave out the options of the connection: these name brokers and
-files of the controller's host.
+The reasons that block a change, and the next command, are those that ``modeaware status`` shows
+(:mod:`modeaware.reports.status`). Readers of the page have not logged in, so the commands lack the connection's
+options: these name brokers and files of the controller's host.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ from modeaware.reports.status import change_phase, change_text, next_command
 from modeaware.wire.client import is_loopback
 
 SHORTEST_PACE_S = 5.0
-"""A pace is computed over no less time: most groups commit every 5 s."""
+"""The shortest time over which a pace is computed: most groups commit every 5 s."""
 MOST_GROUPS = 50
-"""The most groups that are listed of a topic, those with most to read first."""
+"""The largest number of groups that are listed for a topic; groups with most to read come first."""
 MOST_EVENTS = 8
 
 
 def status_of(snapshot: Snapshot) -> dict[str, Any]:
-    """Return the JSON object. Times are ms since the epoch; fields may be added, and none changes its meaning."""
+    """Return the JSON object. Times are ms since the epoch. Fields may be added; no field changes its meaning."""
     claim = snapshot.claim
     kept = kept_names(seen.record for seen in snapshot.topics if seen.record.replacement is not None)
     return {
@@ -79,7 +79,7 @@ def status_of(snapshot: Snapshot) -> dict[str, Any]:
 
 
 def _page(claim: ClaimRecord, host: str) -> str | None:
-    """Return the URL of the claiming controller's page; None: it has none, or not one that this host can reach."""
+    """Return the URL of the claiming controller's page; None: there is none, or this host cannot reach it."""
     if claim.pages is None or (is_loopback(claim.pages) and claim.host != host):
         return None
     return f"http://{claim.pages}/"
@@ -89,7 +89,7 @@ def topic_status(seen: TopicSeen, snapshot: Snapshot, kept_name: KeptNameReport 
     """Return the JSON object of one topic.
 
     Args:
-        kept_name: the change that keeps a name, of which the topic is a part; None: there is none.
+        kept_name: the change that keeps a name and includes the topic; None: there is none.
     """
     record, report = seen.record, replace(report_of(seen, snapshot), kept_name=kept_name)
     phase, phases = change_phase(report), Counter(partition.phase for partition in report.partitions)
@@ -160,7 +160,7 @@ def _next(report: TopicReport, reason: str) -> str | None:
 def _pace(group: GroupProgress, seen: TopicSeen) -> dict[str, Any]:
     """Return the pace of a group's commits on retired partitions, and the time that it takes to read what is left.
 
-    None where they are not known. A first commit is no pace: the group may have skipped the records before it.
+    Each is None if not known. A first commit is no pace: the group may have skipped the records before it.
     """
     unknown = {"read_per_s": None, "left_s": None}
     if seen.earlier is None or seen.facts is None or seen.looked_ms is None:
@@ -194,10 +194,10 @@ def _group(group: GroupProgress, seen: TopicSeen) -> dict[str, Any]:
 
 
 def _left(groups: Iterable[Mapping[str, Any]]) -> dict[str, int | None] | None:
-    """Return how much the change has left to read: the most of one group, as in the metric. None: nothing.
+    """Return what the change has left to read: the largest number of one group, as in the metric. None: nothing.
 
     ``at_first``: the most that a group had left since this controller became active, or the change began. ``left_s``:
-    the time of the slowest group; None while the pace of one is not known.
+    the time of the slowest group; None while the pace of any group is not known.
     """
     reading = [group for group in groups if group["unread"]]
     if not reading:
