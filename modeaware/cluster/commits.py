@@ -89,7 +89,7 @@ def check_commits(
     """Return the groups of each topic with ``caught_up``, ``truncated`` and ``epochless``, from the groups' commits on
     retired partitions.
 
-    Until a shrink's delay has passed, lag decides nothing on a partition not yet in mode None: its gaps are not read.
+    Until a shrink's delay has passed, partitions not yet in mode None are not drained: their gaps count as lag, unread.
 
     Args:
         before_due: read all gaps even before the delay has passed.
@@ -259,7 +259,7 @@ class _GapReading:
                 self.waiting.setdefault((gap.topic, gap.partition), []).append(gap)
 
     def take(self, key: Partition, message: Message, consumer: Consumer) -> None:
-        """Note the next record of a partition, and seek to its next gap that begins after it."""
+        """Note the next record of a partition, and seek to the partition's next gap behind that record."""
         offset, error = message.offset(), message.error()
         waiting, left = self.waiting[key], []
         if error is None or error.code() == KafkaError._PARTITION_EOF:

@@ -38,7 +38,7 @@ from modeaware.wire.requests import ApiVersionsRequest, MetadataRequest, Produce
 
 PROBE_TIMEOUT_MS = 3_000
 _DELETE = 6
-"""The operation, in the form of :func:`~modeaware.cluster.metadata.authorized_operations`."""
+"""The operation DELETE in the result of :func:`~modeaware.cluster.metadata.authorized_operations`."""
 _DESCRIBE_QUORUM = 55
 """A request that only brokers of a KRaft cluster support."""
 

@@ -96,7 +96,7 @@ class GroupsFound:
         groups: by name.
         doubt: why groups may be missing in both ``groups`` and ``unclear``.
         unclear: group -> why it is not known whether the group uses the topic, or what the group has committed.
-        epochs: group -> partition -> the leader epoch of its commit, if it has one.
+        epochs: group -> partition -> the leader epoch of the group's commit, if the commit has one.
         stateful_owner: the Streams group whose internal topic this is.
         unchecked: partitions on which the commits were not checked, because a leader did not answer.
     """

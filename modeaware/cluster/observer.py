@@ -89,8 +89,8 @@ class Observer:
     grows with brokers and groups, not with topics.
 
     Args:
-        conf: librdkafka configuration for short-lived consumers, which read gaps (:mod:`.commits`) and stragglers.
-        mode_log: the mode log's name; the election of its controllers is no consumer group.
+        conf: librdkafka configuration of the consumers that read records (gaps, last records, stragglers).
+        mode_log: the mode log's name; the group that elects its controller consumes nothing.
         probes_fences: whether to probe the fences of replaced topics; this needs the right to WRITE to the topics.
     """
 
@@ -134,7 +134,7 @@ class Observer:
         return self._rest.unchanged(leaders)
 
     def observe(self, topic: str, record: TopicRecord | None, rules: Sequence[GroupRule] = ()) -> TopicFacts:
-        """Return the facts of one topic, as :meth:`observe_all` does; raise its ClusterError."""
+        """Return the facts of one topic, like :meth:`observe_all`; raise a ClusterError instead of returning it."""
         (facts,) = self.observe_all([Look(topic, record)], rules)
         if isinstance(facts, ClusterError):
             raise facts
@@ -311,7 +311,7 @@ class Observer:
         return found | dict(zip(changed, checked, strict=True))
 
     def close(self) -> None:
-        """Close the consumer of a search for last records that the next pass would continue."""
+        """Close the consumer that searches for last records; the next pass begins unfinished searches anew."""
         self._last_records.close()
 
     def _partition(self, last: PartitionFacts | None, log: LogOffsets) -> PartitionFacts:

@@ -1,8 +1,8 @@
 """Descriptions of stragglers (records at or after a seal): producer, keys, and names of headers, never values. For
 messages only: no decision rests on them.
 
-The leader's list of producers does not show who wrote a straggler: it has all idempotent producers of the last day,
-even those that wrote only before the seal, and no others. The header of a batch has its producer's id, if any.
+The leader's list of producers does not show which one wrote a straggler: it has all idempotent producers of the last
+day, even those that wrote only before the seal, and no others. A batch's header has its producer's id, if any.
 """
 
 from __future__ import annotations

@@ -137,7 +137,7 @@ class Controller:
         """Join the election and serve; return once this controller is active or a standby.
 
         Args:
-            wait_active_s: return only when this controller is active; wait for this many further seconds.
+            wait_active_s: then wait this many more seconds for this controller to become active.
 
         Raises:
             ControllerUnavailable: another controller is active after ``wait_active_s``; this one has been stopped.
@@ -171,8 +171,8 @@ class Controller:
     def stop(self) -> None:
         """Finish the current step, release the claim, leave the election, and return when all threads have ended.
 
-        If brokers do not answer, return after :data:`STOP_TIMEOUT_S`. A thread that still waits for them finishes its
-        step, and ends with the process at the latest. Idempotent.
+        If brokers do not answer, return after :data:`STOP_TIMEOUT_S`. A thread that still waits for brokers finishes
+        its step, and ends with the process at the latest. Idempotent.
         """
         self._status.stopping.set()
         self._inbox.wake()
@@ -382,7 +382,7 @@ class ControllerFacade:
         return self._ready().removed(topic_ids)
 
     def version(self) -> int:
-        # Counted after a change is in force: a cached answer may be newer than its version, never older.
+        # The version rises after a change is in force: a cached answer may be newer than its version, never older.
         return self._version
 
     def is_active(self) -> bool:

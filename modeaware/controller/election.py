@@ -12,8 +12,9 @@ its place (the session ran out) rejoins under a new client id, at the end of the
 
 *Strangers.* A consumer that joins the group and subscribes to the mode log by mistake is behind every controller: the
 client ids of controllers begin with ``!``, before which only a space sorts. A consumer that joins on purpose can take
-the partition, but cannot claim the mode log. To reveal this, each leader writes the group's generation into its claim,
-again in each new generation. A standby whose own generation is not in the claim reports that no controller is active.
+the partition, but cannot claim the mode log. To reveal such a leader, each leader writes the group's generation into
+its claim, again in each new generation. A standby whose own generation is not in the claim reports that no controller
+is active.
 
 *Lease.* Brokers check no generation in requests such as DeleteRecords. So before effects the group's coordinator has to
 confirm the leader, once for all effects of a pass, by a plain OffsetCommit (:meth:`Election.confirm`). The commit
@@ -27,7 +28,7 @@ is half a session, or less if the rest would be shorter than a request may take.
 Then the request may wait for a connection, and is sent once more if the connection breaks. Both take at most the time
 limit of a request (:func:`request_timeout_s`), which is no longer than the rest of the session. Two cases remain: a
 process that stops for longer between check and sending, and a broker that carries out a request long after its arrival.
-The engine appends before it repeats a postponed effect.
+So that a replaced controller repeats no postponed effect, the engine appends first.
 """
 
 from __future__ import annotations
@@ -188,9 +189,9 @@ class Election:
     def confirm(self, timeout_s: float) -> bool | None:
         """Make the group's coordinator confirm this member's place, by a commit in its present generation.
 
-        Required before an action that fences other controllers, or that nothing fences: a process that was paused has
-        no other sign that its place was lost. After True, no other member is elected for a session from this call,
-        unless this one leaves.
+        Required before an action that fences other controllers, and before one that brokers do not fence: a process
+        that was paused has no other sign that its place was lost. After True, no other member is elected for a session
+        from this call, unless this one leaves.
 
         Returns:
             True: this is the leader. False: this is not the leader (:meth:`join` again where :attr:`lost`). None: no

@@ -107,7 +107,7 @@ class ControllerLog:
         """Append ``(key, value)`` records in one transaction, as the elected controller (invariant I5); a value of None
         is a tombstone.
 
-        The brokers describe the topic before each append: if it was recreated, the record would be the next
+        The brokers describe the topic before each append: if the topic was recreated, the record would be the next
         controller's whole log. Effects are performed right after an append. So the description also checks the topic's
         id and configs before each effect; see :attr:`unfit`.
 

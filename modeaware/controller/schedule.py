@@ -42,7 +42,8 @@ class Schedule:
         due_in_ms: int | None = None,
         pace_ms: int | None = None,
     ) -> None:
-        """Plan the next check: after the interval for an ``idle`` topic, else a retry, or ``due_in_ms`` if earlier.
+        """Plan the next check: for an ``idle`` topic after the interval, else a retry, or after ``due_in_ms`` if
+        earlier.
 
         Args:
             pace_ms: the time until groups make the topic due. It replaces the retry, and also the interval if shorter.

@@ -160,8 +160,8 @@ class TopicSeen:
             uncertain. Reasons of requested waits count apart. After a takeover the time is that of the record.
         stragglers: the number of broken seals that this controller has observed.
         fences_lifted: how often this controller has found the topic's fence lifted.
-        known_ms: the time since which this controller watches the topic: its claim, or the topic's first record.
-        earlier: the time and the facts of an earlier pass, with all partitions of the last one: the difference shows
+        known_ms: the time of this controller's claim, or of the topic's first record if later.
+        earlier: the time and the facts of an earlier pass that had all partitions of the last one. The difference shows
             the pace of groups.
         noted: the last events that the record does not keep: time (wall clock, ms), and event.
         history: unread offsets of groups: time (wall clock, ms), and group -> offsets.
@@ -420,7 +420,7 @@ def required_groups(report: TopicReport) -> list[GroupProgress]:
 
 
 def waiting_groups(report: TopicReport) -> int | None:
-    """Return the number of groups whose gate of the new topic is closed; None: the topic's groups do not move."""
+    """Return the number of groups whose gate of the new topic is closed; None: no group has such a gate."""
     moving = [group for group in report.groups if group.gate_open is not None]
     return sum(not group.gate_open for group in moving) if moving else None
 

@@ -3,7 +3,7 @@
 A *leader* claims the log, executes commands, and checks topics that are due. A leader never opens the log before the
 brokers confirm that it is the leader, so controllers do not fence each other in turns. After a failed append the
 content of the log is unknown. So the leader claims the log again, and every claim begins by reading the log. A
-*standby* follows the claim on the log, and names the active controller to its clients. A member without progress
+*standby* follows the claim on the log; its answer to commands names the active controller. A member without progress
 rejoins the election.
 """
 
@@ -61,7 +61,7 @@ LOG_CHECK_INTERVAL_S = 60.0
 """How often the active controller checks that the mode log is still fit, and how safe its replication is."""
 CLAIM_READ_TIMEOUT_S = 5.0
 CLAIM_REFRESH_S, LEADERLESS_REFRESH_S = 10.0, 1.0
-"""The age at which a standby reads the claim again: in general, and while the leader has not claimed the log."""
+"""After how long a standby reads the claim again: usually, and while the leader has not claimed the log."""
 
 
 class Together:
@@ -92,8 +92,8 @@ class Together:
 class Worker:
     """The work of the thread ``modeaware-controller`` (with ``--once``, of the caller's thread).
 
-    Only that thread uses the worker's parts, except the inbox and the status. The worker closes the ``clusters``, which
-    its parts use, at the end. A failed append (ControllerFenced, ClusterError) ends the claim.
+    Only that thread uses the worker's parts, except the inbox and the status. At the end, the worker closes the
+    ``clusters``, which its parts use. A failed append (ControllerFenced, ClusterError) ends the claim.
     """
 
     engine: Engine
@@ -440,7 +440,7 @@ class Worker:
         return True
 
     def _watch_cluster(self) -> None:
-        """Watch topics and brokers, when no command waits: a silent broker takes seconds."""
+        """Watch topics and brokers while no command waits: a broker that does not answer takes seconds."""
         topics, brokers, epoch = self.topics, self.brokers, self.status.epoch
         try:
             if topics is not None and self.inbox.empty:
@@ -459,7 +459,7 @@ class Worker:
         and a later claim would lack the deleted records. Effects wait until the log is fit.
         """
         if self.clock.monotonic_s() < self._log_check_s or not self.inbox.empty:
-            return  # a silent broker takes seconds
+            return  # a broker that does not answer takes seconds
         self._log_check_s = self.clock.monotonic_s() + LOG_CHECK_INTERVAL_S
         about, before = about_controller(self.controller_id, self.status.epoch), self._weakness
         try:
