@@ -159,7 +159,7 @@ class Exposition:
         self._registry.register(ControllerCollector(snapshot))
 
     def __call__(self, accept: str) -> Answer:
-        # Only the format is passed on: version 0.26 of the library fails at a malformed version, and repeats it.
+        # Pass on the format alone: given a malformed version, the library (0.26) fails, and its answer repeats it.
         open_metrics = "application/openmetrics-text"
         encode, content_type = choose_encoder(open_metrics if open_metrics in accept else "")
         with self._lock:

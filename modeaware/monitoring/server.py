@@ -184,7 +184,7 @@ def _host_of(authority: str) -> str:
 def _is_own(asked: str, named: str) -> bool:
     """Return whether a request for the host ``asked`` can be meant for a loopback server named ``named``.
 
-    A web site's name may resolve to 127.0.0.1; the site's pages could then read ours as if they were its own (DNS
+    A web site's name may resolve to 127.0.0.1; the site's pages could then read our pages as if these were its own (DNS
     rebinding). With an address or ``localhost`` in the request, this is impossible.
     """
     host = _host_of(asked)

@@ -134,7 +134,7 @@ _OF_PARTITION = ("partition", "phase", "replica_state", "seal_offset", "log_star
 
 
 def _blocked(seen: TopicSeen, report: TopicReport) -> list[dict[str, Any]]:
-    """Return each reason, with the partitions that it holds up, or the replacement as a whole; the oldest first."""
+    """Return each reason with the partitions (or the replacement as a whole) that it holds up, the oldest first."""
     by_id, whole = {partition.partition: partition for partition in report.partitions}, report.replacement
     reasons_shown = [
         {
@@ -194,7 +194,7 @@ def _group(group: GroupProgress, seen: TopicSeen) -> dict[str, Any]:
 
 
 def _left(groups: Iterable[Mapping[str, Any]]) -> dict[str, int | None] | None:
-    """Return what the change has left to read: the largest number of one group, as in the metric. None: nothing.
+    """Return what the change has left to read: the most unread offsets of a group, as in the metric. None: nothing.
 
     ``at_first``: the most that a group had left since this controller became active, or the change began. ``left_s``:
     the time of the slowest group; None while the pace of any group is not known.
