@@ -79,8 +79,8 @@ class Cluster:
     outcome is unknown.
 
     Requests go through :attr:`brokers` and not through librdkafka's admin client. That client aborts the process when a
-    group's coordinator is down for longer than a request's timeout, keeps sending to former leaders, and waits 15 s for
-    a broker that has just died.
+    group's coordinator is down for longer than a request's timeout. It keeps sending to former leaders, and waits 15 s
+    for a broker that has just died.
 
     Attributes:
         admin: librdkafka's admin client, for creating the mode log and describing the cluster; never for groups.

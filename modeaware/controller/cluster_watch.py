@@ -1,7 +1,7 @@
 """What the active controller watches between passes: recreated topics, and brokers.
 
-*Topics.* Within seconds, a Metadata request for the names of all records shows that a topic was deleted or recreated
-(invariant I4), even if the check interval is long. One broker's metadata only start an inquiry: a record is removed
+*Topics.* A Metadata request for the names of all records shows within seconds that a topic was deleted or recreated
+(invariant I4), however long the check interval is. One broker's metadata only start an inquiry: a record is removed
 only when every live broker returns another topic id.
 
 *Brokers.* The mode log keeps observed brokers while they are registered, so a broker that is down is still known

@@ -19,12 +19,12 @@ is active.
 *Lease.* Brokers check no generation in requests such as DeleteRecords. So before effects the group's coordinator has to
 confirm the leader, once for all effects of a pass, by a plain OffsetCommit (:meth:`Election.confirm`). The commit
 counts as a heartbeat: the coordinator removes this member a session later at the earliest. (An append proves leadership
-too, but the commit within its transaction extends no session.) The wait for the commit also polls, so that rebalances
-continue and librdkafka does not leave the group (``max.poll.interval.ms``, at least 60 s).
+too, but the commit within its transaction extends no session.) The wait for the commit also polls. So rebalances
+continue, and librdkafka does not leave the group (``max.poll.interval.ms``, at least 60 s).
 
 The lease begins when the confirmation is requested, on a clock that also runs while the machine is suspended. The lease
 is half a session, or less if the rest would be shorter than a request may take. The steps before an effect's request
-(topic ids of all brokers, the leaders) may be slow, so the lease is checked again right before the request is sent.
+(topic ids of all brokers, the leaders) may be slow. So the lease is checked again right before the request is sent.
 Then the request may wait for a connection, and is sent once more if the connection breaks. Both take at most the time
 limit of a request (:func:`request_timeout_s`), which is no longer than the rest of the session. Two cases remain: a
 process that stops for longer between check and sending, and a broker that carries out a request long after its arrival.
