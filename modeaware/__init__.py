@@ -1,10 +1,10 @@
 """Shrink Kafka topics: partition modes (KIP-694) for clients of stock Apache Kafka.
 
 ``modeaware.Producer``, ``Consumer``, ``SerializingProducer``, ``DeserializingConsumer`` and ``AdminClient`` are drop-in
-for confluent_kafka's classes of the same names. Names are loaded when first used, so importing the package costs next
-to nothing.
+replacements for confluent_kafka's classes of the same names. A name is loaded when first used, so importing the package
+costs next to nothing.
 
-PYTEST_DONT_REWRITE: pytest would rewrite the assertions of a plugin's package, and warn where that is loaded already.
+PYTEST_DONT_REWRITE: modeaware has a pytest plugin, and pytest would warn that it cannot rewrite a loaded package.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def lazy_exports(
     """Return ``__all__``, ``__getattr__`` and ``__dir__`` of a package whose names are loaded when first used.
 
     Args:
-        modules: the names by the modules below ``package`` that define them.
+        modules: module below ``package`` -> the names that the module defines.
     """
     homes = {name: f"{package}.{module}" for module, names in modules.items() for name in names}
     exported = sorted(homes)

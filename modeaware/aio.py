@@ -1,4 +1,4 @@
-"""confluent_kafka's asyncio clients (``confluent_kafka.aio``) over ours: same constructors and methods.
+"""confluent_kafka's asyncio clients (``confluent_kafka.aio``) on our clients, with the same constructors and methods.
 
 Only this module imports ``confluent_kafka.aio``, so that the other clients need not load it.
 """
@@ -25,10 +25,10 @@ V = TypeVar("V")
 
 
 def with_names(init: Callable[..., Any], **others: Any) -> Callable[..., Any]:
-    """Return ``init`` (a constructor of ``confluent_kafka.aio``) with ``others`` for the globals of those names.
+    """Return a copy of ``init``, a constructor of ``confluent_kafka.aio``, with ``others`` in place of its globals.
 
-    Those constructors make their client by ``confluent_kafka.Producer(conf)``, and have no parameter for another class.
-    A client that is made first and replaced later would have connected already. So the same code runs with another
+    Such a constructor calls ``confluent_kafka.Producer(conf)``, and has no parameter for another class. A stock client
+    that is made first and replaced later would have connected already. So the copy runs the same code with another
     ``confluent_kafka``.
     """
     assert isinstance(init, FunctionType)
@@ -40,10 +40,10 @@ def with_names(init: Callable[..., Any], **others: Any) -> Callable[..., Any]:
 
 
 class _BatchProducer(Producer):
-    """A producer whose rejected batch fails message by message.
+    """Produces a refused batch again, one message at a time, and marks each message that fails.
 
-    ``AIOProducer`` takes an exception from ``produce_batch`` for a transient error of the batch: it fails the batch's
-    futures, keeps the messages nevertheless, and sends the messages again, for ever.
+    ``AIOProducer`` treats an exception from ``produce_batch`` as a transient error: it fails the batch's futures, but
+    keeps the messages and sends them again, for ever.
     """
 
     def produce_batch(self, topic: str, messages: list[dict[str, Any]], *args: Any, **kwargs: Any) -> int:
@@ -53,8 +53,8 @@ class _BatchProducer(Producer):
             if len(messages) == 1:
                 messages[0]["_error"] = as_kafka_error(refusal)
                 return 0
-        # A first view may arrive between two messages. After a retriable refusal, later records of the same key are
-        # refused, too, or they would overtake the refused one.
+        # The first view may arrive between two messages. So after a retriable refusal, later records of the same key
+        # are refused as well: they would overtake the refused record.
         queued = 0
         refused: dict[bytes, KafkaError] = {}
         for message in messages:
@@ -78,7 +78,7 @@ _init_producer = with_names(stock.AIOProducer.__init__, confluent_kafka=SimpleNa
 class AIOProducer(stock.AIOProducer):
     """``confluent_kafka.aio.AIOProducer`` with the same arguments and methods, over ``modeaware.Producer``.
 
-    ``modeaware.`` settings are ours. A message gets its partition when its batch goes to librdkafka. A message that
+    The ``modeaware.`` settings apply. A message gets its partition when its batch goes to librdkafka. A message that
     names a retired partition fails with a ``KafkaException`` of code ``_UNKNOWN_PARTITION``. Without a first view of
     the modes (``modeaware.on.unknown=block``) a message fails with ``_QUEUE_FULL``, and may be retried. ``close()``
     closes the inner client as well, and releases its share of the views.
@@ -87,7 +87,7 @@ class AIOProducer(stock.AIOProducer):
 
     Raises:
         ConfigError: an unknown or bad ``modeaware.`` setting.
-        KafkaException: as confluent_kafka.
+        KafkaException: as confluent_kafka raises it.
     """
 
     _producer: Producer
@@ -96,8 +96,8 @@ class AIOProducer(stock.AIOProducer):
         _init_producer(self, with_oauth_callback(producer_conf), *args, **kwargs)
 
     async def close(self) -> None:
-        """As ``confluent_kafka.aio.AIOProducer.close``. Where that fails or is cancelled, messages may be outstanding.
-        The inner client, whose own close waits for them, is then released by garbage collection."""
+        """Close the producer, then the inner client. If the first close fails or is cancelled, messages may be left.
+        The inner client's close would wait for them, so garbage collection releases the inner client instead."""
         await super().close()
         await asyncio.get_running_loop().run_in_executor(None, self._producer.close)
 
@@ -117,12 +117,12 @@ _init_consumer = with_names(stock.AIOConsumer.__init__, confluent_kafka=SimpleNa
 class AIOConsumer(stock.AIOConsumer):
     """``confluent_kafka.aio.AIOConsumer`` with the same arguments, methods and callbacks, over ``modeaware.Consumer``.
 
-    ``modeaware.`` settings are ours. Changes of modes are applied within ``poll`` and ``consume``; callbacks are
+    The ``modeaware.`` settings apply. Changes of modes are applied within ``poll`` and ``consume``; callbacks are
     awaited like confluent_kafka's. Make an instance inside a running event loop, and close it.
 
     Raises:
         ConfigError: an unknown or bad ``modeaware.`` setting.
-        KafkaException, ValueError: as confluent_kafka.
+        KafkaException, ValueError: as confluent_kafka raises them.
     """
 
     _consumer: Consumer
@@ -149,14 +149,14 @@ class AIOConsumer(stock.AIOConsumer):
 
 
 class AsyncSerializingProducer(stock.AsyncSerializingProducer[K, V], AIOProducer, Generic[K, V]):
-    """``confluent_kafka.aio.AsyncSerializingProducer`` (experimental there) with the same settings, over
-    :class:`AIOProducer`. Keys are hashed as they were serialized."""
+    """``confluent_kafka.aio.AsyncSerializingProducer`` (experimental) with the same settings, over
+    :class:`AIOProducer`. The partition depends on the serialized bytes of the key."""
 
     __init__ = with_names(stock.AsyncSerializingProducer.__init__, AIOProducer=AIOProducer)
 
 
 class AsyncDeserializingConsumer(stock.AsyncDeserializingConsumer[K, V], AIOConsumer, Generic[K, V]):
-    """``confluent_kafka.aio.AsyncDeserializingConsumer`` (experimental there) with the same settings, over
+    """``confluent_kafka.aio.AsyncDeserializingConsumer`` (experimental) with the same settings, over
     :class:`AIOConsumer`."""
 
     __init__ = with_names(stock.AsyncDeserializingConsumer.__init__, AIOConsumer=AIOConsumer)

@@ -1,12 +1,12 @@
-"""Nothing calls out while an inner lock is held.
+"""Application code and log handlers run only while their thread holds no lock of this package.
 
-A log handler, a callback or a warning filter of the application may send a record, or wait for a thread that does. If
-it runs while this thread holds a lock that the send takes, and the other thread holds a lock of the application (that
-of the log handler, say), both wait for ever.
+A log handler, a callback or a warning filter of the application may send a record, or wait for a thread that sends
+one. A send takes a lock of this package, and a log handler takes a lock of its own. Two threads that take the two locks
+in opposite order wait for each other for ever.
 
 So every lock of the package is an :class:`InnerLock`, every logger comes from :func:`get_logger`, and application code
-is called through :func:`call_out`. What is called while this thread holds an inner lock runs in the same thread, and in
-order, when the thread has released the last one.
+is called through :func:`call_out`. A call by a thread that holds an inner lock is deferred: deferred calls run in that
+thread, in order, when the thread has released its last inner lock.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _Lock: Any = type(threading.RLock())
 
 
 class _Here(threading.local):
-    """What one thread has to do with inner locks."""
+    """The inner locks and the deferred calls of one thread."""
 
     def __init__(self) -> None:
-        self.locks: list[InnerLock] = []  # a signal handler that raises may leave one here that is not held
+        self.locks: list[InnerLock] = []  # a signal handler that raises may leave a lock that is not held
         self.due: deque[Callable[[], object]] = deque()
 
 
@@ -34,7 +34,7 @@ _here = _Here()
 
 
 class InnerLock(_Lock):  # type: ignore[misc] # its class has no public name
-    """A ``threading.RLock`` that :func:`call_out` waits for. It may be the lock of a ``threading.Condition``."""
+    """A ``threading.RLock``: its last release runs deferred calls. A ``threading.Condition`` may use it."""
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         _here.locks.append(self)
@@ -61,7 +61,7 @@ class InnerLock(_Lock):  # type: ignore[misc] # its class has no public name
         state = super()._release_save()
         try:
             _call_due()
-        except BaseException:  # Ctrl-C, say: the block that waits still holds the lock
+        except BaseException:  # such as Ctrl-C: the block that waits expects to hold the lock
             self._acquire_restore(state)
             raise
         return state
@@ -75,7 +75,7 @@ def is_inside() -> bool:
 def call_out(function: Callable[..., object], *args: Any) -> None:
     """Call ``function`` now, or when this thread has released its last inner lock.
 
-    What it raises reaches the caller if it is called now. Later, there is no caller to handle it, and it is logged.
+    An exception of an immediate call propagates. A deferred call has no caller, so its exception is logged.
     """
     if not is_inside():
         function(*args)
@@ -86,20 +86,20 @@ def call_out(function: Callable[..., object], *args: Any) -> None:
 def _call_logged(function: Callable[..., object], args: tuple[Any, ...]) -> None:
     try:
         function(*args)
-    except Exception:  # any class of the application's
+    except Exception:  # the application may raise any class
         logger.exception("%s failed", getattr(function, "__qualname__", function))
 
 
 def _call_due() -> None:
     if _here.due and not is_inside():
         due, _here.due = _here.due, deque()
-        with ExitStack() as calls:  # what one of them raises does not silence the others
+        with ExitStack() as calls:  # an exception of one call does not skip the others
             for call in reversed(due):
                 calls.callback(call)
 
 
 class _Deferral(logging.Filter):
-    """Holds a record of ``logger`` back until this thread holds no inner lock."""
+    """Defers a record of ``logger`` until this thread holds no inner lock."""
 
     def __init__(self, logger: logging.Logger) -> None:
         super().__init__()
@@ -114,15 +114,15 @@ class _Deferral(logging.Filter):
     def _handle(self, record: logging.LogRecord) -> None:
         try:
             self._logger.handle(record)
-        except Exception:  # noqa: BLE001 - of a handler: by now it would hide an error of the caller's
+        except Exception:  # noqa: BLE001 - a handler's exception must not hide one of the caller
             logging.Handler().handleError(record)
 
 
 def get_logger(name: str) -> logging.Logger:
-    """Return the logger of that name. Its handlers are called as :func:`call_out` calls."""
+    """Return the logger ``name``. Its handlers run when :func:`call_out` would run them."""
     logger = logging.getLogger(name)
     if not any(isinstance(log_filter, _Deferral) for log_filter in logger.filters):
-        logger.filters.insert(0, _Deferral(logger))  # a filter of the application is called once, and outside
+        logger.filters.insert(0, _Deferral(logger))  # first: the application's filters run once, without locks
     return logger
 
 

@@ -1,9 +1,9 @@
-"""The chain of topics that begins at a name: each topic has replaced the one before it.
+"""The chain of topics that begins at a name: each topic replaces the topic before it.
 
 Producers write to the last topic of the chain whose switch has taken place (:mod:`modeaware.lifecycle.replacement`).
-The gates decide which topics of the chain a group reads (:mod:`modeaware.clients.subscription`). A rename back brings
-an earlier name into the chain again, for a topic of another id. So :func:`walk` follows names, but passes each topic id
-once.
+The gates decide which topics of the chain a group reads (:mod:`modeaware.clients.subscription`). After a rename
+back, an earlier name is in the chain again, with another topic id. So :func:`walk` follows names, and yields each topic
+id once.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar
 from modeaware.topic_view import ReplacedBy, TopicView
 
 Views = Callable[[str], TopicView]
-"""Returns the view of the topic with a name."""
+"""Returns the view of the topic that has a name."""
 
 
 class _Link(Protocol):
@@ -26,7 +26,7 @@ Link = TypeVar("Link", bound=_Link)
 
 
 def walk(first: Iterable[Link], step: Callable[[Link], Iterable[Link]]) -> Iterator[Link]:
-    """Yield ``first`` and all links that ``step`` returns from there, the nearest first, each topic id once."""
+    """Yield ``first`` and all links that repeated ``step`` calls return, nearest first, each topic id once."""
     passed: set[str | None] = set()
     links = list(first)
     for link in links:
@@ -42,10 +42,10 @@ def written_topic(topic: str, views: Views) -> TopicView:
 
 
 def present_topic(topic: str, views: Views) -> TopicView:
-    """Return the view of the topic of that name; if brokers have no such topic, of the first topic in its chain that
-    brokers have.
+    """Return the view of the topic that has the name now; else of the first topic of its chain that exists; else of the
+    chain's last topic.
 
-    After a rename back this is the newest topic of the name, not the topic between.
+    After a rename back (``a``, ``b``, ``a``), this is the view of the second ``a``, not of ``b``.
     """
     topics = segments(topic, views)
     here = [view for view in topics if not view.is_alias] or [topics[-1]]
@@ -53,10 +53,10 @@ def present_topic(topic: str, views: Views) -> TopicView:
 
 
 def segments(topic: str, views: Views) -> tuple[TopicView, ...]:
-    """Return the views of the topics of the chain, up to the last switch: producers write to the last topic.
+    """Return the views of the chain's topics up to the last switch. Producers write to the last of these topics.
 
-    A topic of another id under the name of a new topic ends the chain, without modes: the new topic's record does not
-    apply to that topic (invariant I8).
+    If a topic of another id has the name of a new topic, the new topic's view ends the chain, without modes: records do
+    not apply across ids (invariant I8).
     """
 
     def switched_to(view: TopicView) -> Iterable[TopicView]:
@@ -68,7 +68,7 @@ def segments(topic: str, views: Views) -> tuple[TopicView, ...]:
 
 
 def old_topics(views: Mapping[str, TopicView]) -> dict[str, TopicView]:
-    """Return the name of each new topic -> the view of its old topic; without a name that another topic has (invariant
+    """Return name of a new topic -> view of its old topic. Names that another topic has now are left out (invariant
     I8)."""
     before: dict[str, TopicView] = {}
     for view in views.values():
@@ -80,7 +80,7 @@ def old_topics(views: Mapping[str, TopicView]) -> dict[str, TopicView]:
 def _following(new_topic: ReplacedBy, views: Callable[[str], TopicView | None]) -> TopicView | None:
     """Return the view of the new topic; None if another topic has the new topic's name.
 
-    During a rename back, the view in force under that name may still be that of the topic that is gone.
+    During a rename back, the name's view may still be that of a deleted topic (an alias): the name is free then.
     """
     view = views(new_topic.topic)
     if view is not None and view.topic_id == new_topic.topic_id:
@@ -90,7 +90,7 @@ def _following(new_topic: ReplacedBy, views: Callable[[str], TopicView | None]) 
 
 
 def links(topic: str, views: Callable[[str], TopicView | None]) -> tuple[TopicView, ...]:
-    """Return the views of all topics of the chain that begins at ``topic``, also if only announced."""
+    """Return the views of all topics of the chain that begins at ``topic``, before their switch as well."""
 
     def replaced_by(view: TopicView) -> Iterable[TopicView]:
         following = _following(view.replaced_by, views) if view.replaced_by is not None else None
@@ -132,7 +132,7 @@ def topics_before(topic: str, before: Mapping[str, TopicView]) -> Iterator[Topic
         old = before.get(view.topic)
         if old is None or old.replaced_by is None:
             return ()
-        # After a rename back, the first topic of the chain and the last one share a name, but not the old topic.
+        # After a rename back, the first and the last topic of the chain share a name; ``old`` precedes the last only.
         return (old,) if view.topic_id == old.replaced_by.topic_id else ()
 
     first = before.get(topic)

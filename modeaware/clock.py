@@ -1,4 +1,4 @@
-"""Time, passed in wherever a decision depends on it."""
+"""Sources of time. A decision that depends on time gets its clock as an argument."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Protocol
 
 class Clock(Protocol):
     """A source of time. ``now_ms`` is wall-clock time (records carry it). ``monotonic_s`` is for waiting, and for
-    leases: it never goes back, and runs on while the machine is suspended, where the operating system has such a
-    clock."""
+    leases: it never goes back. It also runs while the machine is suspended, if the operating system has such a clock.
+    """
 
     def now_ms(self) -> int: ...
 
     def monotonic_s(self) -> float: ...
 
 
-# Linux stops CLOCK_MONOTONIC in a suspend, and with it would stop a lease that the brokers have long let run out.
+# Linux stops CLOCK_MONOTONIC in a suspend: a lease would then outlast the session, which brokers time out.
 _MONOTONIC: int | None = getattr(time, "CLOCK_BOOTTIME", None)
 
 
@@ -35,7 +35,7 @@ SYSTEM_CLOCK = SystemClock()
 
 
 class Backoff:
-    """Pauses between attempts in seconds: each is twice the one before, up to a longest. For one thread."""
+    """Pauses between attempts, in seconds: each is twice the pause before, up to a maximum. For one thread."""
 
     def __init__(self, first_s: float, last_s: float) -> None:
         self.first_s = first_s
@@ -43,24 +43,24 @@ class Backoff:
         self.now_s = first_s
 
     def next_s(self, last_s: float | None = None) -> float:
-        """Return the pause before the next attempt, and double it: up to ``last_s``, where that is given."""
+        """Return the pause before the next attempt, and double it up to ``last_s`` (None: the maximum)."""
         last_s = self.last_s if last_s is None else last_s
         pause_s = min(self.now_s, last_s)
         self.now_s = min(2 * pause_s, last_s)
         return pause_s
 
     def reset(self) -> None:
-        """An attempt has succeeded: begin with the first pause again."""
+        """Begin with the first pause again, because an attempt has succeeded."""
         self.now_s = self.first_s
 
 
 def utc(ms: int, timespec: str = "seconds") -> str:
-    """A wall-clock time in ms since the epoch, for people: ``2026-01-31 12:00:00 UTC``.
+    """Return a wall-clock time in ms since the epoch as text: ``2026-01-31 12:00:00 UTC``.
 
-    Producers may put any number into a record: one that is no time of our calendar is shown as it is, ``<n> ms``.
+    Producers may put any number into a record. A number beyond the calendar becomes ``<n> ms``.
 
     Args:
-        timespec: as ``datetime.isoformat`` has it (``"milliseconds"``).
+        timespec: as for ``datetime.isoformat``, such as ``"milliseconds"``.
     """
     try:
         return datetime.fromtimestamp(ms / 1000, UTC).replace(tzinfo=None).isoformat(" ", timespec) + " UTC"

@@ -1,7 +1,7 @@
-"""Our settings: a client's ``modeaware.`` settings, beside librdkafka's, and the controller's configs.
+"""Settings of modeaware: a client's, which stand beside librdkafka's, and the controller's configs.
 
 Client settings begin with ``modeaware.``; librdkafka gets the rest of the configuration. The controller's configs have
-KIP-694's names where the KIP names them.
+KIP-694's names if the KIP names them.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ class ClientConfig:
             (``__partition_modes``).
         view_timeout_ms: ``modeaware.view.timeout.ms``, how long the first send or assignment waits for the first view
             (10000).
-        on_unknown: ``modeaware.on.unknown``, what a send does without a view after that time: ``block`` raises
-            BufferError, which callers already retry (the default); ``writable`` takes every partition as ReadWrite;
-            ``error`` raises :class:`~modeaware.errors.ViewTimeout`.
+        on_unknown: ``modeaware.on.unknown``, what a send does if the first view is late: ``block`` (the default)
+            raises BufferError, which callers retry; ``writable`` treats every partition as ReadWrite; ``error`` raises
+             :class:`~modeaware.errors.ViewTimeout`.
         mode_source: ``modeaware.mode.source``, the source of the modes: ``log`` (the mode log, through the brokers),
-            ``wire`` (KIP-694's Metadata, from a bootstrap server with the feature; needs kafka-python), or ``auto``:
-            the wire where a bootstrap server offers it, else the log (the default).
-        on_resize: ``modeaware.on.resize``, what a producer does when the number of writable partitions of a topic with
-            keys changes: ``warn`` once (the default), or ``ignore``.
-        resize_callback: ``modeaware.resize_cb``, called with the ``modeaware.Resize`` beside the warning.
+            ``wire`` (KIP-694's Metadata, from a bootstrap server with the feature; needs kafka-python), or ``auto``
+            (the default): the wire if a bootstrap server has the feature, else the log.
+        on_resize: ``modeaware.on.resize``, what a producer does when a topic with keys gets another number of writable
+            partitions: ``warn`` once (the default), or ``ignore``.
+        resize_callback: ``modeaware.resize_cb``, called with the ``modeaware.Resize`` as part of the warning.
         on_replace: ``modeaware.on.replace``, how a consumer reads a topic that is replaced: ``ordered`` (the default):
-            the new topic when the group has read the old topic, so that every key keeps its order;
-            ``unordered``: both at once; ``named``: only the topics that the application subscribes to (the default of
-            QuixStreams under ``modeaware.install()``).
-        topic_names: ``modeaware.topic.names``, the topic name in a consumer's message where a topic is replaced:
+            the new topic after the group has read the old topic, so that every key keeps its order; ``unordered``: both
+            topics at once; ``named``: only the topics that the application subscribes to (the default of QuixStreams
+            under ``modeaware.install()``).
+        topic_names: ``modeaware.topic.names``, the topic name in a consumer's message if a topic is replaced:
             ``physical``: the topic that holds the record (the default); ``logical``: the topic that the application
             subscribed to.
         refresh_interval_ms: librdkafka's ``topic.metadata.refresh.interval.ms`` (300000): how old a view may grow
@@ -79,33 +79,33 @@ class ControllerConfig:
             drain that does not wait for a group, and of partitions in mode None. The first checks come sooner.
         seal_quiet_ms: ``modeaware.seal.quiet.ms`` (10000): how long the end offset of a retired partition must stay
             the same before the partition is sealed.
-        open_timeout_ms: ``modeaware.open.timeout.ms`` (60000): how long new partitions take no writes while a group has
-            no offset on them.
+        open_timeout_ms: ``modeaware.open.timeout.ms`` (60000): the longest time for which new partitions take no writes
+            because a group has no offset on them.
         announce_ms: ``modeaware.announce.ms`` (2000): the time between the announcement of a new topic and the switch,
-            for clients to see the new topic. Clients of the mode log see it at once. Clients of the wire see it at
-            their next refresh, and request views every second from then on.
+            for clients to see the new topic. Clients of the mode log see the new topic at once. Clients of the wire see
+            it at their next refresh, and request views every second from then on.
         fence_after_ms: ``modeaware.fence.after.ms`` (60000): the longest time between the switch and the fence. Until
-            the fence brokers take records for the old topic.
-        gate_given_ms: ``modeaware.gate.given.ms`` (10000): how long a group that was given all records of the old
-            topic, and has not committed the last ones, waits for the new topic.
-        gate_unnoted_ms: ``modeaware.gate.unnoted.ms`` (300000): how long a group that has committed all records waits,
-            where no member notes that they are handled. Set it to the largest ``max.poll.interval.ms`` of the groups'
-            members.
+            the fence, brokers accept records for the old topic.
+        gate_given_ms: ``modeaware.gate.given.ms`` (10000): how long the new topic is hidden from a group that was given
+            all records of the old topic, but has not committed the last ones.
+        gate_unnoted_ms: ``modeaware.gate.unnoted.ms`` (300000): how long the new topic is hidden from a group that has
+            committed all records, if no member reports them as handled. Set it to the largest ``max.poll.interval.ms``
+            of the groups' members.
         ignored_groups: ``modeaware.ignored.groups`` (``console-consumer-*``), comma-separated globs (``[[]`` is a
             literal ``[``): groups that count only once they have committed an offset on the topic. Kafka's console
-            consumer makes a new group each time, and commits nothing for it.
+            consumer makes a new group at each start, and commits nothing.
         session_timeout_ms: ``modeaware.controller.session.timeout.ms`` (8000): how long an active controller may be
             silent before a standby takes over; 1000 to 10000, and within the brokers' ``group.min.session.timeout.ms``.
         old_clients: ``modeaware.old.clients`` (``serve``): the endpoint's response about topics with retired partitions
-            to clients that cannot read modes: ``serve``, the broker's; ``refuse``, LEADER_NOT_AVAILABLE (KIP-694,
-            Compatibility).
-        endpoint_share: ``modeaware.endpoint.share`` (``connection``): each ``connection``, or each client ``address``,
-            has an equal share of the endpoint's time while requests wait. Clients may share an address (NAT, a proxy).
-        under_replicated_creation: ``modeaware.under.replicated.creation``: whether a creation that asks for a minimum
-            of live replicas may do with fewer live ones than the replication factor (KIP-409, Broker Configuration):
-            ``disabled``: no; ``enabled``: live brokers first, then brokers that are down for the missing replicas;
-            ``enabled_prefer_observed``: all brokers that were ever seen, and their racks. The mode log keeps the value;
-            None (the default) leaves the kept value, which is ``disabled`` at first.
+            to clients that cannot read modes: ``serve``: the broker's response; ``refuse``: LEADER_NOT_AVAILABLE
+            (KIP-694, Compatibility).
+        endpoint_share: ``modeaware.endpoint.share`` (``connection``): while requests wait, each ``connection``, or each
+            client ``address``, gets an equal share of the endpoint's time. Clients may share an address (NAT, a proxy).
+        under_replicated_creation: ``modeaware.under.replicated.creation``: whether a creation that requests a minimum
+            of live replicas may have fewer live replicas than the replication factor (KIP-409, Broker Configuration):
+            ``disabled``: no; ``enabled``: yes, live brokers get replicas first, then brokers that are down;
+            ``enabled_prefer_observed``: yes, all brokers ever seen get replicas, by racks. The mode log keeps the
+            value; None (the default) leaves the kept value, which is ``disabled`` at first.
         mode_log_topic: ``modeaware.mode.log.topic`` (``__partition_modes``).
     """
 
@@ -128,8 +128,8 @@ class ControllerConfig:
 def split_client_config(conf: Mapping[str, Any]) -> tuple[ClientConfig, dict[str, Any]]:
     """Split ``conf`` into our settings and librdkafka's.
 
-    An ``oauth_cb`` that is a text (``package.module:name``) becomes the function of that name: a text can stand in a
-    file of settings, and in a configuration that is sent to another process.
+    An ``oauth_cb`` may be a text, ``package.module:name``, which becomes the function of that name. Unlike a function,
+    a text fits in a file of settings, and in a configuration for another process.
 
     Raises:
         ConfigError: an unknown ``modeaware.`` setting (the message gives the nearest known name), a bad value, or an
@@ -140,7 +140,7 @@ def split_client_config(conf: Mapping[str, Any]) -> tuple[ClientConfig, dict[str
     rest = with_oauth_callback(rest)
     fields = _parse(ours, CLIENT_SETTINGS, "setting")
     refresh = str(rest.get("topic.metadata.refresh.interval.ms", ""))
-    if refresh.isdecimal() and int(refresh) > 0:  # a bad value is librdkafka's to refuse
+    if refresh.isdecimal() and int(refresh) > 0:  # librdkafka refuses a bad value
         fields["refresh_interval_ms"] = int(refresh)
     return ClientConfig(**fields), rest
 
@@ -203,15 +203,15 @@ def process_settings() -> dict[str, Any]:
 
 
 def with_process_settings(conf: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a client's configuration, with the process settings for the settings that the configuration lacks."""
+    """Return a client's configuration, with the process settings that the configuration does not override."""
     return {**_process_settings, **conf}
 
 
 def with_topic_config(conf: Mapping[str, Any]) -> dict[str, Any]:
-    """Return librdkafka's settings, with those of ``default.topic.config`` among them.
+    """Return librdkafka's settings, overridden by the entries of ``default.topic.config``.
 
-    The latter override the others, as in confluent_kafka. A value that is no mapping is ignored: confluent_kafka
-    rejects it.
+    confluent_kafka has the same precedence. A ``default.topic.config`` that is no mapping is ignored here, and rejected
+    by confluent_kafka.
     """
     of_topics = conf.get("default.topic.config")
     return {**conf, **(of_topics if isinstance(of_topics, Mapping) else {})}
@@ -290,7 +290,7 @@ def _callable(name: str, value: Any) -> Callable[..., object] | None:
 
 
 def read_properties(path: Path) -> dict[str, str]:
-    """Read a Java properties file, as far as Kafka's tools need it.
+    """Read a Java properties file, in the forms that files for Kafka's tools use.
 
     ``key=value``, comments with ``#`` or ``!``, and lines that continue after a ``\\`` at their end.
 

@@ -12,7 +12,7 @@ from argparse import ArgumentTypeError
 _UNITS_MS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
 _DURATION = re.compile(r"(\d+)(ms|[smhd])", re.ASCII)
 _MOST_MS = 2**62
-"""The sum of this duration and a request's time is still a valid time."""
+"""The time of a request plus this duration still fits into 64 bits."""
 
 
 def parse_duration_ms(text: str) -> int:
@@ -32,13 +32,13 @@ def parse_duration_ms(text: str) -> int:
 
 
 def duration_text(duration_ms: int) -> str:
-    """Return a duration as :func:`parse_duration_ms` reads it, in the largest unit that divides it."""
+    """Return a duration as text for :func:`parse_duration_ms`, in the largest unit that divides the duration."""
     unit = next(unit for unit, ms in _UNITS_MS.items() if duration_ms % ms == 0) if duration_ms else "s"
     return f"{duration_ms // _UNITS_MS[unit]}{unit}"
 
 
 def duration_ms(text: str) -> int:
-    """Parse a duration as :func:`parse_duration_ms`; an argparse type."""
+    """Parse a duration by :func:`parse_duration_ms`, with the error that argparse expects of a type."""
     try:
         return parse_duration_ms(text)
     except ValueError as error:
@@ -46,7 +46,7 @@ def duration_ms(text: str) -> int:
 
 
 def duration_above_zero_ms(text: str) -> int:
-    """Parse a duration above 0 as :func:`duration_ms`; an argparse type."""
+    """Parse a duration above 0, with the error that argparse expects of a type."""
     if (parsed_ms := duration_ms(text)) == 0:
         raise ArgumentTypeError(f"{text} is not above 0")
     return parsed_ms

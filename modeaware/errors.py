@@ -1,7 +1,7 @@
-"""The one error hierarchy of modeaware, and the Kafka error codes it speaks.
+"""The error classes of modeaware, and the Kafka error codes that they have.
 
-Every error names what happened, on which topic and partition, and what to do about it. Errors that a broker (or the
-controller) answered with carry the Kafka error code in :attr:`ModeAwareError.code`.
+Every error names what happened, on which topic and partition, and what to do next. An error that a broker or the
+controller returned has its Kafka error code in :attr:`ModeAwareError.code`.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ _E = TypeVar("_E", bound=Exception)
 
 
 def without_frames(error: _E) -> _E:
-    """Return a copy of ``error`` to be kept, or to be raised by several: the frames of a traceback keep all callers
-    alive, and the clients among them."""
+    """Return a copy of ``error`` without its traceback, to keep or to raise repeatedly. A traceback's frames would keep
+    the callers' objects alive, such as clients."""
     return copy(error)
 
 
 class ErrorCode(IntEnum):
-    """The Kafka protocol error codes the controller answers with (names and numbers are Kafka's own)."""
+    """The Kafka error codes that the controller returns, with Kafka's names and numbers."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -90,13 +90,13 @@ class ConfigError(ModeAwareError, ValueError):
 
 
 class RequestRefused(ModeAwareError):
-    """The controller refused a command; nothing was changed. ``code`` says why in Kafka's terms."""
+    """The controller refused a command; nothing was changed. ``code`` is the reason as a Kafka error code."""
 
     default_code = ErrorCode.INVALID_REQUEST
 
 
 class CreatedUnderReplicated(ModeAwareError):
-    """Something was created, and not all of its replicas are alive (KIP-409; its code 79 is another error's today)."""
+    """Partitions were created, but not all replicas are alive (KIP-409, whose code 79 has another meaning today)."""
 
 
 class ModeSourceError(ModeAwareError):
@@ -104,7 +104,7 @@ class ModeSourceError(ModeAwareError):
 
 
 class NotAuthorized(ModeSourceError):
-    """The principal may not read the mode log. This is reported, and never taken for "there is no log"."""
+    """The principal may not read the mode log. The error is reported: the log may exist."""
 
     default_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
@@ -120,7 +120,7 @@ class RecordError(ModeAwareError):
 
 
 class NewerRecord(RecordError):
-    """A record of the mode log was written for a newer reader (``min_reader``): it is left as it is."""
+    """A record of the mode log was written for a newer reader (``min_reader``), and is left unchanged."""
 
     default_code = ErrorCode.UNSUPPORTED_VERSION
 
@@ -129,7 +129,7 @@ class PartitionRetired(ModeAwareError):
     """A record was addressed to a partition that takes no writes (ReadOnly, None, or not listed).
 
     Attributes:
-        writable_partitions: the partitions of the topic that take writes, ascending; empty where none does.
+        writable_partitions: the partitions of the topic that take writes, ascending; empty if none does.
     """
 
     default_code = ErrorCode.POLICY_VIOLATION
@@ -137,13 +137,13 @@ class PartitionRetired(ModeAwareError):
 
 
 class TopicReplaced(ModeAwareError):
-    """Brokers refused a record that was queued for a topic before another topic replaced it.
+    """Brokers rejected a record that was queued for an old topic before the switch.
 
-    This attempt has not stored the record. Where it was a retry, an earlier attempt may have: the outcome is unknown
-    then. The application may send the record again under the same name: it goes to the new topic.
+    This attempt has not stored the record. After a retry the outcome is unknown: an earlier attempt may have stored the
+    record. The application may send the record again under the same name, and so to the new topic.
 
     Attributes:
-        new_topic: the topic that has replaced it, if known.
+        new_topic: the name of the new topic, if known.
     """
 
     default_code = ErrorCode.MESSAGE_TOO_LARGE
@@ -158,13 +158,13 @@ class ResizeWarning(UserWarning):
 
 
 class ControllerUnavailable(ModeAwareError):
-    """No running controller could be reached for an admin command; nothing was changed as far as is known."""
+    """No running controller could be reached for an admin command; no change is known."""
 
     default_code = ErrorCode.NOT_CONTROLLER
 
 
 class ControllerFenced(ModeAwareError):
-    """Another controller has taken over, or is about to; this one has appended nothing since and asks the election."""
+    """Another controller has taken over, or an election is under way: this controller may not append to the log."""
 
     default_code = ErrorCode.NOT_CONTROLLER
 
@@ -174,7 +174,7 @@ class ClusterError(ModeAwareError):
 
 
 class LocalKafkaError(ModeAwareError):
-    """A local Kafka could not be installed, started, or controlled. The message may have several lines, of its log."""
+    """A local Kafka could not be installed, started, or controlled. The message may quote lines of Kafka's log."""
 
     def __init__(self, message: str) -> None:
         super().__init__(printable_lines(message.split("\n")))

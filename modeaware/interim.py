@@ -1,4 +1,4 @@
-"""The interim topic of a replacement that keeps its name (:mod:`modeaware.lifecycle.keep_name`): what it is called."""
+"""The name of the interim topic, in a replacement that keeps the name (:mod:`modeaware.lifecycle.keep_name`)."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ _SUFFIX = re.compile(r"\.modeaware-[0-9a-f]{4}\Z")
 
 
 def interim_name(topic: str, topic_id: str) -> str:
-    """Return the name of the interim topic: ``orders.modeaware-3fa9``. It begins with the kept name, so prefixed ACLs
-    cover it; its end is a hash of the old topic's id, so that a repeated request names the same topic."""
+    """Return the name of the interim topic: ``orders.modeaware-3fa9``. The name begins with the kept name, so that
+    prefixed ACLs apply. It ends with a hash of the old topic's id, so that a repeated request gives the same name."""
     return f"{topic}.modeaware-{zlib.crc32(topic_id.encode()) & 0xFFFF:04x}"
 
 
 def is_interim_of(topic: str, kept: str) -> bool:
-    """Return whether ``topic`` is called as an interim topic of ``kept`` is."""
+    """Return whether ``topic`` has the form of an interim topic's name, for the kept name ``kept``."""
     return kept_name(topic) == kept
 
 
 def kept_name(topic: str) -> str | None:
-    """Return the name that is kept where ``topic`` is called as an interim topic is; else None."""
+    """Return the kept name if ``topic`` has the form of an interim topic's name; else None."""
     match = _SUFFIX.search(topic)
     return topic[: match.start()] if match is not None else None

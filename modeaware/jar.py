@@ -1,4 +1,4 @@
-"""The jar of the producer plug-ins for the JVM (docs/jvm.md): the package has it where it was built with a JDK."""
+"""The jar of the producer plug-ins for the JVM (docs/jvm.md). A package that was built without a JDK lacks the jar."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def jar_path() -> Path:
     """Return the path of the jar.
 
     Raises:
-        ModeAwareError: the package was built without it; the message says how to get one.
+        ModeAwareError: the package was built without the jar; the message says how to get one.
     """
     if not _JAR.is_file():
         raise ModeAwareError(HOW_TO_GET)

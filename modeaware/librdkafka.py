@@ -1,8 +1,8 @@
-"""The one place that imports confluent_kafka's clients and admin client; the rest of the package takes them from here.
+"""The only module that imports confluent_kafka's clients and admin client. Other modules import them from here.
 
-``Producer``, ``Consumer``, ``SerializingProducer`` and ``DeserializingConsumer`` are whatever ``confluent_kafka``
-exports when this module is first imported, so a tracer or mock that replaced them there earlier stays in effect
-underneath ours. ``confluent_kafka`` is the module itself, which shows what it exports now.
+``Producer``, ``Consumer``, ``SerializingProducer`` and ``DeserializingConsumer`` are the classes that
+``confluent_kafka`` exports when this module is first imported. So an earlier replacement of one, by a tracer or a mock,
+stays in effect below our clients. ``confluent_kafka`` is the module itself, with its current exports.
 """
 
 from __future__ import annotations
@@ -49,38 +49,38 @@ NO_ANSWER = frozenset(
         KafkaError._ALL_BROKERS_DOWN,
     }
 )
-"""librdkafka's own codes of a request that no broker answered. A bootstrap server whose connection ends in mid-request
-gives _DESTROY_BROKER."""
+"""librdkafka's codes for a request that no broker answered: _DESTROY_BROKER if the connection to a bootstrap server has
+ended during the request."""
 C_HASHES: Mapping[Hash, HashFunction] = {Hash.CRC32: consistent, Hash.MURMUR2: murmur2, Hash.FNV1A: fnv1a}
-"""librdkafka's own functions for the hashes of :mod:`partitioners`, which are faster than the same in Python."""
+"""librdkafka's functions for the hashes of :mod:`partitioners`: they are faster than functions in Python."""
 RENEW_S = 10.0
-"""A client without an answer for so long is made anew: librdkafka may have removed all brokers from its list, after one
-that had just started named none, and then never connects again (librdkafka#5301)."""
+"""A client that gets no answer for this long is replaced. If a broker that has just started returns no brokers,
+librdkafka removes all brokers from its list, and never connects again (librdkafka#5301)."""
 REFUSED_S = 60.0
-"""How much later that is tried again where no new one can be made."""
+"""If no new client can be made, this much is added before the next attempt to make one."""
 TO_THE_END: Mapping[str, object] = {
     "enable.auto.commit": False,
     "enable.partition.eof": True,
     "fetch.wait.max.ms": 5,
 }
-"""Of a consumer that reads a log to its end. The end is reported with an empty answer alone: one that waits for longer,
-by default 500 ms, brings the next marker of a producer that aborts again and again."""
+"""Settings of a consumer that reads a log to its end. Only an empty response shows the end. A response that waits for
+500 ms, the default, would contain the next marker of a producer that aborts again and again."""
 _C = TypeVar("_C")
 _A = TypeVar("_A")
 
 
 def with_credentials(conf: Mapping[str, Any], username: str, password: str) -> dict[str, Any]:
-    """Return ``conf`` with other SASL credentials: the application has given its client these."""
+    """Return ``conf`` with the SASL credentials that the application has set on its client."""
     return {**conf, "sasl.username": username, "sasl.password": password}
 
 
 class Renewed(Generic[_C]):
-    """A client for requests: made when it is first needed, and anew after :data:`RENEW_S`. For one thread.
+    """A client for requests, made when first needed, and replaced after :data:`RENEW_S` in silence. For one thread.
 
     Args:
         make: makes a client.
-        conf: the settings that it is made with.
-        close: closes one.
+        conf: the settings for ``make``.
+        close: closes a client.
     """
 
     def __init__(
@@ -96,11 +96,11 @@ class Renewed(Generic[_C]):
         self._silent_since_s: float | None = None
 
     def set_sasl_credentials(self, username: str, password: str) -> None:
-        """Have the next request made by a client with other credentials. Any thread may call."""
+        """Use other credentials from the next request on. Any thread may call."""
         self._conf = with_credentials(self._conf, username, password)
 
     def ask(self, request: Callable[[_C], _A]) -> _A:
-        """Return what ``request`` returns for the client; raise what it or the constructor raises."""
+        """Return the result of ``request`` for the client. Exceptions of ``request`` and of ``make`` propagate."""
         now_s = self._monotonic_s()
         if self._made_with is not self._conf:
             self.close()
@@ -121,7 +121,7 @@ class Renewed(Generic[_C]):
         elif now_s - self._silent_since_s >= RENEW_S:
             try:
                 new = self._new()
-            except KafkaException:  # no token, say, which it has awaited for 10 s: the old one stays
+            except KafkaException:  # such as no OAuth token within 10 s: keep the old client
                 self._silent_since_s = self._monotonic_s() + REFUSED_S
                 return
             self.close()

@@ -1,7 +1,7 @@
 """Metrics of this process's clients for Prometheus (extra ``metrics``). See docs/observability.md.
 
-Call ``modeaware.metrics.register()`` once in a process with mode-aware clients. Nothing is counted per record: views
-and clients are read when Prometheus scrapes.
+Call ``modeaware.metrics.register()`` once in a process with mode-aware clients. Nothing is counted per record: a
+scrape reads the views and the clients.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class ClientCollector(Collector):
         yield from families.values()
 
     def _add(self, families: Families, labels: tuple[str, str], labelled: list[Source]) -> None:
-        """Add the worst of the sources under one label, so that a failing source shows."""
+        """Add the worst values of sources with equal labels, so that a failing source shows."""
         stats = [source.stats for source in labelled]
         if (age_ms := max(one["view_age_ms"] for one in stats)) >= 0:
             families["view_age_seconds"].add_metric(labels, age_ms / 1000)

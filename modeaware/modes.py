@@ -10,7 +10,7 @@ from enum import IntEnum, StrEnum
 
 
 class PartitionMode(IntEnum):
-    """Who may use a partition. The values are KIP-694's codes on the wire and in the mode log."""
+    """Whether clients may write or read a partition. The values are KIP-694's codes on the wire and in the mode log."""
 
     READ_WRITE = 0
     READ_ONLY = 1
@@ -58,7 +58,7 @@ class ReplicaState(StrEnum):
 
 
 def to_ranges(modes: Iterable[PartitionMode]) -> list[tuple[int, int, PartitionMode]]:
-    """Runs of equal modes as ``(first, last, mode)``, both ends included, for partitions 0, 1, 2, ..."""
+    """Return runs of equal modes as ``(first, last, mode)``, both ends included, for partitions 0, 1, 2, ..."""
     ranges: list[tuple[int, int, PartitionMode]] = []
     for partition, mode in enumerate(modes):
         if ranges and ranges[-1][2] is mode:
@@ -69,12 +69,12 @@ def to_ranges(modes: Iterable[PartitionMode]) -> list[tuple[int, int, PartitionM
 
 
 def format_ranges(partitions: Iterable[int]) -> str:
-    """Partition numbers for people, as ranges: ``[0, 1, 2, 5]`` becomes ``"0-2,5"``; nothing becomes ``"-"``."""
+    """Return partition numbers as text: ``[0, 1, 2, 5]`` becomes ``"0-2,5"``; no partitions become ``"-"``."""
     return ",".join(f"{first}-{last}" if last > first else str(first) for first, last in runs(partitions)) or "-"
 
 
 def runs(partitions: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """Runs of partitions that follow one another as ``(first, last)``, both ends included, ascending."""
+    """Yield runs of consecutive partitions as ``(first, last)``, both ends included, ascending."""
     first = last = None
     for partition in sorted(partitions):
         if first is None or last is None:
@@ -89,13 +89,13 @@ def runs(partitions: Iterable[int]) -> Iterator[tuple[int, int]]:
 
 
 def divides(one: int, other: int) -> bool:
-    """Return whether one number of partitions divides the other: a hash modulo the number moves fewest keys then."""
+    """Return whether one number of partitions divides the other: only then a hash modulo the number moves few keys."""
     return max(one, other) % min(one, other) == 0
 
 
 def nearest_dividing(before: int, wanted: int) -> list[int]:
-    """Return the numbers nearest to ``wanted`` that divide ``before`` (for a growth: its multiples), ``before`` left
-    out; ``wanted`` alone if it is one.
+    """Return the numbers nearest to ``wanted``, below and above, that divide ``before`` or are its multiples.
+    ``before`` is left out. If ``wanted`` is such a number, it is the only one.
 
     Raises:
         ValueError: a number is not positive.
@@ -111,7 +111,7 @@ def nearest_dividing(before: int, wanted: int) -> list[int]:
 
 
 def divides_text(before: int, after: int) -> str:
-    """Return, as a clause, whether one number of partitions divides the other, and which keys a hash moves then."""
+    """Return a clause: whether one number of partitions divides the other, and which keys a hash would move."""
     shrinks, moves = after < before, "a hash modulo the number of partitions moves"
     if divides(before, after):
         relation = "divides" if shrinks else "is a multiple of"

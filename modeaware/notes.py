@@ -1,8 +1,8 @@
-"""Notes: what a member of a group says of a partition in the metadata of the group's commits.
+"""Notes: a member's report about a partition, in the metadata of its group's commits.
 
-A commit says where a group reads on, and nothing of whether the application has handled what lies before that: a client
-library commits by a timer. So mode-aware members add a note to commits on an old topic, and the controller decides by
-the notes which groups have an open gate to the new topic (:mod:`modeaware.lifecycle.moved`).
+A committed offset does not prove that the application has handled the records before it: a client library may commit by
+a timer. So mode-aware members add a note to commits on an old topic. The controller decides by the notes which groups
+have an open gate to the new topic (:mod:`modeaware.lifecycle.moved`).
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from __future__ import annotations
 from enum import Enum
 
 READ = "modeaware: read"
-"""The application was given all records to the end and has polled again, or the partition was taken up at its end."""
+"""The application was given all records to the end and has polled again, or the assignment began at the end."""
 BUSY = "modeaware: busy"
-"""The application has paused the partition, or gone back in it: the offset says nothing of what is handled."""
+"""The application has paused the partition, or sought back: the offset does not show which records are handled."""
 GIVEN = "modeaware: given"
-"""The application was given all records to the end, has polled again, and has not committed the last ones."""
+"""The application was given all records to the end and has polled again, but has not committed the last ones."""
 OPENED = "modeaware: the gate is open"
-"""On the new topic: where the group starts, committed by a member when the gate was open."""
+"""On the new topic: the group's start, which a member has committed because the gate was open."""
 
 
 class Note(Enum):
-    """What the metadata of a commit says; ``NONE``: nothing; ``FOREIGN``: something of the application's own."""
+    """The meaning of a commit's metadata. ``NONE``: there is none; ``FOREIGN``: it is the application's own."""
 
     NONE = "none"
     READ = "read"
@@ -34,5 +34,5 @@ _KINDS = {"": Note.NONE, READ: Note.READ, BUSY: Note.BUSY, GIVEN: Note.GIVEN, OP
 
 
 def kind_of(metadata: str | None) -> Note:
-    """Return what the metadata of a commit says. librdkafka appends a NUL to what it commits."""
+    """Return the meaning of a commit's metadata. librdkafka appends a NUL to metadata."""
     return _KINDS.get((metadata or "").rstrip("\0"), Note.FOREIGN)

@@ -1,9 +1,9 @@
-"""Calls into C that block, also where the threads of a process are greenlets.
+"""Blocking calls into C, also in a process whose threads are greenlets.
 
-gevent and eventlet put greenlets in the place of threads. Our helper threads then are greenlets as well, so locks,
-events, loggers and an application's callbacks work among them as everywhere in that process. A greenlet that blocks in
-C, as librdkafka's calls do, stops all others. So such a call runs in a thread of the operating system, and the greenlet
-waits for it at a socket, as greenlets wait. That thread runs nothing else, and takes no lock of ours.
+gevent and eventlet replace threads by greenlets. Our helper threads are then greenlets as well, so locks, events,
+loggers and callbacks work as everywhere in that process. But librdkafka's calls block in C: a greenlet that makes such
+a call would stop all others. So the call runs in a thread of the operating system, and the greenlet waits at a socket,
+where it lets other greenlets run. The thread runs nothing else, and takes no lock of this package.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _os_thread = _unpatched()
 
 
 def are_greenlets() -> bool:
-    """Return whether what ``threading`` starts now are greenlets."""
+    """Return whether ``threading`` starts greenlets instead of threads."""
     return not isinstance(_thread.start_new_thread, BuiltinFunctionType)
 
 
@@ -51,10 +51,10 @@ class NoThread(RuntimeError):
 
 
 def call(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Return what ``function`` returns, which may block in C; raise what it raises. Any thread or greenlet may call.
+    """Call ``function``, which may block in C, and return its result. Any thread or greenlet may call.
 
     Raises:
-        NoThread: a greenlet has called, and there is no thread for it.
+        NoThread: a greenlet has called, and no thread can be started.
     """
     if not are_greenlets():
         return function(*args, **kwargs)
@@ -79,11 +79,11 @@ def call(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
 
 
 def call_apart(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Return what ``function`` returns in another thread; raise what it raises. No greenlet runs meanwhile, so this may
-    be called in a callback from C.
+    """Call ``function`` in another thread, and return its result. No greenlet runs meanwhile, so that a callback from C
+    may call this.
 
     Raises:
-        NoThread: there is no thread for it.
+        NoThread: no thread can be started.
     """
     done = _os_thread.allocate_lock()
     done.acquire()
@@ -93,7 +93,7 @@ def call_apart(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T
 
 
 def _start(function: Callable[[], T], wake: Callable[[], object]) -> Callable[[], T]:
-    """Run ``function`` in a thread of the operating system, and then ``wake``; return what has the outcome by then."""
+    """Run ``function``, then ``wake``, in an OS thread. Return a getter of the outcome, to call after ``wake``."""
     result: list[T] = []
     failure: list[BaseException] = []
 
@@ -106,7 +106,7 @@ def _start(function: Callable[[], T], wake: Callable[[], object]) -> Callable[[]
 
     def outcome() -> T:
         if failure:
-            raise failure.pop()  # its traceback has this frame, which must not refer to it
+            raise failure.pop()  # pop, because the traceback refers to this frame
         return result[0]
 
     try:
@@ -117,16 +117,16 @@ def _start(function: Callable[[], T], wake: Callable[[], object]) -> Callable[[]
 
 
 def end_in_child_of(pid: int) -> None:
-    """Never return in another process than ``pid``. A fork ends all threads but one in the child, and no greenlet: one
-    that belongs to a helper of the parent's must leave the parent's connections alone."""
+    """Never return in a process other than ``pid``. After a fork, all greenlets continue in the child: those that are
+    the parent's helpers must not use the parent's connections there."""
     while os.getpid() != pid:
-        time.sleep(_PARKED_S)  # there is nothing to wait for
+        time.sleep(_PARKED_S)  # for ever
 
 
 class Polled(Future[T]):
-    """A future that a thread of the operating system fulfils, for a greenlet to wait for: such a thread wakes none.
+    """A future that a thread of the operating system fulfils, for greenlets, which such a thread cannot wake.
 
-    It takes the future's lock when that is free for good, since greenlets' locks work within one thread alone.
+    Greenlets' locks work within one thread only. So the inner future is read once fulfilled, when no thread locks it.
     """
 
     def __init__(self, future: Future[T]) -> None:
@@ -155,5 +155,5 @@ class Polled(Future[T]):
 
 
 def awaitable(future: Future[T]) -> Future[T]:
-    """Return ``future``, which a thread of librdkafka's fulfils, in a form that any thread or greenlet may wait for."""
+    """Return ``future``, which librdkafka's thread fulfils, in a form that any thread or greenlet may wait for."""
     return Polled(future) if are_greenlets() else future

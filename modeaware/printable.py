@@ -2,15 +2,14 @@ r"""Names and texts of the cluster, made safe for people to read.
 
 A group id, a member id or the reason of a waiver may hold any character: ESC sequences that move a terminal's cursor, a
 line end that forges a line of a report, a right-to-left override that shows a name backwards. :func:`printable` shows
-each such character as its escape (``\x1b``, ``\n``, ``\u202e``). It is applied where text leaves for people, not where
-a name comes in:
+each such character as its escape (``\x1b``, ``\n``, ``\u202e``). Text is escaped where it is shown, not where a
+name is received:
 
 - errors: :class:`~modeaware.errors.ModeAwareError` escapes its message;
 - logs: :func:`escape_logs`, for every logger below ``modeaware``;
 - text of commands: :func:`printable_lines` joins lines, :func:`table` escapes cells before it aligns them, ``tell`` and
   the displays of progress escape what they print;
-- HTML: jinja2 in :mod:`modeaware.plan.html`; the status page has the same in JavaScript (``shown`` in
-  ``topic.js``).
+- HTML: jinja2 in :mod:`modeaware.plan.html` escapes values; ``shown`` in ``topic.js`` does so for the status page.
 
 JSON stays exact: it has escapes of its own.
 """
@@ -23,16 +22,16 @@ from itertools import chain
 
 
 class Printable(str):
-    """Text that :func:`printable` has no need to escape: line ends in it are ours."""
+    """Text that :func:`printable` leaves as it is: it is escaped already, and its line ends were added here."""
 
     __slots__ = ()
 
 
 def printable(text: object) -> Printable:
-    r"""Return ``text`` with every character that is not printable as its escape.
+    r"""Return ``text`` with an escape for every character that is not printable.
 
-    These are control characters (C0, DEL, C1), format characters (bidirectional controls, zero-width ones), surrogates,
-    unassigned ones, and all separators but the blank: what :meth:`str.isprintable` says. A backslash stays as it is.
+    By :meth:`str.isprintable` these are control characters (C0, DEL, C1), format characters (bidirectional controls,
+    zero-width ones), surrogates, unassigned characters, and all separators but the space. A backslash stays as it is.
     """
     if isinstance(text, Printable):
         return text
@@ -60,7 +59,7 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[str]], right: Iterabl
 
 
 def number(value: float) -> str:
-    """Return a whole number with thousands apart: ``1 234 567``."""
+    """Return a number, rounded and with separated thousands: ``1 234 567``."""
     return f"{round(value):,}".replace(",", " ")
 
 
@@ -71,12 +70,12 @@ class _Escaping(logging.Handler):
         try:
             message = record.getMessage()
         except (TypeError, ValueError, KeyError):
-            return True  # a format that its arguments do not fit: each handler reports that, and none raises it
+            return True  # the arguments do not fit the format: each handler reports that, and none raises
         if not message.isprintable():
             record.msg, record.args = printable(message), ()
         last = logging.lastResort
         if last is not None and record.levelno >= last.level and not self._has_others(record.name):
-            last.handle(record)  # logging would use it where no handler is found, and finds this one
+            last.handle(record)  # logging uses it only if it finds no handler, and it finds this one
         return True
 
     def _has_others(self, name: str) -> bool:

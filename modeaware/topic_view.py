@@ -20,7 +20,7 @@ NO_TOPIC_ID = "A" * 22
 
 
 def base64_id(topic_id: object) -> str:
-    """Return Kafka's form of a topic id: of 16 bytes, a ``UUID``, or librdkafka's, printed with ``+`` and ``/``."""
+    """Return Kafka's form of a topic id that is 16 bytes, a ``UUID``, or librdkafka's (printed with ``+``, ``/``)."""
     raw = topic_id.bytes if isinstance(topic_id, UUID) else topic_id
     if isinstance(raw, bytes):
         return urlsafe_b64encode(raw).rstrip(b"=").decode()
@@ -28,7 +28,7 @@ def base64_id(topic_id: object) -> str:
 
 
 def known_id(topic_id: object) -> str | None:
-    """Return :func:`base64_id`, or None where a broker has returned no id: None, or the zero UUID."""
+    """Return :func:`base64_id`; None if the broker has returned no id (None, or the zero UUID)."""
     text = None if topic_id is None else base64_id(topic_id)
     return None if text == NO_TOPIC_ID else text
 
@@ -40,7 +40,7 @@ class Moved:
     Attributes:
         all: every group has an open gate.
         groups: the groups with an open gate. A client over the wire gets only its own groups here.
-        version: ``(controller epoch, epoch)`` of the decision. It orders decisions; equality does not depend on it.
+        version: ``(controller epoch, epoch)`` of the decision. Versions order decisions; equality ignores them.
     """
 
     all: bool = False
@@ -58,14 +58,14 @@ class ReplacedBy:
 
     Attributes:
         topic, topic_id, partition_count: the new topic's name, id and number of partitions.
-        switched: producers write to the new topic. Before, they write to the old topic.
+        switched: producers write to the new topic. Before the switch, they write to the old topic.
         released: every required group has read the old topic, and ``read_up_to`` is complete. Members of a group with
             an open gate need not subscribe to the old topic any more.
         gone: the old topic does not exist any more.
         read_up_to: partition of the old topic -> the offset behind its last record, once that is final.
-        groups: the groups that used the old topic at the switch: they read the new topic from its start. Once a
-            controller has deleted the old topic, only the waived ones: the others have an offset on each partition.
-        groups_complete: False: a group may be missing in ``groups``, so any group reads the new topic from its start.
+        groups: the groups that used the old topic at the switch: they read the new topic from its start. After a
+            controller has deleted the old topic, only waived groups: all others have an offset on each partition.
+        groups_complete: False: ``groups`` may lack a group, so any group reads the new topic from its start.
         moved: the groups with an open gate: the controller has found that they have read the old topic.
     """
 
@@ -128,14 +128,14 @@ class TopicView:
         return topic_id is None or self.topic_id is None or self.topic_id == topic_id
 
     def is_older_than(self, other: TopicView | None) -> bool:
-        """Return whether ``other`` is a later view of the same topic id: this one never replaces it (invariant I4)."""
+        """Return whether ``other`` is a later view of this topic id, which this one never replaces (invariant I4)."""
         return other is not None and other.topic_id == self.topic_id and self.version < other.version
 
     def over(self, held: TopicView | None) -> TopicView:
         """Return the view that is in force when this view arrives after ``held`` (invariant I4).
 
-        For one topic id, that is the newer view, with the newer decision about the groups with an open gate: views and
-        decisions have versions of their own.
+        For one topic id, that is the newer view, with the newer decision about open gates: decisions and views have
+        separate versions.
         """
         if held is None or held.topic_id != self.topic_id:
             return self
@@ -181,7 +181,7 @@ class TopicView:
         return len(self.readable) == len(self.modes)
 
     def is_writable(self, partition: int) -> bool:
-        """Whether a producer may write to ``partition``; if not listed, only while none is retired (invariant I3)."""
+        """Whether producers may write to ``partition``: to an unlisted one only if none is retired (invariant I3)."""
         if self.all_writable:
             return True
         return 0 <= partition < len(self.modes) and self.modes[partition].writable
@@ -194,7 +194,7 @@ class TopicView:
         return not 0 <= partition < len(self.modes) or self.modes[partition].readable
 
     def mode(self, partition: int) -> PartitionMode:
-        """The mode of ``partition``; one that is not listed is ReadWrite, or ReadOnly while others are retired."""
+        """The mode of ``partition``. An unlisted one is ReadWrite, or ReadOnly while any other is retired."""
         if 0 <= partition < len(self.modes):
             return self.modes[partition]
         return PartitionMode.READ_WRITE if self.all_writable else PartitionMode.READ_ONLY
