@@ -3,9 +3,9 @@
 An ACL of one name is *covered* if the other name has one with the same permission, for the same principal or ``User:*``
 and the same host or ``*``. The operation must be the same, All, or, if the ACL allows, one that implies it.
 
-- An ACL of the old topic that is not covered on the new topic changes access at the switch: one that allows removes
-  access, and one that denies grants it. So does an ACL of the new topic that denies and is not covered. Both kinds
-  refuse a replacement.
+- An ACL of the old topic may not be covered on the new topic. Then users lose access at the switch if the ACL allows,
+  and gain access if it denies. Users also lose access if the new topic has an ACL that denies and is not covered. A
+  replacement is refused in all these cases.
 - An ACL of the new topic that allows, and is not covered on the old topic, is only shown: it may be intended.
 """
 
@@ -32,7 +32,7 @@ OPERATIONS = (
 )
 """The names of kafka-acls.sh, by number."""
 _IMPLIED_BY = {"Describe": ("Read", "Write", "Delete", "Alter"), "DescribeConfigs": ("AlterConfigs",)}
-"""The implied operations, as in brokers, for ACLs that allow."""
+"""Operation -> the operations that imply it in ACLs that allow, by the brokers' rules."""
 SECURITY_DISABLED, CLUSTER_AUTHORIZATION_FAILED = 54, 31
 
 
@@ -83,7 +83,7 @@ class TopicAcls:
         commands: commands of kafka-acls.sh that add the missing ACLs to the new topic; those that deny come first.
         denied: ACLs that deny, of the new topic's name alone.
         allowed: ACLs that allow, of the new topic's name alone.
-        unknown: the reason why they are unknown; null: they are known.
+        unknown: the reason why the ACLs are unknown; null: they are known.
     """
 
     commands: tuple[str, ...] = ()

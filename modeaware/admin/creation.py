@@ -27,7 +27,7 @@ from modeaware.wire.retries import Deadline
 _T = TypeVar("_T")
 Outcomes = dict[str, CreationResult | ModeAwareError]
 LOOK_DELAY_S = 0.1
-"""Between requests of brokers' metadata, which lags behind the controller's."""
+"""The pause between requests for the brokers' metadata, which lags behind the controller's."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Creation:
         brokers: the connection; the caller closes it.
         observed: reads the observed brokers and the policy; None if the mode log has no such record. Called only if a
             minimum is requested.
-        deadline: the end of the time for all of it.
+        deadline: the deadline of all requests together.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class Creation:
     def _place_growths(self, growths: Mapping[str, NewPartitions]) -> dict[str, Placement | ModeAwareError]:
         """Return which partitions to create and, if there is a minimum, on which brokers.
 
-        A topic that does not exist also gets a placement: the brokers refuse it.
+        A topic that does not exist also gets a placement, which the brokers reject.
         """
         shapes = created_partitions(self._brokers, growths)
         moving = self._moving({t: s for t, new in growths.items() if new.new_total_count > len(s := shapes.get(t, {}))})
@@ -177,7 +177,7 @@ class Creation:
     def _awaited(self, topic: str, count: int) -> Mapping[int, Sequence[int]]:
         """Return the partitions of a topic that one broker did not show: the topic may be new.
 
-            So no growth with a minimum is sent without assignments, and the result has the new partitions.
+        A growth needs them: they determine the first new partition, and the replication factor for a minimum.
 
         Raises:
             RequestRefused: no such topic, or another refusal of the growth.
@@ -223,7 +223,7 @@ class Creation:
         """Return the policy of under-replicated creations, and all brokers, including those that are down."""
         record, registered = self._observed() or ObservedBrokersRecord(), registered_brokers(self._brokers)
         known = dict(registered.brokers)
-        if not registered.complete:  # else a missing broker was unregistered since (KIP-409: removed by hand)
+        if not registered.complete:  # if complete, a missing broker was unregistered (KIP-409: by hand)
             for node_id, rack in record.brokers.items():
                 known.setdefault(node_id, RegisteredBroker(node_id, rack, live=False))
         return record.policy, [known[node_id] for node_id in sorted(known)]
@@ -241,7 +241,7 @@ def _outcome(step: Callable[[], _T]) -> _T | ModeAwareError:
 
 
 def _moving_refusal(topic: str) -> RequestRefused:
-    # KIP-195 makes the controller refuse; KRaft would count old and new replicas as the replication factor.
+    # KIP-195 requires the refusal. KRaft would take the number of old and new replicas as the replication factor.
     return RequestRefused(
         f"topic {topic!r}: a reassignment is in progress, and new partitions would get its old and its new replicas: "
         "wait until the reassignment is done (modeaware reassign-partitions --list)",
@@ -257,7 +257,7 @@ def _given(assignments: Sequence[Sequence[int]] | None) -> Assignments | None:
 def create_topic(
     brokers: Brokers, new: NewTopic, assignments: Assignments | None, validate_only: bool, timeout_s: float
 ) -> Any:
-    """Create one topic, with ``assignments`` in place of its numbers; return the broker's result.
+    """Create one topic and return the broker's result; ``assignments`` replace its counts.
 
     Raises:
         RequestRefused: nothing was created; ``code`` is the broker's.
@@ -330,7 +330,7 @@ def created_partitions(brokers: Brokers, topics: Iterable[str]) -> dict[str, dic
 def missing_replicas(
     brokers: Brokers, topic: str, partitions: Sequence[int], deadline: Deadline
 ) -> dict[int, tuple[int, ...]]:
-    """Return the under-replicated ones of ``partitions``, with their replicas that are not in sync, once shown.
+    """Return under-replicated partition -> its replicas that are not in sync, once brokers show ``partitions``.
 
     Raises:
         ClusterError: (REQUEST_TIMED_OUT) no broker shows all of them in time.
@@ -347,7 +347,7 @@ def missing_replicas(
                 code=ErrorCode.REQUEST_TIMED_OUT,
                 topic=topic,
             )
-        time.sleep(LOOK_DELAY_S)  # as above
+        time.sleep(LOOK_DELAY_S)  # no request can wait until a broker's metadata has caught up
     return {}
 
 

@@ -1,5 +1,5 @@
-"""Topics and partitions to create, their placement, and the results: confluent_kafka's classes with KIP-195's form and
-KIP-409's minimum. Placement is rack-aware and even, with enough live replicas in each partition. Pure.
+"""Topics and partitions to create, their placement, and the results. Pure. The classes are confluent_kafka's with
+KIP-195's form and KIP-409's minimum. A placement is rack-aware and even, and gives each partition enough live replicas.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from modeaware.config import DISABLED, ENABLED
 from modeaware.errors import CreatedUnderReplicated, ErrorCode, RequestRefused
 from modeaware.modelog.records import MAX_PARTITIONS
 
-if TYPE_CHECKING:  # it needs kafka-python, which an application that names new topics may lack
+if TYPE_CHECKING:  # needs kafka-python, which an application that creates topics may lack
     from modeaware.cluster.metadata import RegisteredBroker
 
 MAX_REPLICAS = 32_767
@@ -40,8 +40,8 @@ class NewTopic(_WithMinimum, librdkafka.NewTopic):
         args, kwargs: as the stock class takes them: ``topic``, ``num_partitions``, ``replication_factor``,
             ``replica_assignment``, ``config``.
         min_required_replication_factor: the topic may be created while some of its brokers are down, if each partition
-            has this many replicas on live ones and the controller's ``modeaware.under.replicated.creation`` allows it.
-            None: as the stock class, no minimum.
+            has this many live replicas and the controller's ``modeaware.under.replicated.creation`` allows it.
+            None: no minimum.
 
     Raises:
         TypeError, ValueError: the minimum is not an int, or below 1.
@@ -67,7 +67,7 @@ class NewPartitions(_WithMinimum, librdkafka.NewPartitions):
         *,
         min_required_replication_factor: int | None = None,
     ) -> NewPartitions:
-        """Return KIP-195's ``NewPartitions.increaseTo``; the mapping that contains it names the topic.
+        """Return KIP-195's ``NewPartitions.increaseTo``. A mapping from topic names contains the returned object.
 
         Args:
             count: the total number of partitions; for a topic with retired partitions, the number of writable ones.
@@ -80,7 +80,7 @@ class NewPartitions(_WithMinimum, librdkafka.NewPartitions):
 
 
 class Accepted(NamedTuple):
-    """Consequences of a switch that refuse it unless they are accepted: see :class:`TopicReplacement`."""
+    """Accepted consequences of a switch, which is refused otherwise: see :class:`TopicReplacement`."""
 
     access_loss: bool = False
     mirroring: bool = False
@@ -92,11 +92,11 @@ class TopicReplacement:
     """How to replace an old topic by a new topic.
 
     Attributes:
-        new_topic: the new topic's name. No topic may have it.
+        new_topic: the new topic's name. No topic may have this name yet.
         num_partitions: the number of partitions of the new topic, more or fewer than the old topic has.
         replication_factor: the new topic's; None: the old topic's; -1: the brokers' default.
-        config: configs of the new topic. They override the copied ones: those set on the old topic itself, with
-            ``retention.bytes`` (a limit of one partition) scaled so that the topic keeps as much in all.
+        config: configs of the new topic. They override the copied configs, which are those set on the old topic itself.
+            A copied ``retention.bytes``, the limit of one partition, is scaled so that all partitions keep as much.
         delete_partitions_delay_ms: delete the old topic when every group has read it, and no earlier than this many
             milliseconds from now. None: not before its own retention has emptied it.
         fence: ``config``: brokers refuse data for the old topic before its end counts as final; ``none``: brokers
@@ -107,8 +107,8 @@ class TopicReplacement:
             the latest values of its keys to the new topic.
         accept_access_loss: proceed although the ACLs of the two names differ.
         accept_mirroring: proceed although MirrorMaker 2 is in use; it must not copy the configs of the fence.
-        keep_name: the old topic is replaced by an interim topic, and that by a new topic of the old name, which
-            ``new_topic`` repeats (docs/replace-reference.md#keep-the-name).
+        keep_name: replace the old topic by an interim topic, and the interim topic by a new topic of the old name.
+            ``new_topic`` repeats that name (docs/replace-reference.md#keep-the-name).
         accept_auto_create: with ``keep_name``: proceed although brokers create topics automatically.
     """
 
@@ -222,7 +222,7 @@ def place_by_policy(
         factor, minimum: the replication factor, and the number of replicas of each partition that must be live.
         brokers: live ones and those that are down.
         policy: ``disabled``: all replicas must be live. ``enabled``: live brokers first, then others.
-            ``enabled_prefer_observed``: all brokers alike, except for the minimum.
+            ``enabled_prefer_observed``: live brokers for the minimum, then any.
         start: the start of the rotation: any number, preferably random.
 
     Raises:
@@ -280,7 +280,7 @@ def place(count: int, factor: int, brokers: Sequence[RegisteredBroker], live_req
     Args:
         count: the number of partitions.
         factor: the number of replicas of each; at most the number of brokers.
-        live_required: the least number of them on live brokers; 1 to the number of live brokers.
+        live_required: the least number of replicas on live brokers; 1 to the number of live brokers.
         start: the start of the rotation.
     """
     ring = _striped(brokers)

@@ -51,7 +51,7 @@ class PartitionReassignment:
 
     @property
     def original(self) -> Replicas:
-        """The replicas before the reassignment, and after a cancellation; their order may have been another."""
+        """The replicas before the reassignment, and after a cancellation; perhaps in another order."""
         return tuple(broker for broker in self.replicas if broker not in self.adding_replicas)
 
 
@@ -95,15 +95,15 @@ def alter_reassignments(
     allow_replication_factor_change: bool = True,
     timeout_s: float = REQUEST_TIMEOUT_S,
 ) -> dict[PartitionKey, ModeAwareError | None]:
-    """Start reassignments and (replicas None) cancel them: per partition an error, or None if it was accepted.
+    """Start reassignments, or cancel them (replicas None). Return partition -> its error; None: accepted.
 
     Args:
         allow_replication_factor_change: False: KIP-860's guard, enforced by the controller of the cluster; it does not
             affect cancellations.
 
     Returns:
-        RequestRefused: nothing was changed there, ``code`` is Kafka's reason; ClusterError: no answer: the outcome is
-        unknown.
+        RequestRefused: nothing was changed for the partition, and ``code`` is Kafka's reason. ClusterError: the outcome
+        is unknown, because there was no answer.
 
     Raises:
         ClusterError: no broker answered before anything was sent.
@@ -114,7 +114,7 @@ def alter_reassignments(
     answers = _alter(brokers, route, wanted, False, timeout_s)
     if any(error is None or error.code is not ErrorCode.UNSUPPORTED_VERSION for error in answers.values()):
         return answers
-    # The whole request was refused, by this side or by a controller that is older than the broker.
+    # The whole request was refused: by the client, or by a controller that is older than the broker.
     unsupported = ErrorCode.UNSUPPORTED_VERSION
     refused: dict[PartitionKey, ModeAwareError | None] = {
         (topic, p): RequestRefused(OPTION_NOT_SUPPORTED, code=unsupported, topic=topic, partition=p)
@@ -297,8 +297,8 @@ def uncertain_before(
 ) -> list[PartitionKey]:
     """Return, sorted, the partitions for which :func:`replicas_before` may be wrong.
 
-    A reassignment may be redirected while in progress. It then counts all replicas of that moment as the replicas
-    before. Their number shows this, but a wanted change of the replication factor changes the number as well.
+    A reassignment may be redirected while in progress. Kafka then takes all replicas of that moment as the original
+    ones, so their number differs from the target's. A wanted change of the replication factor has the same effect.
     """
     moving = {key: in_progress[key] for key in current if key in in_progress}
     return sorted(key for key, move in moving.items() if len(move.original) != len(move.target))

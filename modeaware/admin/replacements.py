@@ -47,7 +47,7 @@ class OldTopic:
     """A topic that is to be replaced, as the brokers describe it.
 
     Attributes:
-        replication_factor: the least of its partitions: one that is being reassigned has more for a while.
+        replication_factor: the lowest of its partitions; one that is being reassigned has more for a while.
         configs: the configs set on the topic itself.
         topic_id: its id.
     """
@@ -118,7 +118,7 @@ def replace_command(
     undo: bool = False,
     validate_only: bool = False,
 ) -> ReplaceTopicCommand:
-    """Return the command to replace ``topic``; ``old_topic`` None: it is under way, nothing is copied."""
+    """Return the command to replace ``topic``; without ``old_topic`` nothing is copied (it is under way)."""
     factor = wanted.replication_factor
     if factor is None:
         factor = -1 if old_topic is None else old_topic.replication_factor
@@ -153,7 +153,7 @@ def replace_commands(
     Args:
         under_way: the new topics of replacements under way: nothing is copied for them again.
         servers: the bootstrap servers for commands of Kafka's tools.
-        retrying: makes the attempts to describe the topics, and to read the ACLs or the names of all.
+        retrying: makes retries of the requests about topics, ACLs, names and brokers.
         options: as for :func:`replace_command`.
     """
     commands: list[ReplaceTopicCommand] = []
@@ -217,8 +217,8 @@ def creating_broker(brokers: Brokers) -> int | None:
 
 
 def automatic_creation(creates: Callable[[], int | None]) -> str | None:
-    """Return why no topic can keep its name in this cluster, unless that is accepted: while no topic has the name, a
-    client may make a broker create it. None: topics can.
+    """Return why a change that keeps a name is risky in this cluster: while no topic has the name, a client may make a
+    broker create the topic. None: no broker creates topics automatically.
 
     Args:
         creates: returns the result of :func:`creating_broker`.
@@ -267,7 +267,7 @@ def check_consequences(
 
 
 def validate_new_topic(brokers: Brokers, command: ReplaceTopicCommand, timeout_s: float) -> None:
-    """Make the cluster validate the creation of the new topic; the controller judges an existing topic.
+    """Make the cluster validate the creation of the new topic. A topic that exists passes: the controller checks it.
 
     Raises:
         RequestRefused: the topic would not be created; ``code`` is the broker's.

@@ -1,4 +1,4 @@
-"""How our own clients of the mode log connect: with the connection settings of the application's client."""
+"""The settings of our clients of the mode log: the connection settings of the application's client, and fixed ones."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def shared_settings(conf: Mapping[str, Any]) -> dict[str, Any]:
 
 def connection_conf(conf: Mapping[str, Any], suffix: str) -> dict[str, Any]:
     """Return the settings of ``conf`` with which another client reaches the same cluster as the same user."""
-    # We report each error once; librdkafka's own log lines would repeat the client's.
+    # The package logs each error once; librdkafka's own log lines would repeat it.
     quiet = {"log_level": 0, "client.id": f"{conf.get('client.id') or CLIENT_ID}-{suffix}"}
     return {**_DEFAULTS, **shared_settings(conf), **quiet}
 
@@ -62,8 +62,8 @@ def connection_conf(conf: Mapping[str, Any], suffix: str) -> dict[str, Any]:
 def tail_conf(conf: Mapping[str, Any], *, fetch_wait_ms: int) -> dict[str, Any]:
     """Return the settings of a consumer that reads the mode log for the client configured by ``conf``.
 
-    The group id is a formality that librdkafka requires: the id is unique, the consumer never commits, and a user
-    without rights on the group can read all the same. The consumer reads committed records only, and creates no topic.
+    librdkafka requires a group id. The id is unique and the consumer never commits, so a user without rights on the
+    group can read the log. The consumer reads committed records only, and creates no topic.
     """
     return {
         **connection_conf(conf, "modes"),
@@ -93,5 +93,5 @@ def cluster_key(conf: Mapping[str, Any], topic: str) -> Hashable:
 
 
 def is_transient(error: KafkaError) -> bool:
-    """Return whether the same request may succeed later: there was no answer, or a retriable one."""
+    """Return whether the same request may succeed later: no broker answered, or the error is retriable."""
     return error.code() in NO_ANSWER or bool(error.retriable())

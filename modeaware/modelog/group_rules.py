@@ -3,8 +3,8 @@
 One record holds all rules. The controller writes the record, the command line reads it, and clients ignore it.
 
 A group id may contain any character, also those of a glob, so each rule records whether its text is a name or a glob.
-If a name were read as a glob, a waiver would give up other groups' records. A required group would also be left out
-once no broker lists the group.
+If a name were read as a glob, a waiver could give up other groups' records. A requirement would no longer count once no
+broker lists the group.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ class GroupRule(JsonFields):
     Attributes:
         kind: ``require``: the group must have consumed a retired partition before the partition's records are deleted.
             A name counts whether or not the brokers list the group; a glob matches listed groups only. ``waive``: a
-            drain does not wait for the group. ``closed``: the list of groups is closed: the registered and the visible
-            groups are all groups, though the controller may not see every group.
+            drain does not wait for the group. ``closed``: the operator declares that the registered and
+            the visible groups are all groups, because the controller may lack the right to see every group.
         group: the group's name, taken literally; or a glob, where ``glob`` is set; ``""`` for ``closed``.
         topic: the topics of the rule: a name or a glob. (No topic's name can hold ``*``, ``?`` or ``[``.)
         reason: the operator's reason; quoted in the drain certificate.
         created_ms, expires_ms: wall-clock times in ms since the epoch; ``expires_ms`` None: until removed.
-        uncommitted_only: of a waiver: only where the group has never committed an offset on the partition.
+        uncommitted_only: the waiver applies only to partitions on which the group has never committed an offset.
         glob: ``group`` is a pattern (``*``, ``?``, ``[...]``; case counts).
     """
 
@@ -60,7 +60,7 @@ class GroupRule(JsonFields):
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """Return the identity of a rule: there is one rule of each kind, group and topic."""
+        """Return the identity of a rule: a kind, group and topic have one rule at most."""
         return (self.kind, self.group, self.topic)
 
     @property

@@ -38,8 +38,8 @@ def form(
 
     Args:
         read: makes the value from JSON; may raise KeyError, TypeError, ValueError, AttributeError, OverflowError.
-        write: makes JSON from the value; None: it is JSON already.
-        key: in JSON; None: the field's name.
+        write: makes JSON from the value; None: the value is JSON already.
+        key: the key in JSON; None: the field's name.
         required: the field is written also at its default, and JSON without the field is malformed.
     """
     return {"read": read, "write": write, "key": key, "required": required}
@@ -126,7 +126,7 @@ Row = TypeVar("Row", bound=JsonFields)
 def write_columns(rows: Mapping[int, JsonFields]) -> dict[str, Any]:
     """Return many rows of one kind as columns, which take a fraction of the bytes.
 
-    Each key is written once, and so is a value that all rows share. Null is a field at its default.
+    Each key is written once, and so is a value that all rows share. Null stands for a field's default.
     """
     numbers = sorted(rows)
     columns_by_key: dict[str, Any] = {COLUMN_KEYS: write_runs(numbers)}

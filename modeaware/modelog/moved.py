@@ -1,7 +1,7 @@
 """The gates of a new topic: the groups for which they are open, in one record for each old topic.
 
-The record is apart from the old topic's own record. Otherwise that record would be written again for each group, which
-would be most of the data on the log. The key is :data:`MOVED_PREFIX` and the id of the old topic. The controller
+The gates have a record of their own. Otherwise the old topic's whole record would be appended again for each group, and
+make up most of the log. The key is :data:`MOVED_PREFIX` and the id of the old topic. The controller
 decides by :mod:`modeaware.lifecycle.moved` and appends the record; clients open their gates by the record. A tombstone
 ends the record when the old topic is gone.
 
@@ -36,7 +36,7 @@ class MovedRecord(VersionedRecord):
 
     Attributes:
         topic_id: the old topic's id.
-        groups: the names of the groups; without meaning if ``all`` is true.
+        groups: the names of the groups; ignored if ``all`` is true.
         all: the gate is open for every group.
     """
 

@@ -1,4 +1,4 @@
-"""Reading the mode log: one consumer on its partition, reading to its end once, and following it.
+"""Reading the mode log with one consumer on its partition: once to its end, or on as the log grows.
 
 The kind of a failure decides the state of the log. Only the cluster's response that the topic does not exist makes
 the log *absent*. A missing right is an error to report. A log that is shorter than the part already read was truncated,
@@ -7,8 +7,8 @@ the log is unreachable for now.
 
 Only an empty fetch response shows the end of the log, and a broker may delay that response. So a stream that reads to
 the end has short fetch waits, and one that follows the log has long ones. :class:`Tail` reads to the end, then follows.
-After anything that could hide a change of the log itself (the log is gone, shorter, was unreachable) the tail reads
-from the beginning again.
+If the log was absent, shorter or unreachable, another log may have taken its place. So the tail reads from the
+beginning again.
 """
 
 from __future__ import annotations
@@ -32,27 +32,27 @@ logger = get_logger(__name__)
 
 BATCH = 500
 READ_WAIT_MS = 10
-"""``fetch.wait.max.ms`` of a stream that reads to the end: the time it takes to detect the end."""
+"""``fetch.wait.max.ms`` of a stream that reads to the end: the longest time to detect the end."""
 FOLLOW_WAIT_MS = 5_000
 """``fetch.wait.max.ms`` while following: thousands of clients wait at one leader. Records end the wait at once."""
 SLICE_S = 0.1
 FOLLOW_SLICE_S = 0.3
 """The maximum time of one poll of the tail, and so of a stop."""
 FIRST_SLICE_S = 0.02
-"""The maximum time of a poll in the first second: an error, such as an unknown topic, does not end a poll."""
+"""The maximum time of a poll in the first second. An error, such as an unknown topic, does not end a poll early."""
 SILENCE_S = 1.0
 """After this long without records or an end, the reason is requested from the cluster."""
 GRACE_S = 1.0
-"""A shorter time without the log is not reported: one of several brokers may be down, or a leader be moving."""
+"""A shorter time without the log is not reported: one of several brokers may be down, or a leader may be moving."""
 MARKER_WAIT_S = 1.0
 """How long a reader waits for the records behind an open transaction. A broker acknowledges a commit a moment before it
-writes the commit's marker, and the reader must not miss that commit; a transaction that is never ended must not delay a
+writes the commit's marker, and the reader must not miss that commit. A transaction that never ends must not delay a
 start."""
 FIRST_BACKOFF_S, LAST_BACKOFF_S = 1.0, 30.0
 
 
 class LogAbsent(ModeSourceError):
-    """The cluster returns that there is no such topic; a broker may lag behind its creation."""
+    """The cluster reports that the topic does not exist; a broker may do so shortly after the topic's creation."""
 
     default_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
@@ -66,7 +66,7 @@ class LogRewound(ModeSourceError):
 
 
 _KINDS: dict[int, type[ModeSourceError] | None] = {
-    # The group is a formality: an assigned partition is read without its coordinator.
+    # The group is not used: an assigned partition is read without the group's coordinator.
     KafkaError.GROUP_AUTHORIZATION_FAILED: None,
     KafkaError.COORDINATOR_NOT_AVAILABLE: None,
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS: None,
@@ -155,7 +155,7 @@ class LogStream:
         return records
 
     def poll_or_ask(self, timeout_s: float) -> list[LogRecord]:
-        """Like :meth:`poll`; after :data:`SILENCE_S` without records and an end, also request the reason from the
+        """Like :meth:`poll`; after :data:`SILENCE_S` with neither records nor the end, request the reason from the
         cluster. Brokers return nothing to a consumer that is not authorized to describe the topic."""
         try:
             records = self.poll(timeout_s)
@@ -178,8 +178,8 @@ class LogStream:
         if self._target is not None or self.end is None:
             return self._target
         try:
-            # The leader's answer to ListOffsets is right after a fail-over too (KIP-207), but it may end before a
-            # transaction whose commit is acknowledged and not yet marked. The fetched high watermark (no IO) does not.
+            # ListOffsets returns the last stable offset, which is right after a fail-over too (KIP-207). A transaction
+            # with an acknowledged commit and no marker yet ends behind it, but below the fetched high watermark.
             _, stable = os_threads.call(self._consumer.get_watermark_offsets, self._partition, timeout=timeout_s)
             _, high = self._consumer.get_watermark_offsets(self._partition, cached=True)
         except KafkaException as error:
@@ -198,7 +198,7 @@ class LogStream:
         if topic.error is not None:
             failure = to_error(self._topic, topic.error.code(), topic.error.str())
             if failure is not None:
-                raise without_frames(failure)  # likewise as in _raise_events()
+                raise without_frames(failure)  # a copy, as in _raise_events()
 
     def _sort(self, message: Message) -> LogRecord | None:
         error = message.error()
@@ -219,14 +219,14 @@ class LogStream:
         return None if self.at_end else LogRecord(offset, message.key(), message.value())
 
     def _raise_events(self) -> None:
-        """Raise the most severe of the errors reported since the last call; the others add nothing."""
+        """Raise the most severe of the errors reported since the last call; drop the others."""
         errors = [to_error(self._topic, event.code(), event.str()) for event in self._events]
         self._events.clear()
         self._trouble = next((str(e) for e in errors if isinstance(e, LogUnreachable)), self._trouble)
         for kind in (LogRewound, NotAuthorized, LogAbsent, LogUnreachable):
             for error in errors:
                 if isinstance(error, kind):
-                    raise without_frames(error)  # the traceback refers to this frame, and so to the other errors
+                    raise without_frames(error)  # a copy: its traceback would keep this frame
 
     def _convert(self, error: KafkaException) -> ModeSourceError:
         cause = error.args[0]
@@ -274,8 +274,8 @@ def read_to_end(
         The offset at which the log continues.
 
     Raises:
-        LogAbsent, LogRewound, NotAuthorized: the state of the log by the cluster (LogAbsent with ``must_exist``: only
-            at the timeout).
+        LogAbsent, LogRewound, NotAuthorized: the cluster reports this state of the log. With ``must_exist``, LogAbsent
+            is raised at the timeout only.
         ModeSourceError: the end was not reached within ``timeout_s``; the message has the last error.
     """
     deadline_s = clock.monotonic_s() + timeout_s
@@ -434,7 +434,7 @@ class Tail:
                     self._anew.set()
                 lasted_s = self._clock.monotonic_s() - began_s
                 if shaken and lasted_s > self._backoff.now_s:
-                    # A bootstrap server that is down for good fails in every new stream: return less and less often.
+                    # A bootstrap server that is down for good fails in every new stream: return after growing times.
                     self._backoff.next_s()
                     return
                 if lasted_s > 2 * LAST_BACKOFF_S:

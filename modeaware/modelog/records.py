@@ -164,8 +164,8 @@ class RetiredPartition(JsonFields):
         replica_state: KIP-694's state of its replicas.
         seal_offset: the end offset of the partition once no aware producer can still write there; None until sealed.
         seal_leader_epoch: the leader epoch under which the seal was read, or was seen to be broken.
-        drained_by: how many groups' committed offsets proved the drain. Each offset is at or beyond the seal, or before
-            the seal with nothing between them that the group would receive. 0 for an empty partition.
+        drained_by: how many groups proved the drain by a committed offset. Each offset is at or beyond the seal, or the
+            group would receive nothing between its offset and the seal. 0 for an empty partition.
         lowest_commit: the lowest of these offsets that is below the seal; None: all are at or beyond the seal.
         resume_offset: the offset at which a group without a commit continues once the partition is readable again: the
             first seal that a straggler broke, while that lies below the seal. None: the seal itself.
@@ -178,7 +178,7 @@ class RetiredPartition(JsonFields):
         read_up_to: in a sealed partition of an old topic, the offset behind the last record that readers are given.
     """
 
-    # Looked up, not called: replaying a log with many retired partitions takes a third less CPU time.
+    # A look-up, not a call of the enum: replaying a log with many retired partitions takes a third less CPU time.
     replica_state: ReplicaState = field(
         default=ReplicaState.ONLINE, metadata=form({state.value: state for state in ReplicaState}.__getitem__)
     )
@@ -196,7 +196,7 @@ class RetiredPartition(JsonFields):
 
     @property
     def evacuated_to_seal(self) -> bool:
-        """Return whether all records of the partition are evacuated, which need not be proved again."""
+        """Return whether an evacuation of all records of the partition was proved; the proof need not be repeated."""
         return self.evacuated_to is not None and self.seal_offset is not None and self.evacuated_to >= self.seal_offset
 
     @property
@@ -312,9 +312,9 @@ class TopicRecord(VersionedRecord):
         groups_complete: False: the list of groups was incomplete; the first complete list adds the missing groups.
         drained_groups: the groups whose committed offsets have proved the drains of retired partitions, each once.
             None: the record had no room for them (:mod:`modeaware.lifecycle.record_size`).
-        waived: group that a partition did not wait for when it became None, or the deletion of the old topic -> the
-            reason of the waiver.
-        opening_since_ms, opening_assignments: of the growth in progress, whose new partitions are ``opening``.
+        waived: waived group -> the reason. A partition became None, or the old topic was deleted, without waiting for
+            the group.
+        opening_since_ms, opening_assignments: when the growth in progress began, and its new partitions' replicas.
         replacement: the replacement of this topic, in progress or complete; None: the topic was never replaced.
     """
 
@@ -363,7 +363,7 @@ class TopicRecord(VersionedRecord):
 
     @property
     def replacing(self) -> Replacement:
-        """Return the topic's replacement; for a topic that was never replaced, one without any step."""
+        """Return the topic's replacement; for a topic that was never replaced, an empty one."""
         return self.replacement or _NO_REPLACEMENT
 
     @property
@@ -468,7 +468,7 @@ class ClaimRecord(JsonRecord):
             controller that claimed, or none.
         host: the controller's host: a loopback address is valid on that host only.
         security_protocol: the protocol of the listener, as a value of ``security.protocol``.
-        generation: the generation of the election's group in which the controller leads; each generation is written.
+        generation: the generation of the election's group in which the controller leads; each generation has a claim.
             :data:`UNKNOWN_GENERATION`: the generation is unknown.
         pages: ``host:port`` of the controller's status page; None when the controller has stopped, or serves no page.
     """

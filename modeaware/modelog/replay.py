@@ -41,7 +41,7 @@ class Replay:
         observed_brokers: the brokers that were ever seen; None: no controller has recorded them.
         rejected: how many records were malformed, outdated, or of a replaced controller.
         removed: the ids of topics whose latest record is a tombstone.
-        newer: the keys whose latest record was written for a newer reader (at most a few: one a topic).
+        newer: the keys whose latest record was written for a newer reader; at most one key a topic.
     """
 
     def __init__(self) -> None:
@@ -111,7 +111,7 @@ class Replay:
 
     @property
     def unreadable(self) -> list[str]:
-        """Return the topics whose latest record was rejected, sorted; the key if the topic cannot be read."""
+        """Return the topics whose latest record was rejected, sorted; the key if the topic's name is unknown."""
         return sorted(set(self._unreadable.values()))
 
     def is_unreadable(self, key: str) -> bool:

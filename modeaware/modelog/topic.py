@@ -48,9 +48,9 @@ class LogTopic:
 def ensure_mode_log(admin: AdminClient, topic: str) -> str:
     """Create the mode log if it is missing, else check that the topic of that name can be a mode log.
 
-    A new mode log has one partition, compaction, and ``min(3, brokers)`` replicas. With three replicas, two must take
-    each append. An existing topic must have one partition and be compacted without deletion; its owner decides on its
-    replication.
+    A new mode log has one partition, compaction, and ``min(3, brokers)`` replicas. With three replicas, two must
+    acknowledge each append. An existing topic must have one partition and be compacted without deletion; its owner
+    decides on its replication.
 
     Returns:
         The topic id.
@@ -80,7 +80,7 @@ def log_configs(brokers: int) -> dict[str, str]:
     """Return the topic configs of a new mode log on a cluster with this number of brokers."""
     return {
         "cleanup.policy": "compact",
-        # Never more than the number of replicas, whatever the cluster's default is.
+        # The cluster's default might be more than the number of replicas.
         "min.insync.replicas": "2" if brokers >= 3 else "1",
         "unclean.leader.election.enable": "false",
         # The segment being written is not compacted, and every client reads the log from its beginning.
@@ -167,7 +167,7 @@ def _described(admin: AdminClient, topic: str, deadline: Deadline) -> LogTopic:
 
 
 def _checked_soon(admin: AdminClient, topic: str, deadline: Deadline) -> str:
-    """Check a topic that a controller has just created, and that some brokers may not have yet."""
+    """Check a topic that a controller has just created, until all brokers have it."""
     while True:
         try:
             return _checked(admin, topic, deadline)

@@ -50,7 +50,7 @@ class ModeLogWriter:
             **connection,
             # librdkafka requires a timeout of at most the transaction's.
             "socket.timeout.ms": min(int(connection["socket.timeout.ms"]), TRANSACTION_TIMEOUT_MS),
-            "transactional.id": election_group(topic),  # all controllers of a log share it: it fences
+            "transactional.id": election_group(topic),  # shared by all controllers of a log: it fences
             "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
             "acks": "all",
             # Brokers would create a lost log with their defaults; ensure_mode_log alone creates it.
@@ -104,13 +104,13 @@ class ModeLogWriter:
             membership: a consumer's ``consumer_group_metadata()``. The transaction commits an offset of that group as
                 well (always 0, of the mode log's partition; it is never read). The group's coordinator accepts the
                 offset from a member of the current generation only (KIP-447). The offset is sent before the records: if
-                it is rejected, no record has been sent.
+                the offset is rejected, no record has been sent.
             timeout_s: for the whole append, in seconds; :data:`APPEND_TIMEOUT_S` by default. An abort at the last
                 moment may take a second more.
 
         Raises:
-            ControllerFenced: another writer was opened since, or the member's generation is over. Nothing was appended,
-                and this writer is closed.
+            ControllerFenced: another writer was opened since, or the member's generation is over. This writer is
+                closed. Nothing was appended, unless only the answer to the commit was lost.
             ClusterError: nothing was appended, or the outcome is unknown. If :attr:`is_open` is False, open the writer
                 again and read the log to its end before the next append. With code MESSAGE_TOO_LARGE nothing was
                 appended, and an append of the same records would fail again.
@@ -168,7 +168,7 @@ class ModeLogWriter:
         try:
             producer.abort_transaction(max(deadline.left_s(), _ABORT_AT_LEAST_S))
         except KafkaException:
-            self.close()  # report the caller's error, not this one; the next open() aborts the transaction
+            self.close()  # the caller reports its own error; the next open() aborts the transaction
 
     def _to_error(self, cause: KafkaError, what: str) -> ClusterError | ControllerFenced:
         if cause.code() in _NOT_ELECTED:
