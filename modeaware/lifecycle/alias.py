@@ -129,7 +129,7 @@ def facts_for_alias(alias: TopicRecord, facts: TopicFacts, records: Mapping[str,
 
 
 def is_new_topic(topic: str, topic_id: str, records: Iterable[TopicRecord]) -> bool:
-    """Return whether a topic is a new topic. Its name counts while no record has the new topic's id."""
+    """Return whether a topic is a new topic: by its id, or by its name while the id is not recorded."""
     return any(
         topic_id == replacement.new_topic_id or (replacement.new_topic_id is None and topic == replacement.new_topic)
         for _, replacement in replaced(records)
@@ -224,7 +224,7 @@ def alias_objections(
 def _is_held(command: TopicCommand, topic_id: str | None, before: Replaced, *, has_alias: bool) -> bool:
     """Return whether the command has to wait for ``before``, an old topic.
 
-    A shrink does not wait for groups that still read ``before``: it is refused until that is gone (invariant I1).
+    A shrink does not wait for groups that still read ``before``: it is refused until ``before`` is gone (invariant I1).
 
     Args:
         topic_id: None: not known; the topic counts as the new topic of ``before``.
@@ -276,8 +276,8 @@ def _to_rename_back(
     command: ReplaceTopicCommand, facts: TopicFacts, alias: Replaced, now_ms: int
 ) -> Iterator[Objection]:
     """Refuse to rename back to a name that stock clients still use: they would skip the records of the topic between.
-    Refuse it also while client libraries may use metadata of the deleted topic: by its leader epochs they ignore new
-    leaders, by its partition count they fail records for further partitions."""
+    Also refuse it while client libraries may use metadata of the deleted topic: because of its leader epochs they
+    ignore new leaders, and because of its partition count they fail records for further partitions."""
     if command.undo:
         return
     had = len(alias.record.modes)

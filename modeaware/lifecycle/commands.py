@@ -60,8 +60,8 @@ class ReplaceTopicCommand:
     """Replace a topic by a new one of another partition count; see :class:`~modeaware.modelog.records.Replacement`.
 
     Repeated before the switch, the command may change ``pause_before_switch`` and add to ``accept_state_loss``.
-    Repeated before the old topic is gone, it may change ``keep_name``. ``undo`` deletes the new topic; it is refused
-    after the switch. ``configs`` are all that is set on the new topic: no config of the old topic is copied.
+    Repeated before the old topic is gone, it may change ``keep_name``. ``undo`` deletes the new topic; an undo after
+    the switch is refused. ``configs`` are all configs of the new topic: a controller copies none of the old topic's.
 
     ``keep_name``: the replacement is one half of a change that keeps the topic's name
     (:mod:`modeaware.lifecycle.keep_name`).
@@ -131,11 +131,11 @@ class Objection:
     """Why a command is refused.
 
     Attributes:
-        topic: the topic that the objection is about: the command's, or another one of its chain.
+        topic: the topic of the objection: the command's, or another one of its chain.
         kind: a word for reports (docs/plan.md).
         code: Kafka's error code.
         text: the cause and the remedy.
-        reason: the reason code to show if the controller itself requests the change; None: there is no special one.
+        reason: the reason code to show if the controller itself requests the change; None: a general code.
     """
 
     topic: str
@@ -154,7 +154,7 @@ class Objection:
 
 @dataclass(frozen=True)
 class DeleteRecords:
-    """Delete the records below ``offsets`` (partition -> offset): always recorded seals, never the end.
+    """Delete the records below ``offsets`` (partition -> offset): recorded offsets, never the current end.
 
     ``leader_epochs`` maps each partition to the leader epoch under which its log was read. A leader of another epoch
     may hold other records. So no request is sent to such a leader, nor for a partition that is missing here.
@@ -178,7 +178,7 @@ class CreatePartitions:
 
 @dataclass(frozen=True)
 class CommitOffsets:
-    """Commit ``offsets`` (partition -> offset) for a group without members, on partitions where it has none.
+    """Commit ``offsets`` (partition -> offset) for a group without members, on partitions without its commit.
 
     A group of the ``kind`` ``share`` commits nothing: the offsets become its start offsets.
     """
@@ -204,7 +204,7 @@ class CreateTopic:
 
 @dataclass(frozen=True)
 class DeleteTopic:
-    """Delete, by its id, the new topic of an undone replacement: no record was ever written to it."""
+    """Delete, by its id, the new topic of an undone replacement. The new topic never contained a record."""
 
     topic: str
     topic_id: str
@@ -214,7 +214,7 @@ class DeleteTopic:
 
 @dataclass(frozen=True)
 class DeleteOldTopic:
-    """Delete an old topic by its id. It has to be fenced, and each log has to end at its seal (partition -> offset)."""
+    """Delete a topic by its id. The topic has to be fenced, and each log has to end at its seal."""
 
     topic: str
     topic_id: str

@@ -2,12 +2,12 @@
 
 A group is *required* if it was noted when the change was admitted, if it uses the topic now (by a commit, or by members
 with a partition of it), or if the operator registered it. The operator may *waive* a group, with a reason. While the
-list of groups is uncertain (a *doubt*), or the commit of one group, a partition is not drained.
+list of groups (a *doubt*) or the commit of one group is uncertain, no partition is drained.
 
 An *evacuation* copies the latest values of a compacted old topic to the new topic (the Spark job
 ``modeaware.spark.evacuate``). The proof is a commit at the seal of each partition. The job commits as a consumer group
 named after this one replacement and new topic, so an older proof never counts. That group is no reader: drains wait for
-it through ``Requirement.evacuation`` only.
+the group through ``Requirement.evacuation`` only.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class Requirement:
         return {}
 
     def waiver_of_topic(self, name: str, group: GroupFacts | None) -> GroupRule | None:
-        """Return the waiver for the whole topic; one for uncommitted groups counts only without any commit."""
+        """Return the waiver for the whole topic. A waiver for uncommitted groups needs a group without any commit."""
         return self.waiver(name, group, -1 if group is None else next(iter(group.committed), -1))
 
     def waived(self, groups: Mapping[str, GroupFacts]) -> dict[str, str]:

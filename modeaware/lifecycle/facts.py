@@ -1,6 +1,6 @@
 """Facts: what brokers returned about a topic in one snapshot. Every decision rests on a record and on facts alone.
 
-A missing answer is a missing entry, or None; decisions wait for it. A *doubt* marks an incomplete list of groups.
+A missing answer is a missing entry, or None; decisions wait for answers. A *doubt* marks an incomplete list of groups.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class PartitionFacts:
         leader_epoch: the leader epoch under which these offsets were read.
         quiet_since_ms: the wall-clock time since which the controller has seen this end offset under this leader epoch.
         moved: whether the controller saw another end offset before that.
-        seal_epoch_end: where the leader's log ends for the leader epoch under which the record's seal was read, or was
-            found broken; requested if that epoch has passed. Below the seal: the log was truncated, and has grown
+        seal_epoch_end: the end, in the leader's log, of the leader epoch under which the seal was read or found broken;
+            requested if that epoch is over. An end below the seal proves that the log was truncated, and has grown
             again.
         writers: the producers that the leader remembers; requested while a transaction is open.
         straggler: the first record after the seal; requested if records follow the seal. None: not known.
@@ -80,8 +80,8 @@ class MembersSeen:
     """The members of a group that read a topic, as brokers show them.
 
     A mode-aware client has a client id of its own unless the application sets one
-    (:data:`modeaware.wire.capabilities.CLIENT_ID`). Members with that id are *seen* to be mode-aware; of others that is
-    *unknown*. Neither is a proof: a stock client can have that id, and a mode-aware client another one.
+    (:data:`modeaware.wire.capabilities.CLIENT_ID`). Members with that id are *seen* to be mode-aware; others
+    are *unknown*. The id is no proof: a stock client can have it, and a mode-aware client another one.
 
     Attributes:
         aware: the number of members seen to be mode-aware.
@@ -209,7 +209,7 @@ class TopicFacts:
         fence: the state of the fence; None unless a new topic exists and this topic is not gone.
         partitions: facts of the partitions whose leaders answered; others are missing.
         groups: every group that uses the topic (by a commit on it, or by members assigned to it).
-        groups_doubt: why that list may be incomplete; None: it is certain but for ``unclear_groups``.
+        groups_doubt: why ``groups`` may be incomplete; None: only ``unclear_groups`` are uncertain.
         unclear_groups: group -> why it is uncertain whether the group uses the topic, or what it has committed there.
         listed_ms: the wall-clock time at which the groups were listed; None: now.
         stateful_owner: the Streams group whose internal topic this is (repartition, changelog); None for other topics.
@@ -235,8 +235,8 @@ class TopicFacts:
 
     @property
     def any_doubt(self) -> GroupsDoubt | None:
-        """Return the worst doubt about the list of groups or one group, without the operator's rules: they do not
-        matter for a topic that is to become a new topic. (For a drain, ``Requirement.doubt`` counts.)"""
+        """Return the worst doubt about the list of groups or one group. The operator's rules are ignored: they do not
+        apply to a topic that is to become a new topic. (For a drain, ``Requirement.doubt`` counts.)"""
         return worst_doubt((self.groups_doubt, *self.unclear_groups.values()))
 
     @property
@@ -253,6 +253,6 @@ class TopicFacts:
 
     @property
     def offsets_left(self) -> list[str]:
-        """Return the groups that have offsets beyond the end of an empty topic. A coordinator that was down at the
-        deletion of an earlier topic of the name has kept them. The groups would skip records (invariant I2)."""
+        """Return the groups with offsets beyond the end of an empty topic: a coordinator that was down at the deletion
+        of an earlier topic of the name has kept these offsets. The groups would skip records (invariant I2)."""
         return sorted(name for name, group in self.groups.items() if self.untouched and any(group.committed.values()))

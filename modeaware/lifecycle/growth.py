@@ -2,7 +2,7 @@
 
 If a new partition took writes at once, groups that start at the latest offset would skip its first records (KIP-1327).
 So a new partition is listed ReadOnly (*opening*) before it is created. It becomes ReadWrite once every group has a
-committed offset on it. Mode-aware consumers commit theirs; the controller commits for groups without members. After
+committed offset on it. Mode-aware consumers commit one; the controller commits for groups without members. After
 ``modeaware.open.timeout.ms`` the partition opens in any case, as after a stock growth.
 """
 
@@ -31,7 +31,7 @@ def revived_to(record: TopicRecord, total_count: int) -> TopicRecord:
     retired = {p: r for p, r in record.retired.items() if p not in revived}
     deletion = record.deletion
     if deletion is not None:
-        # Grown to the count before the shrink, or beyond: an undo revives the partitions that earlier shrinks retired.
+        # A growth that undoes the shrink in force leaves earlier shrinks: the next undo revives their partitions.
         undone = total_count >= deletion.previous_count
         shrunk = replace(
             deletion,
@@ -62,8 +62,8 @@ def _open_new(record: TopicRecord, command: CreatePartitionsCommand, facts: Topi
 def advance_opening(this: Pass) -> Advance:
     """Create missing partitions, then open all new partitions together.
 
-    For groups without members, the offset of each new partition is committed, so that a ``latest`` group does not skip
-    its first records (invariant I2).
+    For groups without members, the start of each new partition is committed. A group that starts at the latest offset
+    would skip the partition's first records otherwise (invariant I2).
     """
     record, facts, opening = this.record, this.facts, this.record.opening
     if not opening:

@@ -6,7 +6,7 @@ see the progress of the others. So the controller decides, by snapshots of the g
 the decision to the mode log (:mod:`modeaware.modelog.moved`). Only the decision opens clients' gates, and it does not
 expire.
 
-*Each partition has to count*, in one of these ways (:class:`Way`; *notes* are metadata of commits,
+*A gate opens when each partition counts*, in one of these ways (:class:`Way`; *notes* are metadata of commits,
 :mod:`modeaware.notes`):
 
 ==========  ============================================================================================  =======
@@ -24,23 +24,23 @@ WAIVED      the operator has waived the group there                             
 *Why a commit is not enough.* Client libraries commit by a timer what the application received, handled or not. A
 mode-aware member notes ``read`` when the application polls again. The commit of a stock member has no note, nor has the
 commit of a member that has not yet seen the new topic. Such a member has handled its records, or has left the group,
-after its ``max.poll.interval.ms``. So ``unnoted_ms`` has to be the group's largest one. Subscriptions decide nothing: a
-member may subscribe to the new topic before it has handled its last record.
+after its ``max.poll.interval.ms``. So ``unnoted_ms`` has to be the group's largest interval. Subscriptions decide
+nothing: a member may subscribe to the new topic before it has handled its last record.
 
 *Why two snapshots for LEFT.* A snapshot lists groups and then reads offsets; a member may join in between. With two
 snapshots, the offsets of the first were read before the listing of the second. So the member that committed them is
 gone. Its work is done, or is lost with the member, as always in Kafka.
 
 *Batch committers* (``GIVEN``) commit after a number of records, or a time after a record. A closed gate withholds the
-records that would cause this commit, so the gate does not wait for the commit. Only the deletion of the old topic does
+records that would cause this commit. So the gate opens without the commit. The deletion of the old topic waits for it
 (:mod:`modeaware.lifecycle.drain`).
 
 *Opened at once*: the gate of a group whose commits on the new topic prove an open gate. Each partition has a commit,
-and one commit has the note ``opened`` or lies behind the start. A restored mode log may lack the decision.
+and one commit has the note ``opened`` or lies behind the start. This repairs a restored mode log without the decision.
 
 *Closed again*: the gate of a group that begins anew. In two snapshots the group has no members, has not read the old
-topic by these rules, and has no commit on the new topic or was set back on both. If the group has an open gate to a
-later topic of the chain, a missing commit has only expired, and the gate stays open.
+topic by these rules, and has no commit on the new topic or was set back on both topics. If the group has an open gate
+to a later topic of the chain, a missing commit has only expired, and the gate stays open.
 
 A seal that breaks later closes no gate: records of the new topic cannot be taken back from a group. A warning names the
 groups. If the operator has closed the list of groups, the release opens the gate for ``all``.
@@ -315,7 +315,7 @@ def verdict_on_group(
         if verdict.way is None and requirement.waiver(name, group, partition) is not None:
             verdict = PartitionVerdict(Way.WAIVED)
         elif verdict.way is not Way.EMPTIED and group is not None and partition in group.truncated:
-            verdict = PartitionVerdict(wait=Wait.UNREAD)  # it may have missed what replaced the truncated records
+            verdict = PartitionVerdict(wait=Wait.UNREAD)  # it may lack the records that replaced the truncated ones
         partitions[partition] = verdict
     whole = GroupVerdict(partitions, is_proved=_is_proved(name, record, facts))
     return replace(whole, begins_anew=not whole.has_read and _begins_anew(name, ends, facts, of_group, further))

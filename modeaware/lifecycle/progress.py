@@ -1,6 +1,6 @@
 """Progress of groups: the unread offsets of retired partitions, and whether a group has moved to a new topic. Pure.
 
-Both are computed here alone: the controller decides by these functions, and every report shows their results.
+Only this module computes both. The controller decides by these functions, and every report shows their results.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def still_reading(requirement: Requirement, replacement: Replacement, facts: Top
 
 
 def _has_moved(name: str, replacement: Replacement, facts: TopicFacts) -> bool:
-    """Return whether a group has an offset on each partition of the new topic, and skips none there (invariant I2)."""
+    """Return whether a group has an offset on each partition of the new topic, so that it skips none (invariant I2)."""
     group = facts.new_topic.groups.get(name) if facts.new_topic is not None else None
     return group is not None and group.has_committed(replacement.num_partitions)
 
@@ -177,7 +177,7 @@ def held_up_by(
     alone = replace(requirement, groups=groups, doubt=None, evacuation=evacuation)
     reasons_by_partition = {}
     for partition, until in _still_read(record, facts).items():
-        if partition in group.unread and drains(partition, record):  # other policies wait for no group
+        if partition in group.unread and drains(partition, record):  # policies other than drained wait for no group
             log, truncated_to = facts.partitions[partition], record.retired[partition].truncated_to
             reasons_by_partition[partition] = check_drain(partition, until, truncated_to, log, facts, alone).reason
     return {partition: reason for partition, reason in reasons_by_partition.items() if reason is not None}

@@ -32,7 +32,7 @@ class Repetition:
 
 
 def repetition_of(command: TopicCommand, current: TopicRecord) -> Repetition | None:
-    """Return how ``command`` relates to the change in force; None: it requests another change, or none is in force.
+    """Return how ``command`` relates to the change in force; None: no change is in force, or it requests another.
 
     A growth needs no comparison: its repetition results in the same record.
     """

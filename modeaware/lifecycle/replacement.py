@@ -93,8 +93,8 @@ DEFAULT_FACTOR = -1
 """The replication factor that stands for the brokers' default."""
 SEARCH_AGAIN_MS = 1_000
 COMING_MS = 60_000
-"""A grace period: a shorter wait is not shown as a reason. It is for the new topic to be ready, after the request; for
-members to commit there, after the switch; and for members to unsubscribe, after the release."""
+"""A grace period: a shorter wait is not shown as a reason. It covers the creation of the new topic, after the
+request; members' first commits there, after the switch; and members' unsubscription, after the release."""
 
 
 def is_fence(configs: Mapping[str, str]) -> bool:
@@ -123,8 +123,8 @@ def _create(topic: Replaced, new_topic: TopicFacts, now_ms: int) -> Advance:
     """Create the new topic. An existing topic of that name (after a crash, say) becomes the new topic only if it is
     empty and exactly as intended (invariant I8).
 
-    Every leader has to have answered. A broker that is about to lead may refuse an idempotent producer's first batch
-    and accept the second, and librdkafka counts both as acknowledged (confluent-kafka-go#921).
+    All leaders must have answered. A broker that is about to lead may reject an idempotent producer's first batch and
+    accept the second one, and librdkafka then counts both as acknowledged (confluent-kafka-go#921).
     """
     record, replacement = topic
     if new_topic.topic_id is None:
@@ -226,7 +226,7 @@ def _switch(topic: Replaced, new_topic: TopicFacts, this: Pass) -> Advance:
     """Make the switch: one record points the name to the new topic and closes all partitions of the old topic to
     writes.
 
-    A group that came after the listing has to read the new topic from its start, too (invariant I2). So the first
+    A group that came after the listing also has to read the new topic from its start (invariant I2). So the first
     certain listing after the switch completes the list of groups.
     """
     (record, replacement), facts, requirement = topic, this.facts, this.requirement
@@ -436,8 +436,8 @@ class _Move:
         return retired
 
     def _sealed_at_end(self, retired: RetiredPartition, log: PartitionFacts) -> RetiredPartition:
-        """Seal the partition, unless a transaction is open. A last stable offset below the end proves no open
-        transaction if it was read before the end offset: then the next pass decides."""
+        """Seal the partition, unless a transaction is open. If the last stable offset is below the end, but no writer
+        has an open transaction, the offset may be older than the end: the next pass decides."""
         if not log.is_stable and all(writer.transaction_start is None for writer in log.writers):
             self._due_ms.append(self._now_ms + SEARCH_AGAIN_MS)
             return retired
@@ -454,8 +454,8 @@ class _Move:
     def _fenced(self, retired: dict[int, RetiredPartition]) -> tuple[Replacement, tuple[FenceTopic, ...]]:
         """Set the fence once the old topic is quiet, or after ``fence_after_ms``; set it again if it was lifted.
 
-        The record has the configs from before the fence, and is appended before the fence is set. They are not noted
-        again, because later configs may be the fence.
+        The record has the configs from before the fence, and is appended before the fence is set. These configs are
+        noted once only, because the configs of a later snapshot may be the fence.
         """
         replacement = self._replacement
         if not replacement.has_fence or self._facts.fence is None or not self._is_fence_due(retired):
@@ -511,7 +511,7 @@ class _Move:
             if drain.reason is not None:
                 after[partition] = blocked(state, drain.reason)
                 continue
-            # No proof per partition and group is kept: the deletion of the whole topic takes a proof of its own.
+            # No proof per partition and group is kept: the deletion of the whole topic needs a proof of its own.
             after[partition] = replace(state, reason=None)
             waived |= drain.waived
         return after, waived

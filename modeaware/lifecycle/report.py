@@ -39,7 +39,7 @@ class PartitionReport:
             retired partition, waived groups do not count.
         lagging_group: the group with that lag.
         lagging_groups: the number of groups that hold up a retired partition, because they have still to consume it.
-        others: the number of these groups that the reason does not name.
+        others: the number of lagging groups that the reason does not name.
         reason: the code of what holds the partition up.
         stragglers: the number of seals that a late record broke.
         straggler: the record that broke the last of these seals, with its producer if known.
@@ -136,7 +136,7 @@ class ReplacementReport:
         undone_ms: when the replacement was undone.
         changed_ms: when the topic's record last changed.
         reason: the code of what holds the replacement up as a whole.
-        not_moved: after the switch, the required groups that have still to move to the new topic; none that is waived.
+        not_moved: after the switch, the required groups that have still to move to the new topic, without waived ones.
         waits_for: the reason in words.
     """
 

@@ -2,9 +2,9 @@
 
 The seal is the partition's end offset, once no mode-aware producer can still write there. A partition is sealed when no
 transaction is open, and its end has been quiet for ``modeaware.seal.quiet.ms`` since the partition was retired. Quiet
-proves nothing, because a paused producer may wake after any wait. It only avoids flapping (docs/invariants.md, "Quiet
-proves nothing"). Safety rests on the recorded offset. A record at or after the seal is a *straggler*; an end before the
-seal is a *truncation*. Either breaks the seal, and the partition is sealed and drained again.
+proves nothing, because a paused producer may wake after any wait. The wait only avoids flapping (docs/invariants.md,
+"Quiet proves nothing"). Safety rests on the recorded offset. A record at or after the seal is a *straggler*; an end
+before the seal is a *truncation*. Both break the seal, and the partition is sealed and drained again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def seal_partition(
     """Return the partition, sealed if possible; and the end of its quiet period, if the partition waits for it.
 
     Records of an open transaction are not readable yet, so no seal is set behind them (invariant I2). While records
-    arrive, a last stable offset below the end proves no open transaction: it may have been read before the end offset.
+    arrive, an older last stable offset may lie below the end offset although no transaction is open.
 
     Args:
         retired_ms: when the partition was retired, which is the earliest start of the quiet period.
@@ -49,7 +49,7 @@ def seal_at_end(retired: RetiredPartition, log: PartitionFacts) -> RetiredPartit
 
 
 def seal_broken_by(seal_offset: int, log: PartitionFacts) -> str | None:
-    """Return the reason code for which a seal no longer holds, ``truncated`` or ``straggler``; None: it holds.
+    """Return why a seal no longer holds, the code ``truncated`` or ``straggler``; None: the seal holds.
 
     Truncated: the log ends before the seal, or ended there for a while and then grew again (invariant I1).
     """
@@ -76,7 +76,7 @@ def break_seal(
     """Return the partition without its broken seal, to be drained again (invariant I2), and the alarm."""
     seal_offset = retired.seal_offset or 0
     truncated = seal_broken_by(seal_offset, log) == reasons.TRUNCATED
-    # A group that never committed here (it starts at the latest) resumes at the first seal, not at the straggler.
+    # A group without a commit (which starts at the latest) resumes at the first seal, not behind the straggler.
     resume = seal_offset if retired.resume_offset is None else retired.resume_offset
     lowest = log.lowest_end if retired.truncated_to is None else min(log.lowest_end, retired.truncated_to)
     broken = replace(

@@ -64,7 +64,7 @@ def blocked(retired: RetiredPartition, reason: str | None) -> RetiredPartition:
 
 
 def unproved(retired: RetiredPartition, reason: str | None) -> RetiredPartition:
-    """Return the partition without its proof of the drain: readable again until the next proof."""
+    """Return the partition without its proof of the drain: clients read it until the next proof."""
     return replace(blocked(retired, reason), drained_by=0, lowest_commit=None)
 
 
@@ -90,7 +90,7 @@ def carried(before: RetiredPartition | None) -> RetiredPartition:
 
 
 def current_record(record: TopicRecord | None, topic: str, topic_id: str, count: int) -> TopicRecord:
-    """Return a topic as it is with ``count`` partitions on the brokers.
+    """Return the current record of a topic that has ``count`` partitions on the brokers.
 
     Without a record the topic was never changed: every partition is ReadWrite, the epoch -1. Partitions that another
     tool has added are listed as ReadWrite while no partition is retired (:meth:`TopicView.mode`). While a partition is
@@ -148,7 +148,7 @@ def replacement_phase(record: TopicRecord, replacement: Replacement) -> str:
 
 
 def held_up(record: TopicRecord) -> dict[str, list[int]]:
-    """Return reason -> the partitions that it holds up, ascending; an empty list: the replacement as a whole."""
+    """Return reason -> the partitions that it holds up; an empty list if it holds up the whole replacement."""
     waiting: dict[str, list[int]] = {}
     if (whole := record.replacing.reason) is not None:
         waiting[whole] = []
@@ -186,7 +186,7 @@ def reclaim_policy(partition: int, record: TopicRecord, retired: RetiredPartitio
         retired: the state of the partition, if it is newer than the record's.
 
     Raises:
-        RequestRefused: as of :func:`deletion_of`.
+        RequestRefused: as :func:`deletion_of` raises it.
     """
     deletion = deletion_of(record)
     state = retired or record.retired[partition]

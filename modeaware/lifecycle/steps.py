@@ -1,7 +1,7 @@
 """The steps of a pass: over a topic, and over each of its retired partitions. Pure.
 
 A pass takes a partition as far through its phases (:mod:`modeaware.lifecycle.state`) as the facts allow. Records are
-deleted in a later pass, which checks the proof again. If the record does not fit the mode log, no drain counts.
+deleted in a later pass, which checks the proof again. If the next record would not fit the mode log, no drain counts.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def advance(this: Pass) -> Advance:
 
 
 def _advance(this: Pass) -> Advance:
-    """Remove the topic's record only once the topic's absence is confirmed (invariant I4)."""
+    """Advance the topic, or remove its record once the topic's absence is confirmed (invariant I4)."""
     record, facts = this.record, this.facts
     if record.replacement is not None:
         return _advance_replaced(this, Replaced(record, record.replacement))
@@ -59,8 +59,8 @@ def _advance(this: Pass) -> Advance:
 
 
 def _advance_replaced(this: Pass, topic: Replaced) -> Advance:
-    """Advance an old topic. Until the switch, which retires all partitions, those that an earlier shrink has retired
-    are watched as well (invariant I2)."""
+    """Advance an old topic. The switch retires all partitions. Until then, partitions that an earlier shrink has
+    retired are advanced as well (invariant I2)."""
     record, replacement = topic
     watched = Advance()
     if replacement.switched_ms is None and record.retired and this.facts.topic_id == record.topic_id:
@@ -100,7 +100,7 @@ def _advance_partitions(this: Pass) -> Advance:
 class _Step:
     """The outcome of a pass for one partition.
 
-    ``drain`` is the proof by which the partition becomes None or stays None; the record gets its groups and waivers.
+    ``drain`` is the proof by which the partition becomes or stays None. Its groups and waivers are recorded.
     """
 
     mode: PartitionMode

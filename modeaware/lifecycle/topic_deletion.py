@@ -40,7 +40,7 @@ FENCE_STABLE_MS = 10_000
 """For how long every pass must have found the fence in force. The controller restores a lifted fence in each pass, and
 never lifts one. So a tool that lifts the fence more often than this would have been noticed."""
 LOOK_AGAIN_MS = 2_000
-"""After which time the groups are listed again while one of them is in a rebalance."""
+"""The time until the groups are listed again, while one of them is in a rebalance."""
 
 
 class Stay(NamedTuple):
