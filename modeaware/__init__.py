@@ -4,7 +4,7 @@
 replacements for confluent_kafka's classes of the same names. A name is loaded when first used, so importing the package
 costs next to nothing.
 
-PYTEST_DONT_REWRITE: modeaware has a pytest plugin, and pytest would warn that it cannot rewrite a loaded package.
+PYTEST_DONT_REWRITE: pytest looks for this word. Otherwise it would warn that it cannot rewrite a loaded package.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ def _following(new_topic: ReplacedBy, views: Callable[[str], TopicView | None]) 
 
 
 def links(topic: str, views: Callable[[str], TopicView | None]) -> tuple[TopicView, ...]:
-    """Return the views of all topics of the chain that begins at ``topic``, before their switch as well."""
+    """Return the views of all topics of the chain that begins at ``topic``, switched or only announced."""
 
     def replaced_by(view: TopicView) -> Iterable[TopicView]:
         following = _following(view.replaced_by, views) if view.replaced_by is not None else None

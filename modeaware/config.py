@@ -40,7 +40,7 @@ class ClientConfig:
             (10000).
         on_unknown: ``modeaware.on.unknown``, what a send does if the first view is late: ``block`` (the default)
             raises BufferError, which callers retry; ``writable`` treats every partition as ReadWrite; ``error`` raises
-             :class:`~modeaware.errors.ViewTimeout`.
+            :class:`~modeaware.errors.ViewTimeout`.
         mode_source: ``modeaware.mode.source``, the source of the modes: ``log`` (the mode log, through the brokers),
             ``wire`` (KIP-694's Metadata, from a bootstrap server with the feature; needs kafka-python), or ``auto``
             (the default): the wire if a bootstrap server has the feature, else the log.

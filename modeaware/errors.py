@@ -57,8 +57,8 @@ class ModeAwareError(Exception):
     """Base class of every error raised by modeaware.
 
     Args:
-        message: what happened, on which topic and partition, and what to do; kept as
-            ``modeaware.printable`` shows it.
+        message: what happened, on which topic and partition, and what to do. ``modeaware.printable``
+            escapes the message.
         code: the Kafka error code, where there is one.
         topic: the topic concerned, if any.
         partition: the partition concerned, if any.
@@ -104,7 +104,7 @@ class ModeSourceError(ModeAwareError):
 
 
 class NotAuthorized(ModeSourceError):
-    """The principal may not read the mode log. The error is reported: the log may exist."""
+    """The principal may not read the mode log. This is an error to report, not a missing log."""
 
     default_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
@@ -158,7 +158,7 @@ class ResizeWarning(UserWarning):
 
 
 class ControllerUnavailable(ModeAwareError):
-    """No running controller could be reached for an admin command; no change is known."""
+    """No running controller could be reached for an admin command; as far as is known, nothing was changed."""
 
     default_code = ErrorCode.NOT_CONTROLLER
 

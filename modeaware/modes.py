@@ -89,7 +89,7 @@ def runs(partitions: Iterable[int]) -> Iterator[tuple[int, int]]:
 
 
 def divides(one: int, other: int) -> bool:
-    """Return whether one number of partitions divides the other: only then a hash modulo the number moves few keys."""
+    """Return whether one number of partitions divides the other: a hash modulo the number then moves fewest keys."""
     return max(one, other) % min(one, other) == 0
 
 

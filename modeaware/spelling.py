@@ -1,6 +1,6 @@
-"""Hints at the known name that a misspelt name may mean. A comparison takes milliseconds: only people wait for it.
+"""Hints at the known name that a misspelt name may mean. A comparison takes milliseconds, so only people get hints.
 
-A controller compares no names: a request may have many, and all others would wait (import-linter checks this).
+A controller compares no names: a request may contain many, and other requests would wait (import-linter).
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ SECURITY_DISABLED, CLUSTER_AUTHORIZATION_FAILED = 54, 31
 
 
 class Acl(NamedTuple):
-    """An ACL on topics; ``name`` is a topic's, ``*``, or a prefix."""
+    """An ACL on topics; ``name`` is a topic's name, ``*``, or a prefix."""
 
     permission: int
     principal: str

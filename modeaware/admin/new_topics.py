@@ -167,8 +167,8 @@ class CreationResult:
     Attributes:
         topic: the topic's name.
         partitions: the new partitions; () if revived partitions were enough.
-        under_replicated: new partition -> its brokers that are not in sync because they are down; they catch up later.
-            Empty: all replicas are in sync.
+        under_replicated: new partition -> its brokers that are not in sync, usually because they are down. They catch
+            up later. Empty: all replicas are in sync.
         validate_only: nothing was created: ``partitions`` and ``under_replicated`` are the expected result.
     """
 

@@ -158,8 +158,8 @@ class GroupsDoubt:
 
 
 def worst_doubt(doubts: Iterable[GroupsDoubt | None]) -> GroupsDoubt | None:
-    """Return the most serious doubt. Last come a rebalance, which passes by itself, and hidden groups, which a closed
-    list allows."""
+    """Return the most serious doubt. A rebalance, which passes by itself, and hidden groups, which a closed list
+    allows, come last."""
     known = (doubt for doubt in doubts if doubt is not None)
     return min(known, key=lambda doubt: (doubt.hidden, doubt.rebalancing is not None), default=None)
 

@@ -37,7 +37,7 @@ _LARGEST = RetiredPartition(
 )
 """One partition with the largest value of each field, without the fields of replacements."""
 _LARGEST_REPLACED = replace(_LARGEST, drained_by=0, lowest_commit=None, read_up_to=_OFFSET)
-"""After a switch. The topic is deleted as a whole, so no proof of a drain is recorded."""
+"""The largest partition after a switch. The topic is deleted as a whole, so no proof of a drain is recorded."""
 _RANGES_BYTES = len("[99999,99999],[99999,99999,-1],")
 """Room for one more range, among the retired partitions and among the modes: each partition may need its own."""
 

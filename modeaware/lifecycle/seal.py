@@ -43,7 +43,7 @@ def seal_at_end(retired: RetiredPartition, log: PartitionFacts) -> RetiredPartit
     """Return the partition, sealed at the end of its log; blocked while a transaction is open."""
     if not log.is_stable:
         return blocked(retired, reasons.OPEN_TRANSACTION)
-    if retired.truncated_to is not None:  # it may have been truncated further without a seal
+    if retired.truncated_to is not None:  # without a seal, the log may have been truncated further
         retired = replace(retired, truncated_to=min(retired.truncated_to, log.lowest_end))
     return replace(retired, seal_offset=log.end_offset, seal_leader_epoch=log.leader_epoch, reason=None)
 

@@ -64,7 +64,7 @@ def hindrance(
     """Return why the second half cannot begin; None: nothing blocks it.
 
     Args:
-        interim: the interim topic's record; None: it has none.
+        interim: the interim topic's record; None: there is no record.
         facts: of the interim topic; their ``new_topic`` is the topic that has the kept name now.
         records: of all topics that are or were replaced.
     """

@@ -41,7 +41,7 @@ class GroupRule(JsonFields):
             A name counts whether or not the brokers list the group; a glob matches listed groups only. ``waive``: a
             drain does not wait for the group. ``closed``: the operator declares that the registered and
             the visible groups are all groups, because the controller may lack the right to see every group.
-        group: the group's name, taken literally; or a glob, where ``glob`` is set; ``""`` for ``closed``.
+        group: the group's name, taken literally; or a glob, if ``glob`` is set; ``""`` for ``closed``.
         topic: the topics of the rule: a name or a glob. (No topic's name can hold ``*``, ``?`` or ``[``.)
         reason: the operator's reason; quoted in the drain certificate.
         created_ms, expires_ms: wall-clock times in ms since the epoch; ``expires_ms`` None: until removed.

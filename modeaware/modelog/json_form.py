@@ -166,8 +166,8 @@ class JsonRecord(JsonFields):
         """Parse a value of the mode log.
 
         Raises:
-            NewerRecord: it was written for a newer reader.
-            RecordError: it is not a record of this kind.
+            NewerRecord: the record was written for a newer reader.
+            RecordError: the value is not a record of this kind.
         """
         if len(value) > MAX_READ_BYTES:
             raise RecordError(f"mode log: a value of {len(value)} bytes; at most {MAX_READ_BYTES} are read")

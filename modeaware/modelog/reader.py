@@ -226,7 +226,7 @@ class LogStream:
         for kind in (LogRewound, NotAuthorized, LogAbsent, LogUnreachable):
             for error in errors:
                 if isinstance(error, kind):
-                    raise without_frames(error)  # a copy: its traceback would keep this frame
+                    raise without_frames(error)  # a copy, so that no cycle of references keeps this frame
 
     def _convert(self, error: KafkaException) -> ModeSourceError:
         cause = error.args[0]

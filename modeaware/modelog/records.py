@@ -168,7 +168,7 @@ class RetiredPartition(JsonFields):
             group would receive nothing between its offset and the seal. 0 for an empty partition.
         lowest_commit: the lowest of these offsets that is below the seal; None: all are at or beyond the seal.
         resume_offset: the offset at which a group without a commit continues once the partition is readable again: the
-            first seal that a straggler broke, while that lies below the seal. None: the seal itself.
+            first broken seal, or the end of the log if a truncation left it lower. None: the seal itself.
         reason: the code of what delays the partition (see :mod:`modeaware.lifecycle.reasons`), optionally with a group:
             ``"group-lag:billing"``. None: nothing.
         stragglers: the number of seals that a late record broke.
@@ -241,14 +241,14 @@ class Replacement(JsonFields):
             (:mod:`modeaware.lifecycle.keep_name`).
         accept_state_loss: as in :class:`DeleteTopicPartitions`.
         requested_ms: when the replacement was admitted.
-        new_topic_id: the new topic's id. None: the new topic may not exist yet. A topic of another id is not the new
-            topic.
+        new_topic_id: the new topic's id; None: it may not exist yet. A topic of another id is not the new topic.
         announced_ms: when clients were first able to see the new topic.
         switched_ms: the switch: when producers began to write to the new topic and no longer to the old one.
         own_configs: the values that the old topic itself had for the fence's configs before the fence; None: not noted
             yet. The value of a config that the old topic had not set is None.
         fenced_ms: the time since which every snapshot has shown the fence in force.
-        released_ms: the release: when all required groups had drained the old topic, and its gate was open for each.
+        released_ms: the release: when each required group had drained the old topic, and had an offset on every
+            partition of the new topic.
         deleting_ms: when a controller began to delete the old topic, unless something blocks the deletion.
         gone_ms: when the old topic was seen to be gone. The record stays as an alias: the old name points to the new
             topic.

@@ -167,7 +167,7 @@ def _described(admin: AdminClient, topic: str, deadline: Deadline) -> LogTopic:
 
 
 def _checked_soon(admin: AdminClient, topic: str, deadline: Deadline) -> str:
-    """Check a topic that a controller has just created, until all brokers have it."""
+    """Check a topic that a controller has just created, once a broker describes it."""
     while True:
         try:
             return _checked(admin, topic, deadline)
