@@ -74,7 +74,7 @@ class ControllerConfig:
     """The controller's configs.
 
     Attributes:
-        enable: ``delete.topic.partition.enable`` (true): whether shrinks are admitted (KIP-694, Configuration Changes).
+        enable: ``delete.topic.partition.enable`` (true): whether shrinks and replacements are admitted (KIP-694).
         check_interval_ms: ``delete.topic.partition.check.interval.ms`` (300000): the time between two checks of a
             drain that does not wait for a group, and of partitions in mode None. The first checks come sooner.
         seal_quiet_ms: ``modeaware.seal.quiet.ms`` (10000): how long the end offset of a retired partition must stay

@@ -184,8 +184,8 @@ def alias_objections(
     * A topic under the name of an alias is not changed, and does not become a new topic: its record would take the
       alias's place (invariant I8). A rename back is allowed: a topic of the alias's name replaces the alias's target.
     * A new topic is not changed before its old topic is released: groups that still read the old topic would not count.
-      A new topic is not shrunk before its old topic is gone: groups may still come. After a rename back it is not
-      changed at all before that, because its name is still an alias.
+      A new topic is not shrunk before its old topic is gone: groups may still come. After a rename back no
+      change is made before the old topic is gone, because the new topic's name is still an alias.
     * A new topic has one old topic only. It is not replaced before a compacted old topic is gone: a straggler there has
       to be copied.
     """
@@ -302,7 +302,7 @@ def ended_by(record: TopicRecord, records: Iterable[TopicRecord]) -> list[str]:
     if replacement.gone_ms is None:
         return []
     ended = (alias for alias, _ in _aliases(records) if alias.topic == replacement.new_topic)
-    return [alias.topic_id for alias in ended if alias.topic_id != replacement.new_topic_id]  # else replaced, and gone
+    return [alias.topic_id for alias in ended if alias.topic_id != replacement.new_topic_id]  # else: new topic is gone
 
 
 def _aliases(records: Iterable[TopicRecord]) -> Iterator[Replaced]:

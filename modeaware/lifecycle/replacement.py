@@ -1,8 +1,8 @@
 """Replacing a topic, the *old topic*, by another one, the *new topic*: the phases, and one pass over an old topic.
 
 A topic name stands for a chain of topics. Producers write to the last topic of the chain. A group reads a topic of the
-chain to its end, then the next one. So no record is lost, and every key keeps its order. Only the record of
-the old topic decides whether the new topic may be written or read.
+chain to its end, then the next one. So no record is lost, and every key keeps its order. Only records of a
+compacted topic are copied. The old topic's record alone decides whether the new topic may be written or read.
 
 ========  ====================================================  ===================================================
 phase     what happens                                          ends when
