@@ -59,7 +59,7 @@ class ModeAwareError(Exception):
     Args:
         message: what happened, on which topic and partition, and what to do. ``modeaware.printable``
             escapes the message.
-        code: the Kafka error code, where there is one.
+        code: the Kafka error code, if there is one.
         topic: the topic concerned, if any.
         partition: the partition concerned, if any.
     """

@@ -3,7 +3,7 @@
 gevent and eventlet replace threads by greenlets. Our helper threads are then greenlets as well, so locks, events,
 loggers and callbacks work as everywhere in that process. But librdkafka's calls block in C: a greenlet that makes such
 a call would stop all others. So the call runs in a thread of the operating system, and the greenlet waits at a socket,
-where it lets other greenlets run. The thread runs nothing else, and takes no lock of this package.
+so that other greenlets run. The thread runs nothing else, and takes no lock of this package.
 """
 
 from __future__ import annotations

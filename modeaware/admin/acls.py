@@ -1,6 +1,6 @@
 """ACLs that match only the old or only the new topic's name: they grant or remove access at the switch.
 
-An ACL of one name is *covered* if the other name has one with the same permission, for the same principal or ``User:*``
+An ACL of one name is *covered* by an ACL of the other name with the same permission, the same principal or ``User:*``,
 and the same host or ``*``. The operation must be the same, All, or, if the ACL allows, one that implies it.
 
 - An ACL of the old topic may not be covered on the new topic. Then users lose access at the switch if the ACL allows,

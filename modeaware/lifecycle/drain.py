@@ -238,9 +238,9 @@ def check_drain(
 ) -> Drain:
     """Check every group of ``requirement`` (invariant I2).
 
-    An empty partition is drained, whatever the groups have committed. A commit proves nothing if it lies beyond the
-    end or on a truncated part of the log, or if it has no leader epoch and lies beyond ``truncated_to``. The evacuation
-    is checked first, because a person has to start it.
+    An empty partition is drained, whatever the groups have committed. A commit beyond the end, or on a truncated part
+    of the log, proves nothing. Nor does a commit beyond ``truncated_to`` that has no leader epoch. The evacuation is
+    checked first, because a person has to start it.
 
     Args:
         truncated_to: from the partition's :class:`~modeaware.modelog.records.RetiredPartition`.

@@ -38,9 +38,9 @@ records that would cause this commit. So the gate opens without the commit. The 
 *Opened at once*: the gate of a group whose commits on the new topic prove an open gate. Each partition has a commit,
 and one commit has the note ``opened`` or lies behind the start. This repairs a restored mode log without the decision.
 
-*Closed again*: the gate of a group that begins anew. In two snapshots the group has no members, has not read the old
-topic by these rules, and has no commit on the new topic or was set back on both topics. If the group has an open gate
-to a later topic of the chain, a missing commit has only expired, and the gate stays open.
+*Closed again*: the gate of a group that begins anew. In two snapshots the group has no members, and has not read the
+old topic by these rules. It has no commit on the new topic, or was set back on both topics. If the group has an open
+gate to a later topic of the chain, a missing commit has only expired, and the gate stays open.
 
 A seal that breaks later closes no gate: records of the new topic cannot be taken back from a group. A warning names the
 groups. If the operator has closed the list of groups, the release opens the gate for ``all``.

@@ -4,7 +4,7 @@ The key of a topic's record is its topic id, so that a topic deleted and recreat
 more keys hold one record each: :data:`CLAIM_KEY` (the active controller), :data:`OBSERVED_BROKERS_KEY`, and the key of
 :mod:`modeaware.modelog.group_rules`. The old topic of a replacement may have a second record
 (:mod:`modeaware.modelog.moved`). A value holds the *whole* truth about its key, so a reader needs only the latest
-record of each key, duplicates are harmless, and compaction cannot split a change.
+record of each key. Duplicates are harmless, and compaction cannot split a change.
 
 Compatibility: readers ignore unknown fields. A reader refuses a record whose ``min_reader`` is above the reader's
 version, and keeps its last view of that topic. Optional fields at their default are left out.
