@@ -1,8 +1,8 @@
 """Actions for the client library: the outputs of :class:`~modeaware.clients.member.Member`.
 
 A *shell* (the code over one library) carries out one action at a time, in the polling thread. It answers each action
-with :meth:`Member.done`, or with :meth:`Member.failed`: then the member repeats what is still to be done. Commits may
-be answered later (:meth:`Member.begun`), so that no commit blocks the polling thread.
+with :meth:`Member.done` or :meth:`Member.failed`. After a failure, the member repeats what is still to be done. A
+commit may be answered later (:meth:`Member.begun`), so that it does not block the polling thread.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class Start(NamedTuple):
     """The start offset of a partition.
 
     Attributes:
-        offset: None: the client library decides.
-        committed: the group's commit; None: it has none.
+        offset: the start; None: the client library decides it.
+        committed: the group's commit; None: the group has none.
     """
 
     offset: int | None
@@ -38,7 +38,7 @@ class Place(NamedTuple):
     """The position from which a partition that was hidden is read again.
 
     Attributes:
-        offset: None: the library's own position is right.
+        offset: the position; None: the library's own position is right.
         has_begun: the application got records of the partition in this assignment.
     """
 
@@ -105,8 +105,8 @@ class Commit:
 
 @dataclass(frozen=True)
 class CommitStored:
-    """Commit what the library would commit automatically. Answer: the commits (a Committed each), without the
-    partitions that had nothing to commit."""
+    """Commit the offsets that the library would commit automatically. Answer: a Committed for each partition that had
+    an offset to commit."""
 
 
 @dataclass(frozen=True)
@@ -123,11 +123,11 @@ class Subscribe:
 
 @dataclass(frozen=True)
 class Rejoin:
-    """Leave the group and join it again. A member that only joins again starts no rebalance, unless it leads."""
+    """Leave the group and join it again. A join without a leave starts a rebalance only if the member leads."""
 
 
 class Asked(Enum):
-    """What is requested of brokers."""
+    """The subject of a request to brokers."""
 
     STARTS = "where partitions start (a Start each)"
     PLACES = "the positions of partitions that were hidden (a Place each)"
@@ -139,7 +139,7 @@ class Asked(Enum):
 
 @dataclass(frozen=True)
 class Request:
-    """Request something of brokers. Answer: a mapping, without the partitions about which no answer came."""
+    """Send a request to brokers. Answer: a mapping; it lacks partitions about which brokers did not answer."""
 
     what: Asked
     keys: frozenset[Key]

@@ -1,9 +1,9 @@
 """Which partitions a member of a consumer group reads: pure decisions, no client and no clock.
 
-A stock coordinator assigns *all* partitions of a topic, also those in mode None. With any strategy but ``range``, a
-member simply leaves these out. ``range`` assigns contiguous runs: after a shrink from 12 to 4, the first member would
-hold all readable partitions. So members of a ``range`` group assign again over the readable partitions only, by range's
-own rule and in its own order of members.
+A stock coordinator assigns *all* partitions of a topic, also hidden ones (mode None). With any strategy but ``range``,
+a member leaves out the hidden ones. ``range`` assigns contiguous runs: after a shrink from 12 to 4, the first member
+would hold all readable partitions. So members of a ``range`` group assign again over the readable partitions only, by
+range's own rule and in its own order of members.
 
 A member cannot see the views of the modes that the other members used. Two members never hold one partition, because:
 
@@ -13,7 +13,7 @@ A member cannot see the views of the modes that the other members used. Two memb
 * In one generation every partition has one owner. A partition that is readable in J belongs to the member to which
   range assigns it over the readable partitions. A partition that is hidden in J belongs to the member to which the
   coordinator gave it (:func:`owned`). Later modes change which partitions are *read*, never their owners.
-* If a member's view after the join is the one it noted before, that view is J. Any other member takes only the
+* If a member's view after the join equals the view that it noted, that view is J. Any other member takes only the
   partitions that it owns under every view that may be J (:func:`share`), and requests another rebalance.
 """
 
@@ -38,7 +38,7 @@ def range_order(given: Given) -> tuple[str, ...] | None:
     """Return the members in range's order, or None if ``given`` is not range's assignment of partitions 0..P-1.
 
     The order is read off the partitions, so it does not depend on how a client sorts member ids or instance ids.
-    Members without a partition are left out: of fewer partitions, range would not give them any, either.
+    Members without a partition are left out: range would also give them none of fewer partitions.
     """
     holders = sorted((min(partitions), member) for member, partitions in given.items() if partitions)
     order = tuple(member for _, member in holders)
@@ -64,7 +64,7 @@ def range_deal(order: Sequence[str], partitions: Iterable[int]) -> dict[str, tup
 
 
 def owned(given: Given, hidden_partitions: frozenset[int]) -> dict[str, frozenset[int]]:
-    """Return the partitions that each member owns in a generation whose view has these hidden partitions.
+    """Return the partitions that each member owns in a generation in which ``hidden_partitions`` are hidden.
 
     :func:`range_deal` assigns readable partitions. A hidden partition stays with the member to which the coordinator
     gave it; that member reads it once it is readable. If ``given`` is not range's assignment (rack-aware placement,
@@ -80,9 +80,9 @@ def owned(given: Given, hidden_partitions: frozenset[int]) -> dict[str, frozense
 
 
 def share(given: Given, member: str, possible: Iterable[frozenset[int]] | None) -> frozenset[int]:
-    """Return the partitions that ``member`` may take in this generation: those it owns by all ``possible`` hidden sets.
-
-    If any set is possible (None), these are no partitions, unless each member owns what it was given under any view.
+    """Return the partitions that ``member`` may take in this generation: those it owns by all ``possible`` hidden sets
+    (None: any set is possible, so it may take none). A single member, or one whose assignment is not range's, may take
+    all partitions that it was given.
     """
     order = range_order(given)
     if order is None or len(order) == 1:
@@ -104,10 +104,10 @@ def possible_hidden(
         current: the view in force.
 
     Returns:
-        None if a view in between may have been missed. A topic's first record hides nothing (a partition is ReadOnly
-        before it is None), so epoch 0 may be missed. None also if the topic was deleted or recreated in between, even
-        if an old record came again after the tombstone: versions do not order those views. If a set were missing, a
-        partition might have no reader (invariant I2).
+        None if a view in between may have been missed: without its hidden set, a partition might have no reader
+        (invariant I2). Epoch 0 may be missed: a topic's first record hides nothing, because a partition is ReadOnly
+        before it is None. None also if the topic was deleted or recreated in between, even if an old record came again
+        after the tombstone: versions do not order those views.
     """
     if known is None:
         return None
@@ -135,7 +135,7 @@ def rejoin_turns(
     """Return the members that would read other partitions after a new rebalance than now, in range's order.
 
     Empty if no rebalance is needed. All members of a generation compute the same result. So the first member requests
-    the rebalance, and another one only if the first does not.
+    the rebalance. Another member requests it only if the first does not.
     """
     order = range_order(given)
     if order is None:

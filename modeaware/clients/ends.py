@@ -1,17 +1,17 @@
 """Topics that take no more writes: a member reports how far the group has read them, and shows a revocation.
 
-The *end* of a partition is the offset behind its last record. A partition of an old topic has an end once it is sealed;
-so has a retired partition of a topic that was shrunk.
+The *end* of a partition is the offset behind its last record. A sealed partition of an old topic has an
+end. A retired partition of a topic that was shrunk has one, too.
 
-* *The group's progress is reported*, by one commit for each partition, assignment and end (:mod:`modeaware.notes`),
-  until the controller opens the gate for the group. With automatic commits the library first commits what is stored:
-  a later commit of its own would overwrite a note. Of a retired partition that delivered nothing, the member commits
-  the start, for which the drain waits. Once the application commits with transactions, the member makes no plain
-  commit, which would override pending offsets. It still commits a start where the group has no commit.
-* *A revocation is shown*, once for each topic, if the application itself decides what is committed, got all records of
-  the topic, and has not committed all. The application sees its partitions revoked, commits, and gets them again from
-  the committed offsets, as in a rebalance. Otherwise an application that commits every N records would hold up its
-  group for ever; on a topic that was shrunk, it would hold up the drain.
+* *The group's progress is reported* until the controller opens the gate for the group: by one commit for each
+  partition, assignment and end (:mod:`modeaware.notes`). With automatic commits, the library first commits the stored
+  offsets: a later commit of its own would overwrite a note. If a retired partition delivered nothing, the member
+  commits its start, because the drain waits for a commit. If the application commits with transactions, the member
+  commits only where the group has no commit: elsewhere, a plain commit would override pending offsets.
+* *A revocation is shown* once for each old topic or retired partition, if the application decides what is committed,
+  got all records to the ends, and has not committed all. The application sees its partitions revoked, commits, and
+  gets them again from the committed offsets, as in a rebalance. Otherwise an application that commits every N records
+  would hold up its group for ever. On a topic that was shrunk, it would hold up the drain.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from modeaware.notes import Note, kind_of
 from modeaware.topic_view import TopicView
 
 SHORT_S = 1.0
-"""The time that an application that got all records has to commit, before it is shown a revocation. The time begins
-anew after each assignment, as a group may rejoin in several rounds."""
+"""How long an application that got all records may take to commit before a revocation is shown. The time begins anew
+after each assignment, because a group may rejoin in several rounds."""
 TRIES = 3
-"""How often a revocation is shown at most if the application's callback raises."""
+"""How often a revocation is shown at most if the application's callback always raises."""
 
 _Subject = tuple[str, int, int]
 
@@ -40,8 +40,8 @@ class Ended(NamedTuple):
     """A partition that the application holds, with its end.
 
     Attributes:
-        is_old: the topic is an old topic, and the group has to report on it; else the topic was shrunk.
-        is_final: the application will be shown no (further) revocation.
+        is_old: the group has to report on the topic: an old topic behind which the gate is closed for the group.
+        is_final: no (further) revocation will be shown to the application.
     """
 
     key: Key
@@ -65,7 +65,7 @@ class Ends:
     def __init__(self, partitions: Mapping[Key, Partition], paused: Set[Key]) -> None:
         self._partitions = partitions
         self._paused = paused
-        self._shown: set[_Subject] = set()  # with a revocation that was shown
+        self._shown: set[_Subject] = set()  # those of revocations that were shown
         self._raised: Counter[_Subject] = Counter()
         self._short_s: dict[str, float] = {}
         self.sees_revocations = False
@@ -103,7 +103,7 @@ class Ends:
         )
 
     def unknown(self, ended: Iterable[Ended], how: Committing) -> list[Key]:
-        """Return the partitions whose commit is unknown and needed: they are at their ends, or their position is
+        """Return the partitions whose commit is unknown and needed. Each partition is at its end, or its position is
         unknown, too."""
         return [
             entry.key
@@ -115,7 +115,7 @@ class Ends:
         ]
 
     def to_report(self, ended: Iterable[Ended], how: Committing) -> Commit | CommitStored | None:
-        """Return the next commit that reports progress; a commit of what is stored comes first."""
+        """Return the next commit that reports progress; a commit of the stored offsets comes first."""
         notes: dict[Key, Committed] = {}
         for entry in ended:
             may_flush = entry.is_old or not entry.is_final
@@ -153,7 +153,7 @@ class Ends:
         self._short_s.clear()
 
     def _short(self, reading: Reading, ended: Iterable[Ended]) -> set[str]:
-        """Return the topics of which the application got all records of its partitions, but has not committed all."""
+        """Return the topics of which the application got all records to the ends, but has not committed all."""
         may_be = {entry.key[0] for entry in ended if not entry.is_final and entry.partition.is_short(entry.end)}
         if not may_be:
             return may_be
@@ -169,6 +169,6 @@ def _subjects(reading: Reading, keys: Iterable[Key]) -> set[_Subject]:
 
 
 def _subject(view: TopicView, key: Key, end: int) -> _Subject:
-    """Return the subject of one revocation: an old topic as a whole; or a retired partition with this end."""
+    """Return the subject of one revocation: an old topic as a whole, or a retired partition with this end."""
     topic = view.topic_id or key[0]
     return (topic, -1, -1) if view.replaced_by is not None else (topic, key[1], end)

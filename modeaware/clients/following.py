@@ -1,4 +1,4 @@
-"""Following the views on behalf of one client: its share of the views, and the wait for the first view.
+"""One client's share of the views, and its wait for the first view.
 
 The views do not keep a client alive: when a client is dropped without ``close()``, its share is released. If no view
 comes within ``modeaware.view.timeout.ms``, ``modeaware.on.unknown`` decides. Until the first view, ``block`` refuses
@@ -38,9 +38,9 @@ class ClientErrors(NamedTuple):
 
 @contextmanager
 def acquired(conf: Mapping[str, Any], config: ClientConfig) -> Iterator[Views]:
-    """Acquire a share of the views; the block is the constructor of a client. Release the share if the block raises.
+    """Acquire a share of the views for the ``with`` block, a client's constructor. Release it if the block raises.
 
-    The application's callback is left out: the source of the views outlives the client, and must not keep the
+    The application's resize callback is left out: the source of the views outlives the client, and must not keep the
     callback's objects alive.
     """
     views = registry.acquire(conf, replace(config, resize_callback=None))
@@ -84,8 +84,8 @@ def _release(views: Views, listener: ViewListener) -> None:
 def abandon(release: Callable[[], None], pid: int) -> None:
     """Call ``release`` for a client that was dropped without ``close()`` in the process ``pid``.
 
-    The garbage collector may run this, in any thread and at any point, so this function must take no lock. Another
-    thread calls ``release``. A forked child does not release its parent's share.
+    The garbage collector may run this function in any thread and at any point, so it must take no lock. A new thread
+    calls ``release``. A forked child does not release its parent's share.
     """
     if os.getpid() != pid:
         return
@@ -103,7 +103,7 @@ class FirstView:
         views: the handle that has the view.
 
     Attributes:
-        over: calls may proceed: the view has come, or every partition is taken as ReadWrite until it comes.
+        over: calls may proceed: the view has come, or every partition is taken as ReadWrite until the view comes.
     """
 
     def __init__(
@@ -125,15 +125,15 @@ class FirstView:
         """Return when calls may proceed.
 
         Raises:
-            ClientErrors.pending: not in time, and ``on_unknown`` is ``block``.
-            ClientErrors.timeout: not in time, and ``on_unknown`` is ``error``.
+            ClientErrors.pending: no view in time, and ``on_unknown`` is ``block``.
+            ClientErrors.timeout: no view in time, and ``on_unknown`` is ``error``.
         """
         if not self.over and not self.arrived():
             self._refuse()
 
     def arrived(self, at_most_s: float | None = None) -> bool:
-        """Wait to the deadline, or for ``at_most_s``; return whether calls may proceed. With ``block`` they proceed
-        only with a view, or if none can come.
+        """Wait to the deadline, or for ``at_most_s``; return whether calls may proceed. With ``block``, calls
+        proceed only with a view, or if no view can come.
 
         Raises:
             ClientErrors.timeout: the deadline has passed or no view can come, and ``on_unknown`` is ``error``.

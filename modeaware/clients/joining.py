@@ -1,8 +1,8 @@
 """What a member requests of its group: its subscription, and a rebalance if a new topic has no owner.
 
 * A new topic is left out of the subscription until brokers have it. Otherwise the application would get an error about
-  a topic that it has not named. A topic that the application has named is not looked up, unless the name is an alias:
-  another topic may come up under it.
+  a topic that it has not named. A topic that the application has named is not looked up. The exception is an alias:
+  another topic may be created under that name.
 * A static member that restarts gets its earlier assignment without a rebalance, even if it subscribes to more topics
   than before (KAFKA-12759). So a static member requests a rebalance if a new topic has no owner.
 """
@@ -19,7 +19,7 @@ from modeaware.clients.subscription import Reading
 ASK_S = 1.0
 """How often brokers are queried for a new topic."""
 UNOWNED_S = 5.0
-"""How long a new topic may have no owner before a static member requests a rebalance. The time doubles each time."""
+"""How long a new topic may lack an owner before a static member requests a rebalance. Each query doubles the time."""
 
 
 class Joining:
@@ -44,7 +44,7 @@ class Joining:
     def to_do(
         self, reading: Reading, topics: Collection[str] | None, now_s: float
     ) -> tuple[Action | None, float | None]:
-        """Return the next action; or None, and the time of the next one (None: nothing is to come).
+        """Return the next action and None; or None and the time of the next action (None: none is planned).
 
         Args:
             topics: the topics of this member's assignment; None: it has no assignment.
@@ -80,7 +80,7 @@ class Joining:
         self._ask_s = again_s
 
     def owned(self, keys: Collection[Key], answer: Mapping[Key, Any], now_s: float) -> None:
-        """Note whether the topics of ``keys`` have an owner, for those in ``answer``."""
+        """Note whether the topics of ``keys`` have an owner; ``answer`` lacks those that are unknown."""
         self._wait_s *= 2  # perhaps the group cannot give the topic an owner
         self._unowned_s = now_s + self._wait_s
         self._rejoins = any(key in answer and not answer[key] for key in keys)

@@ -9,7 +9,7 @@ has read an old topic. This module makes all of these decisions. :mod:`.partitio
 :meth:`~Member.polled`, ...). **Outputs** are actions. The shell (the code over one library) calls :meth:`Member.next`
 until it returns None, carries out each action in the polling thread, and answers the action. An action is the
 difference between the present state and the wanted one. So an action that failed, or was answered in part, is repeated
-while it is still to be done; :attr:`Member.due_s` is the time of the repetition. Within the library's callback for an
+while the difference remains; :attr:`Member.due_s` is the time of the repetition. Within the library's callback for an
 assignment or a revocation, only actions of that event are done.
 
 Rules, and their reasons:
@@ -18,12 +18,12 @@ Rules, and their reasons:
 * *A hidden partition stays in the library's assignment*, paused. Under an eager protocol, its removal would discard
   positions and stored offsets. Under an incremental protocol, librdkafka would take the removal for the answer to a
   revocation that may wait in its queue. The group's assignment stays as well, so each partition has an owner.
-* *Only the application resumes what the application has paused*, also while the partition is hidden. librdkafka keeps
-  the pause flag of a partition over assignments (:attr:`Traits.keeps_pauses`); kafka-python does not.
+* *Only the application resumes what the application has paused*, even if the partition was hidden since. librdkafka
+  keeps the pause flag of a partition over assignments (:attr:`Traits.keeps_pauses`); kafka-python does not.
 * *A partition is shown only when its position is known*: retention may have deleted records, or another topic may have
-  the name. A partition without an answer is shown later, and delays no other partition.
+  the name. A partition whose position is unknown is shown later, and delays no other partition.
 * *Every start is a number before a partition is read*, so that ``auto.offset.reset`` never decides later. If a start is
-  not found within librdkafka's callback, the library decides (:attr:`Traits.waits_for_starts`).
+  not found within librdkafka's callback, librdkafka decides (:attr:`Traits.waits_for_starts`).
 * *The callbacks show what the application holds.* Under an eager protocol, a change between rebalances is shown as a
   rebalance: all partitions are revoked, then all that are held afterwards are assigned. Under an incremental protocol,
   only the partitions that change are shown. A revocation of hidden partitions alone is not shown. A partition that the
@@ -71,9 +71,9 @@ RETRY_S = 0.1
 LONGEST_RETRY_S = 10.0
 """The longest wait before a commit is repeated. The wait doubles with each failure."""
 JOIN_S = 10.0
-"""How long no revocation is shown after the member has rejoined its group, if the library does not report whether it is
-joining: a commit of the application would belong to another generation. An assignment ends the wait early. The wait is
-limited, because a group with incremental assignments may have nothing new for this member."""
+"""How long no revocation is shown after the member has rejoined its group: a commit of the application would belong to
+another generation. Only for a library that does not report whether it is joining. An assignment ends the wait early.
+The wait is limited, because a group with incremental assignments may have nothing new for this member."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ class Member:
         manual: the application assigns by itself, outside of any subscription, so no gate applies.
         paused: partitions that the application has paused.
         joining: the library is rejoining the group and rejects commits; None: the library does not report this.
-        due_s: when to call :meth:`next` again after a None; None: after the next input.
+        due_s: when to call :meth:`next` again after it has returned None; None: after the next input.
     """
 
     def __init__(self, reader: Reader, traits: Traits, committing: Committing) -> None:
@@ -145,7 +145,7 @@ class Member:
         self._is_assigned = False
         self._is_subscribed = False
         self._turns: deque[_Turn] = deque()
-        self._is_between = False  # eager: the application was shown a revocation of all, and no assignment since
+        self._is_between = False  # eager: the last callback revoked all, outside a rebalance
         self.paused: set[Key] = set()
         self._held_back: set[Key] = set()  # paused by us
         self._joining = Joining(static=traits.static)
@@ -162,7 +162,7 @@ class Member:
     # Inputs: views and subscription
 
     def viewed(self, views: Mapping[str, TopicView]) -> None:
-        """Put ``views`` in force: those of all topics that have a record."""
+        """Put ``views`` in force, which contain all topics that have a record."""
         self.reading = read(self.reading.reader, views)
 
     def subscribe(self, names: Iterable[str], *, sees_revocations: bool) -> None:
@@ -188,7 +188,7 @@ class Member:
         """Note that the group assigns ``keys``: the whole assignment (eager), or an addition to it.
 
         Args:
-            withheld: the partitions, of the whole assignment, that another member may own.
+            withheld: the partitions of the whole assignment that another member may own.
         """
         self.manual, self._joining_until_s = False, None
         self._ends.assigned()
@@ -219,7 +219,7 @@ class Member:
     def assigned_by_application(self, places: Mapping[Key, int | None], *, incremental: bool = False) -> None:
         """Note that the application assigns partitions outside of its callbacks, from offsets (None: the group's).
 
-        A partition of the group's assignment that was never shown is not declined by that; it is shown later.
+        If a partition of the group's assignment was never shown, the call does not decline it: it is shown later.
         """
         self._is_assigned = self._is_assigned and self._is_subscribed
         self.manual = not self._is_assigned
@@ -265,7 +265,7 @@ class Member:
         """Note that the application polls. Records up to ``positions`` were returned before this poll.
 
         Args:
-            positions: those of the partitions of :meth:`watched`; None: no record since the assignment or a seek.
+            positions: of the partitions that :meth:`watched` returned; None: no record since the assignment or a seek.
         """
         for key, position in positions.items():
             if key in self.partitions and self.partitions[key].state is State.SHOWN:
@@ -280,7 +280,7 @@ class Member:
         return new | {key for key in shown if self._ends.is_watched(self.reading, key, self.committing)}
 
     def pause(self, keys: Iterable[Key]) -> None:
-        """Note that the application pauses ``keys``; the library does so, too."""
+        """Note that the application pauses ``keys``; the library pauses them, too."""
         self.paused.update(keys)
 
     def resume(self, keys: Iterable[Key]) -> set[Key]:
@@ -290,7 +290,7 @@ class Member:
         return resumed - self._held_back
 
     def sought(self, key: Key, offset: int) -> None:
-        """Note that the application has sought ``offset`` (a number) in a partition; the library has done it."""
+        """Note that the application has sought ``offset`` (a number) in a partition, and that the seek is done."""
         if (partition := self.partitions.get(key)) is not None:
             partition.sought(offset)
             partition.is_chosen = False
@@ -300,10 +300,10 @@ class Member:
                 self._choose(partition, offset)
 
     def metadata(self, key: Key, offset: int, position: int | None, *, in_transaction: bool = False) -> str:
-        """Return the metadata to send with the application's commit of ``offset``, which has none.
+        """Return the metadata to send with the application's commit of ``offset``, which has no metadata.
 
         Args:
-            position: the library's, at this moment: records may have been returned since the last poll.
+            position: the library's present position: records may have been returned since the last poll.
         """
         partition, topic = self.partitions.get(key), self.reading.topic(key[0])
         end = topic.ends.get(key[1])
@@ -313,8 +313,8 @@ class Member:
         return partition.rides(offset, position, end, self.committing, paused=paused, in_transaction=in_transaction)
 
     def committed(self, offsets: Mapping[Key, Committed]) -> None:
-        """Note commits that the application has sent, or offsets that it has stored for the library to commit; or the
-        commits of the library's timer, which may have overwritten a note."""
+        """Note commits: those that the application has sent, stored offsets (the library commits them later), or
+        the commits of the library's timer, which may have overwritten a note."""
         for key, at in offsets.items():
             if (partition := self.partitions.get(key)) is not None:
                 # A commit below the start may be the late answer to a commit from before the assignment.
@@ -340,7 +340,7 @@ class Member:
     # Outputs
 
     def next(self, now_s: float, *, rebalancing: bool = False, carrying: bool = False) -> Action | None:
-        """Return the next action; None: nothing before :attr:`due_s`. The same action until it is answered.
+        """Return the next action, again until it is answered; None: nothing is due before :attr:`due_s`.
 
         Args:
             now_s: the time, on any monotonic clock.
@@ -443,13 +443,13 @@ class Member:
         return self._to_show(now_s) or self._to_pause(now_s)
 
     def _may_change(self, now_s: float) -> bool:
-        """Return whether a change may be shown now; if not, it is shown once the application has the records."""
+        """Return whether a change may be shown now; if not, wait until the application has the records."""
         if self._is_carrying:
             self._wait(now_s)
         return not self._is_carrying
 
     def _change(self, hides: frozenset[Key], shows: frozenset[Key], rewinds: frozenset[Key] = frozenset()) -> None:
-        """Have the callbacks show which partitions are hidden and shown, as the group's protocol would."""
+        """Have the callbacks show which partitions are hidden and shown, in the form of the group's protocol."""
         held = frozenset(key for key, partition in self.partitions.items() if partition.state is State.SHOWN)
         eager = not self.traits.incremental
         goes = held if eager else hides | rewinds
@@ -514,7 +514,7 @@ class Member:
         return True
 
     def _pass(self) -> None:
-        """Without a group: note the old topics that this consumer has read to their ends."""
+        """Note the old topics that this consumer, which has no group, has read to their ends."""
         found = self._ends.ended(self.reading, self.committing)
         ended = {each.key for each in found if each.partition.is_handled(each.end, paused=False)}
         passed = {
@@ -598,11 +598,11 @@ class Member:
                 self._was_answered(what, keys, answer, now_s)
 
     def failed(self, action: Action, now_s: float) -> None:
-        """Note that ``action`` was not carried out, or not answered. The member repeats later what is still to be done;
-        a start that is not found within librdkafka's callback is left to the library.
+        """Note that ``action`` was not carried out, or not answered. The member repeats later what is still to be done.
+        If a start is not found within librdkafka's callback, librdkafka decides the start.
 
-        A callback that has raised counts as called. But a revocation that was shown to make the application commit is
-        shown again.
+        A callback that has raised counts as called. The exception is a revocation that was shown to make the
+        application commit: it is shown again.
         """
         if isinstance(action, CommitStored):
             self._same(action)

@@ -1,4 +1,4 @@
-"""The views by which a member decides, kept current, and the log lines about them: the same for each client library."""
+"""The views by which a member decides, and the log lines about them, for every client library."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ class MemberViews:
         self._views.verify(topics, VERIFY_TIMEOUT_S)
 
     def before_assignment(self, topics: Collection[str]) -> None:
-        """Make the views of ``topics`` current before partitions are assigned: verify them, and read the mode log to
-        its end if topics are new to this member, because one may have replaced another topic."""
+        """Make the views of ``topics`` current before partitions are assigned: verify them. If topics are new to this
+        member, also read the mode log to its end: one of them may have replaced another topic."""
         self.verify(topics)
         unknown = set(topics) - self._known
         unknown -= self._views.recorded(unknown) | old_topics(self._views.views()).keys()
@@ -84,7 +84,7 @@ class MemberViews:
                 self._warned.add(topic)
 
     def stats(self) -> dict[str, Any]:
-        """Return what ``modeaware_stats`` has of the member (any thread)."""
+        """Return the member's part of ``modeaware_stats`` (any thread)."""
         states = [partition.state for partition in tuple(self._member.partitions.values())]
         reading = self._member.reading
         gates = [

@@ -1,8 +1,8 @@
 """The topic that a name stands for in calls that neither write nor read a record.
 
-In a call about *writing*, the name of an old topic stands, from the switch on, for the topic to which records under the
-name go. In a call about *offsets* (which groups commit, and consumers read) the name stands for the old topic while
-brokers have it; afterwards for the next topic of the chain.
+From the switch on, the name of an old topic in a call about *writing* stands for the topic to which records under the
+name go. In a call about *offsets* (committed ones, and those of the log), the name stands for the topic that brokers
+have under it. If brokers have none, it stands for the first topic of the chain that they have.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from modeaware.views.source import VERIFY_TIMEOUT_S, Views
 
 
 class PairedName(str):
-    """A topic's name with both the logical and the physical name, because client libraries have room for one string.
+    """A string that has the logical and the physical name of a topic: client libraries have room for one string.
 
     Attributes:
         logical: the application's name for the topic.

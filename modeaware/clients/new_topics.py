@@ -22,7 +22,7 @@ from modeaware.topic_view import ReplacedBy
 ASK_S = 1.0
 """How often the group's committed offsets on a new topic are requested."""
 UNCOMMITTED_S = 15.0
-"""How long other members have to commit their start offsets, before this member does. A member that receives records
+"""How long other members may take to commit their start offsets before this member does. A member that receives records
 commits sooner, after ``auto.commit.interval.ms`` (5 s)."""
 
 
@@ -56,7 +56,7 @@ class NewTopics:
     def to_do(
         self, reading: Reading, partitions: Mapping[Key, Partition], now_s: float
     ) -> tuple[Action | None, float | None]:
-        """Return the next action; or None, and the time of the next one (None: nothing is to come)."""
+        """Return the next action and None; or None and the time of the next action (None: none is planned)."""
         later: list[float] = []
         starts: dict[Key, Committed] = {}
         others: set[Key] = set()
@@ -78,14 +78,14 @@ class NewTopics:
         return (Request(Asked.COMMITTED, frozenset(every)), None) if every else (None, min(later, default=None))
 
     def sent(self, keys: Iterable[Key]) -> None:
-        """Note that starts of ``keys`` were sent. The next request shows whether they are committed."""
+        """Note that commits of the starts of ``keys`` were sent. The next request shows whether they are committed."""
         gone = set(keys)
         for waiting in self._topics.values():
             if waiting is not None:
                 waiting.starts = {key: at for key, at in waiting.starts.items() if key not in gone}
 
     def found(self, keys: frozenset[Key], answer: Mapping[Key, Start], now_s: float) -> None:
-        """Note the start offsets of other members' partitions ``keys``. Those that ``answer`` lacks are unknown."""
+        """Note the start offsets of ``keys``, partitions of others. Offsets that ``answer`` lacks are unknown."""
         for waiting in self._topics.values():
             if waiting is not None and waiting.others & keys:
                 offsets = {key: answer[key].offset for key in waiting.others & answer.keys()}
@@ -101,7 +101,7 @@ class NewTopics:
         answer: Mapping[Key, Committed | None],
         now_s: float,
     ) -> None:
-        """Note the group's commits on ``keys``. Those that ``answer`` lacks are unknown."""
+        """Note the group's commits on ``keys``. Commits that ``answer`` lacks are unknown."""
         for topic, new_topic in _behind_open_gates(reading, {topic for topic, _ in keys}):
             every = {(topic, partition) for partition in range(new_topic.partition_count)}
             waiting = self._topics.get(new_topic.topic_id)
@@ -133,8 +133,8 @@ def _behind_open_gates(reading: Reading, topics: set[str]) -> Iterable[tuple[str
 
 
 def _has_commit(partitions: Mapping[Key, Partition], key: Key) -> bool:
-    """Return whether this member knows of a commit on the partition: it was returned, or sent. A request that overtakes
-    a commit does not return it."""
+    """Return whether this member has sent a commit on the partition, or brokers have returned one. An answer lacks
+    a commit that its request has overtaken."""
     partition = partitions.get(key)
     return partition is not None and partition.committed is not None
 
@@ -143,7 +143,7 @@ def _start(partition: Partition, how: Committing) -> Committed | None:
     """Return the start offset of this member's own partition, if it has to be committed.
 
     Once records are delivered, the library commits their offsets instead. But an application that itself decides when
-    to commit may do so much later; then the start offset is committed all the same.
+    to commit may commit much later; for such an application, the start offset is committed all the same.
     """
     is_idle = partition.position is None or (how.may_be_short and not how.transactional)
     is_known = partition.step is Step.DONE and partition.start is not None and partition.start >= 0

@@ -1,4 +1,4 @@
-"""A class of ours over the class by which another tool, such as a tracer, has replaced a stock class."""
+"""A class of ours over a class that another tool, such as a tracer, has put in place of a stock class."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ _MADE: dict[tuple[type, type], type[Any]] = {}
 
 
 def over(ours: type[T], current: type) -> type[T]:
-    """Return a class that is ``ours`` over ``current``: both are subclasses of one stock class. If one of them is a
-    subclass of the other, return it. The same pair gives the same class."""
+    """Return a class that is ``ours`` over ``current``, both subclasses of one stock class. If one of the two is a
+    subclass of the other, return the subclass. The same pair gives the same class."""
     if issubclass(ours, current):
         return ours
     if issubclass(current, ours):

@@ -3,10 +3,10 @@
 ==================  =====================================================================================
 state               meaning
 ==================  =====================================================================================
-GIVEN               the group gave it to this member, which has not shown it yet: its position is not known
-WITHHELD            it is not certain which member owns it (``range``, :mod:`modeaware.clients.assignment`)
+GIVEN               assigned to this member and not shown yet, because its position is not known
+WITHHELD            another member owns it, or may own it (``range``: :mod:`modeaware.clients.assignment`)
 HIDDEN_BY_MODE      in mode None
-HIDDEN_BY_GATE      of a new topic with a closed gate, or of an old topic that the group no longer needs
+HIDDEN_BY_GATE      of a new topic with a closed gate, or of a topic that the group no longer reads
 SHOWN               the application holds it
 DECLINED            the application did not take it when it was shown
 ==================  =====================================================================================
@@ -24,9 +24,9 @@ SHOWN              a shown revocation                       GIVEN, from the comm
 any                revoked, lost, unassigned                (none)
 =================  =======================================  ==========================================
 
-A gate closes only because of new records of the mode log: a topic that was shown replaces another one, or the group
-uses the old topic after all. A released topic is not taken from an application that still holds it: only the next
-subscription leaves it out.
+A gate closes only because new records of the mode log show that a topic replaces another one, or that the group uses
+the old topic after all. A released topic is not taken from an application that still holds it: only the next
+subscription leaves the topic out.
 
 Every partition that is not SHOWN is paused in the library. DECLINED ends with the next assignment.
 
@@ -76,7 +76,7 @@ class Committing:
 
     Attributes:
         automatic: the library commits by itself (``enable.auto.commit``).
-        stores: the library stores by itself what is committed (``enable.auto.offset.store``).
+        stores: the library stores the offsets to commit by itself (``enable.auto.offset.store``).
         transactional: the application has taken the group's metadata, to commit with transactions.
     """
 
@@ -97,13 +97,13 @@ class Partition:
     Attributes:
         place: the position for the next seek or assignment; None: the library decides.
         start: the first offset of this assignment; None: unknown.
-        base: the offset from which the application gets records, since the assignment or a seek.
-        position: the offset behind the last record that the application got since; None: it got no record.
-        furthest: the offset behind the last record that it got in this assignment.
+        base: the offset from which the application gets records since the last assignment or seek.
+        position: the offset behind the last record that the application got since then; None: it got no record.
+        furthest: the highest offset behind a record that the application got in this assignment.
         polled: the application has polled since its last record.
-        committed: the group's commit (None: it has none); ``knows_commit``: whether this is known.
+        committed: the group's commit (None: it has none); ``knows_commit``: whether ``committed`` is known.
         flushed: the library has committed all stored offsets, and none was stored since.
-        retry_s: the time before which nothing is requested or sought again.
+        retry_s: the time before which no request and no seek is repeated.
     """
 
     state: State = State.GIVEN
@@ -128,7 +128,7 @@ class Partition:
         return self.base if self.position is None else self.position
 
     def may_be_at(self, end: int) -> bool:
-        """Return whether the application got all records to ``end``, or nothing from an unknown start."""
+        """Return whether the application got all records to ``end``, or got nothing since an unknown start."""
         at = self.given_up_to
         return at is None or max(self.furthest, at) >= end
 
@@ -187,8 +187,8 @@ class Partition:
         return self.knows_commit and self.position is not None and (at is None or at.offset < end)
 
     def needs_flush(self, end: int, how: Committing, *, paused: bool) -> bool:
-        """Return whether the library has to commit what is stored before a report: its own commit, by a timer or at a
-        revocation, would overwrite a note."""
+        """Return whether the library has to commit the stored offsets before a report: a later commit of its own, by a
+        timer or at a revocation, would overwrite a note."""
         is_given = self.furthest >= end
         at = self.given_up_to
         is_back = at is not None and at < end
@@ -197,13 +197,13 @@ class Partition:
     def note(self, end: int, how: Committing, *, paused: bool, is_final: bool) -> Committed | None:
         """Return the commit whose metadata reports how far this member is; None: nothing to report.
 
-        The commit never replaces metadata of the application. Its offset is the one that is committed already; only
-        where there is no commit, it is the start.
+        The commit never replaces metadata of the application. Its offset is the group's committed offset; if the group
+        has none, it is the start.
 
         Args:
             end: the offset behind the partition's last record.
             paused: by the application.
-            is_final: the application will be shown no (further) revocation.
+            is_final: no (further) revocation will be shown to the application.
         """
         at, commit = self.given_up_to, self.committed
         if at is None or not self.knows_commit or self.needs_flush(end, how, paused=paused):
@@ -236,14 +236,14 @@ class Partition:
     def rides(
         self, offset: int, position: int | None, end: int, how: Committing, *, paused: bool, in_transaction: bool
     ) -> str:
-        """Return the metadata for a commit of the application at ``offset`` that has none of its own.
+        """Return the metadata for a commit of the application at ``offset`` that has no metadata of its own.
 
-        A transaction contains the application's results for the records. So it proves that they are handled, also on a
-        partition that is paused meanwhile. A plain commit proves nothing without a later poll: an application may
-        commit before it works.
+        A transaction contains the application's results for the records. So it proves that the records are handled,
+        even if the partition is paused meanwhile. A plain commit proves nothing without a later poll: an application
+        may commit before it handles the records.
 
         Args:
-            position: the offset behind the last record given so far.
+            position: the offset behind the last record that the application got so far.
         """
         at = self.base if position is None else position
         if at is None:

@@ -21,10 +21,10 @@ logger = get_logger(__name__)
 E = TypeVar("E", bound=TopicReplaced)
 
 PATIENCE_S = 3.0
-"""How long a rejection that the views do not explain waits for new views: they may be late, as in a process that was
-suspended."""
+"""How long a rejection that the views do not explain waits for new views. Views may be late, for example in a process
+that was suspended."""
 REST_S = 10.0
-"""After such a wait, how long no rejection waits again."""
+"""How long no rejection waits again after such a wait."""
 
 
 class Refusals:
@@ -44,7 +44,7 @@ class Refusals:
         """Return the error to report for a record that brokers rejected as too large. None: the record is too large, or
         the cause is unknown.
 
-        May wait for the views.
+        This method may wait for new views.
 
         Args:
             kind: the client library's own class of the error.
