@@ -76,7 +76,7 @@ def _resize(
         return None
     try:
         share: float | None = expected_share_moved(partitioner, old_count, new_count)
-    except Exception:  # a user's own, which may take keys of their form only
+    except Exception:  # a user's partitioner may reject keys of another form
         logger.info("%s: the share of keys that move is unknown", view.topic, exc_info=True)
         share = None
     return None if share == 0 else Resize(view.topic, view.epoch, old_count, new_count, share, new_topic)
@@ -123,7 +123,7 @@ def picks_of(partitioner: Partitioner, topic: str) -> TopicPartitioner:
 
 
 class _MadeLater:
-    """Stands for a topic partitioner that could not be made. The next record makes it, or gets its exception.
+    """Stands for a topic partitioner that could not be made. The next record makes it, or fails with its exception.
 
     While the topic's view stays the same, the partitioner gets no loads (:class:`~partitioners.LoadAware`).
     """
@@ -189,8 +189,8 @@ class Resizes:
     lighten: Callable[[str], None]
     count: int = field(default=0, init=False)
     _topics: dict[str, _Topic] = field(default_factory=dict, init=False)
-    _pending: dict[str, Resize] = field(default_factory=dict, init=False)  # senders take them out without a lock
-    _led: dict[str, Resize] = field(default_factory=dict, init=False)  # likewise; by the name of the old topic
+    _pending: dict[str, Resize] = field(default_factory=dict, init=False)  # senders take entries out without a lock
+    _led: dict[str, Resize] = field(default_factory=dict, init=False)  # senders as above; by the old topic's name
     _due: list[Resize] = field(default_factory=list, init=False)
 
     def observed(self, view: TopicView, picks: TopicPartitioner | None, *, first: bool) -> TopicPartitioner | None:
@@ -206,7 +206,7 @@ class Resizes:
         topic = self._topics[view.topic]
         if old_count is not None:
             self._note(view, old_count)
-        if picks is None:  # keys are not observed from now on; earlier ones were
+        if picks is None:  # keys are not observed from now on; earlier keys were
             resize = self._pending.pop(view.topic, None)
             if resize is not None and topic.keyed:
                 self._due.append(resize)
@@ -243,8 +243,8 @@ class Resizes:
         return due
 
     def report(self, resizes: Iterable[Resize]) -> None:
-        """Log and count each resize, call the callback, and emit Python's warning. If a record is being sent,
-        exceptions of the last two are raised to the sender; otherwise they are logged."""
+        """Log and count each resize, call the callback, and emit Python's warning. An exception of the callback or of
+        the warning is raised to the sender while a record is being sent; otherwise it is logged."""
         with ExitStack() as reports:  # an exception of one report does not prevent the others
             for resize in resizes:
                 self.count += 1
@@ -261,7 +261,7 @@ class Resizes:
     def _follow(self, view: TopicView, *, first: bool) -> int | None:
         """Return the number of writable partitions in the last view of this topic, if the number has changed.
 
-        If the last view had no record, all partitions were writable: the number is that before the first shrink.
+        If the last view had no record, all partitions were writable: return the number before the first shrink.
         """
         topic = self._topics.setdefault(view.topic, _Topic())
         last, topic.last = topic.last, view
@@ -281,7 +281,7 @@ class Resizes:
             self._pending[view.topic] = resize
 
     def _first_key(self, topic: str) -> None:
-        """Process a record with a key, the first of all or since a resize, while it is being sent."""
+        """Process the first record with a key (of all, or since a resize) while it is being sent."""
         self._topics[topic].keyed = True
         # In this order: a resize that another thread notes meanwhile is reported here, or gets a new observer.
         self.lighten(topic)

@@ -9,8 +9,8 @@ A topic whose partitions are all writable has no route: the client library's own
 
 The name of an old topic points to a new topic (:mod:`modeaware.chain`). Records under the old name go where records
 under the new name go, whatever topic has the new name now. If the new topic was deleted and created again, the records
-go to the partitions of the created topic. To refuse them would stop every writer of a fenced topic, and protect
-nothing: acknowledged records of the created topic can be read there.
+go to the partitions of the created topic. A refusal would stop every writer of a fenced topic, and protect nothing:
+acknowledged records of the created topic can be read there.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ class Route:
         writable: the partitions to choose from, ascending.
         dense: ``writable`` is ``0 .. n-1``, so an index is the partition itself.
         by_load: picks by record size and load (KIP-794), for records that need no consistency; None: the partitioner
-            cannot.
+            ignores the load.
         load: None if the load is never known.
         open: the partitioner need not see every key: the hash of a key alone gives the index.
         passes: every partition is writable, so the client library chooses; the route has the topic's other facts.
         name: the application's name for the topic, if the topic of ``view`` has replaced the topic of that name.
-        count: if ``name`` is set, the topic's number of partitions: a partition that the application names was meant
-            for the old topic, and may not exist.
+        count: if ``name`` is set, the new topic's number of partitions. A partition that the application gives was
+            meant for the old topic, and may not exist in the new topic.
     """
 
     view: TopicView
@@ -81,7 +81,7 @@ class Route:
         """Return the partition for a record with ``key`` (None: it has none) of ``size`` bytes.
 
         Raises:
-            ValueError: no partition is writable, or the partitioner requires an explicit one, or chose another one.
+            ValueError: no partition is writable, or the partitioner requires an explicit one or returns no valid index.
         """
         if self.by_load is not None and not self.partitioner.requires_consistency(key):
             load = () if self.load is None else self.load(self.view.topic, self.writable)
@@ -194,7 +194,7 @@ class Names:
         return self._segments[name][-1].topic if name in self._segments else name
 
     def replaced(self) -> dict[str, str]:
-        """Return the names that point to another topic -> that topic."""
+        """Return a mapping: each name that points to another topic -> that topic."""
         return {name: chain[-1].topic for name, chain in list(self._segments.items()) if chain[-1].topic != name}
 
     @property
@@ -232,7 +232,7 @@ class Routes:
         load: Load | None = None,
         look_anew: Callable[[str], object] | None = None,
     ) -> None:
-        # If the library's partitioner picks, ours only determines which keys stay, and which share of them moves.
+        # If the library's partitioner picks, ours determines only which keys stay, and which share of the keys moves.
         self._picker = named("murmur2_random") if partitioner is None else partitioner
         self._errors = errors
         self._load = load
@@ -240,7 +240,7 @@ class Routes:
         self._views = views
         self._routes: dict[str, Any] = {}  # by name
         self._own: dict[str, Route | None] = {}  # by topic
-        self._back: dict[str, Route] = {}  # by topic, after a rename back to the name of a topic that is gone
+        self._back: dict[str, Route] = {}  # by topic, after a rename back to a deleted topic's name
         self._names = Names()
         self._look_anew = look_anew
         self._looked_anew: set[str] = set()

@@ -2,7 +2,7 @@
 
 The views of the modes (:mod:`modeaware.views`) are read through librdkafka, also for kafka-python's clients. So
 kafka-python's keyword arguments for the cluster and its credentials are translated to librdkafka's settings. Arguments
-about producing, consuming and groups stay with kafka-python. A connection setting without an equivalent is an error.
+about producing, consuming and groups go to kafka-python alone. A connection setting without an equivalent is an error.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def split_settings(configs: Mapping[str, Any]) -> Settings:
     """Split the keyword arguments of a ``KafkaProducer`` or ``KafkaConsumer``.
 
     Ours are the settings of :class:`~modeaware.config.ClientConfig` with underscores (``modeaware_view_timeout_ms``),
-    and ``modeaware_librdkafka``: librdkafka settings (a dict) for the source of the modes, over translated ones.
+    and ``modeaware_librdkafka``: a dict of librdkafka settings for the views, which replace translated settings.
 
     Raises:
         ConfigError: an unknown setting of ours (the message gives the nearest known name), a bad value, or a setting
@@ -110,7 +110,7 @@ def librdkafka_conf(configs: Mapping[str, Any], overrides: Mapping[str, Any]) ->
     """Return librdkafka's settings to reach the cluster of ``configs`` (kafka-python's).
 
     Args:
-        configs: the application's arguments; kafka-python's defaults are librdkafka's.
+        configs: the application's arguments; kafka-python's defaults equal librdkafka's.
         overrides: librdkafka settings that replace translated ones.
 
     Raises:
@@ -189,7 +189,7 @@ def given_conf(args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]
     override the dict.
 
     Raises:
-        TypeError: no arguments, or other ones; the message is confluent_kafka's.
+        TypeError: no arguments, or arguments of another form; the message is confluent_kafka's.
     """
     if len(args) > 1:
         raise TypeError("expected tuple containing single dict")
@@ -263,7 +263,7 @@ def _sticky_linger_ms(settings: Mapping[str, Any]) -> int:
 
 
 def _number(value: Any, default: float) -> float:
-    # As for strtol and strtod: "0x10" and "10ms" are numbers.
+    # "0x10" and "10ms" are numbers, as in C's strtol and strtod.
     match = re.match(r"\s*(0[xX][0-9a-fA-F]+|\d+\.?\d*(?:[eE]\d+)?)", str(value))
     if match is None:
         return default

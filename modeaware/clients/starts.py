@@ -1,10 +1,10 @@
 """Where a consumer starts to read: every start offset is a number, decided once, when the partition is assigned.
 
 ``auto.offset.reset`` is resolved then, and never decides later. Otherwise, with ``latest``, a partition that is
-assigned a second time before it delivered anything would skip the records between. :func:`start_offset` is the rule:
+assigned a second time before it delivered anything would skip the records in between. :func:`start_offset` is the rule:
 
 1. the group's committed offset; else
-2. if ``latest`` would skip records, the *resume offset*. For a partition that returned or is new, the mode log has that
+2. if ``latest`` would skip records, the *resume offset*. For a revived or new partition, the mode log has that
    offset: the seal, or the offset at which the partition was opened. The resume offset is 0 for a topic that is new to
    the group: it was created again while this consumer lived, or replaces a topic of the group; else
 3. the log start or the log end, as ``auto.offset.reset`` names it;
@@ -12,8 +12,8 @@ assigned a second time before it delivered anything would skip the records betwe
 but never an offset below the log start that the brokers return: ``auto.offset.reset`` would replace such an offset.
 
 A topic that was deleted and created again under its name is another topic: resume offsets, positions and commits of the
-deleted topic do not count (invariant I8). Another topic id in the view in force proves such a topic. So does a view
-that was set aside because the cluster has returned another id. The mere removal of a record from the log proves
+deleted topic do not count (invariant I8). Another topic id in the view in force proves the recreation. A view that
+was set aside because the cluster has returned another id proves it, too. The removal of a record from the log proves
 nothing, because its topic may still exist: then the cluster's id decides.
 
 librdkafka commits only what was delivered, and so do many applications. So a partition that delivers nothing has no
@@ -61,7 +61,7 @@ def start_offset(committed: int | None, resume: int | None, named: int | None, l
 
 
 def start_on_new_topic(view: TopicView, group: str, *, has_used: bool = False) -> int | None:
-    """Return where a group without a commit begins to read the topic that replaces that of ``view``; None:
+    """Return where a group without a commit begins to read the new topic that replaces the topic of ``view``; None:
     ``auto.offset.reset`` decides.
 
     A group that begins after the switch, but before the release, starts at 0, too. If the fence is lifted, the group
@@ -82,10 +82,10 @@ class BrokerOffsets(Protocol):
     """Offsets that a client library requests from brokers. Partitions without an answer are left out."""
 
     def committed(self, keys: Collection[Key]) -> Mapping[Key, int | None]:
-        """Return the group's committed offsets; None: it has no commit there."""
+        """Return the group's committed offsets; None: the group has no commit there."""
 
     def committed_elsewhere(self, keys: Collection[Key]) -> Mapping[Key, int | None]:
-        """Do the same for topics that the consumer does not read, and to which it may have no right."""
+        """Return the group's offsets on topics that the consumer does not read, and may have no right to."""
 
     def log_starts(self, keys: Collection[Key]) -> Mapping[Key, int]: ...
 
@@ -131,7 +131,7 @@ class Starts:
         self._lock = InnerLock()
         self._resume: dict[Key, tuple[str | None, int]] = {}
         self._ids: dict[str, str | None] = {}  # topics with partitions that were assigned -> the last known id
-        self._created_again: dict[str, set[int]] = {}  # of these, recreated ones -> partitions that started since
+        self._created_again: dict[str, set[int]] = {}  # recreated topics -> their partitions that started since
         self._started: dict[Key, _Started] = {}
         self._told: set[str] = set()
         self.has_commit: set[Key] = set()
@@ -183,7 +183,7 @@ class Starts:
         Args:
             offsets: what the brokers return.
             group: whether the consumer has a group, whose commits count.
-            ask_again: partitions about which an answer is missing do not start yet; else they start at what is known.
+            ask_again: a partition without all of its answers does not start yet; else it starts by those that came.
         """
         parts = set(keys)
         self.assigning({topic for topic, _ in parts})
@@ -213,18 +213,18 @@ class Starts:
         return Found(starts, unknown)
 
     def _may_be_behind(self, key: Key, offset: int) -> bool:
-        """Return whether ``offset`` may lie below the log start: deleted with a seal, or before a transaction's marker.
+        """Return whether ``offset`` may lie below the log start, deleted up to a seal or a transaction's marker.
 
-        Other gaps are those of retention; if ``auto.offset.reset`` names an error, it decides about them.
+        Retention causes all other gaps. If ``auto.offset.reset`` names an error, the setting decides about them.
         """
         view = self._views.view(key[0])
         marked = view.topic_id is not None or key[0] in self._created_again
         return (self.latest and marked) or key[0] in self._old_topics or offset < self.reclaimed_to(key)
 
     def _used_before(self, topics: Iterable[str], offsets: BrokerOffsets) -> set[str]:
-        """Return the new topics among ``topics`` of which the group has used an earlier topic of the chain, although it
-        was not noted at the switch. Unknown offsets on the earlier topic count as use: it is safer to read records
-        again than to skip them."""
+        """Return those of ``topics``, new topics, for which the group has used an earlier topic of the chain although
+        the group was not noted at the switch. Unknown offsets count as use: it is safer to read
+        records again than to skip them."""
         before: dict[str, set[Key]] = {}
         for topic in () if self.earliest else topics:
             view = self._old_topics.get(topic)
@@ -311,7 +311,7 @@ class Starts:
     def is_of_another_topic(self, key: Key) -> bool:
         """Return whether the topic was deleted and created again since ``key`` started. May request the topic's id.
 
-        A new topic has no record of its own. If it was created again, the record of its old topic has another id.
+        A new topic has no record of its own. If it was created again, its old topic's record has another id for it.
         """
         start = self._started.get(key, _Started())
         if (before := start.old_topic) is not None:
@@ -342,8 +342,8 @@ class Starts:
         """Return the start offsets to commit for those of ``keys`` that delivered nothing and have no commit.
 
         Args:
-            leaving: take partitions of topics with modes, for whose next owner ``latest`` would decide once more; else
-                take ReadOnly ones, for which the controller waits.
+            leaving: take partitions of topics with modes: for their next owner, ``latest`` would decide once more. Else
+                take ReadOnly partitions: the controller waits for them.
         """
         starts = {
             key: self._started[key].offset for key in set(keys) & self._started.keys() if key not in self.has_commit

@@ -1,7 +1,7 @@
 """Which topics a member subscribes to, and which new topics it shows: a pure function of views and names.
 
-The function has no request, no clock and no memory: facts of the mode log do not expire, and every member of a group
-with the same views gets the same answer.
+The function sends no request, and has no clock and no memory. Facts of the mode log do not expire, and every member of
+a group with the same views gets the same result.
 
 **Subscribed**: every topic of a name's chain that is not gone. The exception is a released old topic behind which the
 gate is open for the group: a subscription would prevent its deletion. If a pattern matches such a topic, the topic is
@@ -9,7 +9,7 @@ gate is open for the group: a subscription would prevent its deletion. If a patt
 
 **Shown**: a new topic is hidden until the *gates* behind all its old topics that are not gone are open for the group.
 The controller opens the gates (``moved``). They apply however a partition came to the member: by name, by pattern, or
-by a subscription to the new topic itself (invariant I9). A gate is open without the controller
+by a subscription to the new topic itself (invariant I9). A gate is open without the controller in two cases:
 
 * for a group that names the new topic and not the old topic, and that is not among the groups of the replacement. The
   switch has to be in force: before it, those groups are not known. Topics are compared by id, because a chain may
@@ -182,7 +182,7 @@ class Reading:
         return new_topic.switched and not is_user and old.topic_id not in self._ids
 
     def topic_id(self, topic: str) -> str | None:
-        """Return the id of ``topic``, if known. A new topic has no record of its own; its old topic's record has it."""
+        """Return the id of ``topic``, if known. A new topic has no record: its old topic's record has the id."""
         new_topic = self.old[topic].replaced_by if topic in self.old else None
         return self.view(topic).topic_id if new_topic is None else new_topic.topic_id
 
@@ -232,7 +232,7 @@ def _id(views: Mapping[str, TopicView], topic: str) -> str | None:
 
 
 def _matched(reader: Reader, pattern: str, views: Mapping[str, TopicView], left_out: set[str]) -> list[str]:
-    """Return the pattern, and what it does not match itself: further topics of the chains of topics that it matches.
+    """Return the pattern, and the topics in the chains of matched topics that the pattern itself does not match.
 
     Args:
         left_out: gets the topics of these chains that the pattern matches and that are no longer read.

@@ -1,7 +1,7 @@
-"""From a consumer's group metadata to the notes of that consumer.
+"""Finds the notes of a consumer by the consumer's group metadata.
 
-An application takes the group metadata from its consumer, and passes them to ``send_offsets_to_transaction`` of its
-producer. That commit has to contain the consumer's notes, too (:mod:`modeaware.notes`).
+An application takes the group metadata from its consumer, and passes it to ``send_offsets_to_transaction`` of its
+producer. The commit in the transaction has to contain the consumer's notes, too (:mod:`modeaware.notes`).
 """
 
 from __future__ import annotations
