@@ -1,15 +1,15 @@
 """Key hashing and the choice of a partition.
 
-Independent of Kafka clients, their configuration and partition modes: the caller gives the number of candidates, and a
-partitioner picks one of them by index. Names and rules of librdkafka's partitioners are librdkafka's
-(``rdkafka_msg.c``); ``murmur2_random`` also places keys as Kafka's Java producer does.
+This package is independent of Kafka clients, their configuration and partition modes. The caller gives the number of
+candidates, and a partitioner picks one candidate by index. librdkafka's partitioners have librdkafka's names and rules
+(``rdkafka_msg.c``). ``murmur2_random`` also places keys as Kafka's Java producer does.
 
     >>> from partitioners import named
     >>> named("murmur2_random").for_topic("orders").partition(b"N14228", 4)
     0
 
-To add a partitioner, write a module like this one and add the class to ``_OURS`` in ``table.py``; all other code uses
-the seam (``seam.py``)::
+To add a partitioner, write a module with classes like these, and add ``MyPartitioner`` to ``_OURS`` in ``table.py``.
+All other code uses the interface in ``seam.py``::
 
     class Half(TopicHashPartitioner):
         def _spread(self, key: bytes | None, count: int) -> int:
@@ -21,7 +21,7 @@ the seam (``seam.py``)::
 
 ``Rule.placer`` turns a hash into another index than ``hash % count`` (``minimal_movement.py``).
 
-Not imported here: ``partitioners.call_forms`` (for plain kafka-python).
+This module does not import ``partitioners.call_forms``, which is for plain kafka-python.
 
 PYTEST_DONT_REWRITE: see ``modeaware``.
 """

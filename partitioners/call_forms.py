@@ -16,7 +16,7 @@ _Topic = tuple[TopicPartitioner, BatchAware | None, LoadAware | None]
 
 
 class Cluster(Protocol):
-    """The part of kafka-python's ``ClusterMetadata`` that is used; both return None for an unknown topic."""
+    """The part of kafka-python's ``ClusterMetadata`` that is used; both methods return None for an unknown topic."""
 
     def partitions_for_topic(self, topic: str) -> Collection[int] | None: ...
 
@@ -24,7 +24,7 @@ class Cluster(Protocol):
 
 
 class ClusterForm:
-    """The methods of kafka-python's ``Partitioner``, without its base class; see :func:`for_kafka_python`."""
+    """The methods of kafka-python's ``Partitioner``, without that base class; see :func:`for_kafka_python`."""
 
     def __init__(self, partitioner: Partitioner) -> None:
         self._partitioner = partitioner
@@ -53,7 +53,7 @@ class ClusterForm:
     ) -> int:
         """Return the partition for a record; ValueError if the cluster's metadata does not contain the topic.
 
-        Older releases of kafka-python call it as ``partition(topic, serialized_key, cluster)``.
+        Older releases of kafka-python call this method as ``partition(topic, serialized_key, cluster)``.
         """
         if value is _ABSENT:
             return self._pick(topic, key, None, serialized_key)
@@ -63,7 +63,7 @@ class ClusterForm:
         """Note that a record without a key would begin a batch for ``prev_partition``; the caller then picks again."""
         own, batch_aware, _ = self._for_topic(topic)
         if batch_aware is None:
-            # Without this a round robin would skip a partition with each new batch (KAFKA-9965).
+            # The caller's second pick would make a round robin skip a partition with each new batch (KAFKA-9965).
             self._again.pick = (topic, prev_partition)
             return
         candidates = _candidates_in(own, None, topic, cluster)
@@ -74,9 +74,9 @@ class ClusterForm:
         forms = self._topics.get(topic)
         if forms is None:
             own = self._partitioner.for_topic(topic)
-            # Not for each record: isinstance of a protocol is slow.
+            # Once per topic, not per record: isinstance of a protocol is slow.
             made = own, own if isinstance(own, BatchAware) else None, own if isinstance(own, LoadAware) else None
-            forms = self._topics.setdefault(topic, made)  # one step: threads that race get the same one
+            forms = self._topics.setdefault(topic, made)  # one step: racing threads get the same forms
         return forms
 
     def _pick(self, topic: str, key: bytes | None, size: int | None, cluster: Cluster) -> int:
@@ -95,15 +95,15 @@ class ClusterForm:
 def for_kafka_python(partitioner: Partitioner) -> Any:
     """Return ``partitioner`` for plain kafka-python: an instance of its ``kafka.partitioner.Partitioner``.
 
-    It has the six-argument ``partition`` of kafka-python 3 and its ``on_new_batch``, the three-argument form, and the
-    call form of older releases. Records without a key go to available partitions, if there are any; hashed ones count
-    all partitions. The load is unknown here, so a partitioner that follows it draws uniformly. Use one for each
-    producer. Safe to use from several threads. Needs kafka-python.
+    It has ``partition`` with kafka-python 3's six arguments and with three, ``on_new_batch``, and the call form of
+    older releases. Records without a key go to available partitions, if there are any. Records with a hashed key go to
+    any partition. The load is unknown here, so a partitioner that follows the load draws uniformly. Use one instance
+    for each producer. Safe to use from several threads. Needs kafka-python.
     """
     from kafka.partitioner import Partitioner as KafkaPartitioner
 
     class KafkaPythonForm(ClusterForm, KafkaPartitioner):  # type: ignore[misc] # kafka-python has no types
-        """The methods are those of ClusterForm."""
+        """The methods of ClusterForm on kafka-python's base class."""
 
     return KafkaPythonForm(partitioner)
 

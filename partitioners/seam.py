@@ -1,8 +1,8 @@
 """The interface of partitioners, and their facts.
 
 A :class:`Partitioner` makes a :class:`TopicPartitioner` for each topic, which picks one of ``count`` candidates by
-index (after franz-go). The caller chooses the candidates. For a record whose key must stay in one partition, these are
-all partitions that take writes; for any other record, those of them that have a leader.
+index (after franz-go). The caller chooses the candidates. For a record whose key must stay in one partition, they are
+all partitions that take writes. For any other record, they are the partitions that take writes and have a leader.
 
 No caller tests for a partitioner by name or class. Callers need only these facts:
 
@@ -52,8 +52,8 @@ class TopicPartitioner(Protocol):
 
 
 def checked_index(given: object, count: int, which: str) -> int:
-    """Return the pick of the partitioner ``which`` (for the message); ValueError if it is not an index below ``count``.
-    An application's own partitioner may return anything."""
+    """Return ``given``, a partitioner's pick; ValueError if it is not an index below ``count``. The message names
+    the partitioner by ``which``. An application's own partitioner may return anything."""
     try:
         index = operator.index(given)  # type: ignore[arg-type] # the call checks the type
     except TypeError:
@@ -80,7 +80,7 @@ class LoadAware(Protocol):
     """A :class:`TopicPartitioner` that follows the sizes of records and queues (KIP-794)."""
 
     def partition_by_load(self, key: bytes | None, count: int, size: int, load: Sequence[int] = ()) -> int:
-        """:meth:`TopicPartitioner.partition` by the load; ValueError if ``load`` has another length.
+        """Return the index of a pick by the load; ValueError if ``load`` has another length than ``count``.
 
         Args:
             size: the record's size in bytes.
@@ -93,7 +93,7 @@ class Partitioner(Protocol):
     """Makes a partitioner for each topic."""
 
     def for_topic(self, topic: str) -> TopicPartitioner:
-        """Return a new one for ``topic``, with its own state. A client may hold a lock meanwhile: send nothing here."""
+        """Return a new topic partitioner, with its own state. Send nothing here: the client may hold a lock."""
         ...
 
 
@@ -110,7 +110,7 @@ def wants_batches(partitioner: Partitioner) -> bool:
 def _makes(partitioner: Partitioner, capability: type) -> bool:
     try:
         return isinstance(partitioner.for_topic(""), capability)
-    except Exception:  # noqa: BLE001 - an application's own may accept only its topics, and "" is none
+    except Exception:  # noqa: BLE001 - an application's partitioner may accept only its topics, not ""
         return False
 
 
@@ -129,13 +129,13 @@ def least_share_moved(old: int, new: int) -> float:
 
 @dataclass(frozen=True)
 class Placer:
-    """The way from a key to its index: its hash, a number, modulo the count. A subclass may place numbers otherwise.
+    """The way from a key to its index: the key's hash, a number, modulo the count. Subclasses may use another rule.
 
     Attributes:
-        name: the hash's, or the partitioner's if the hash alone does not determine the index.
+        name: the name of the hash, or of the partitioner if the hash alone does not determine the index.
         hash: the hash of the key.
         clients: the clients that place keys by this function.
-        hashes_empty: most of them hash an empty key like any other.
+        hashes_empty: most of these clients hash an empty key like any other key.
     """
 
     name: str
@@ -178,8 +178,8 @@ class Rule:
         name: the partitioner's name.
         hash: the hash of keys; None if keys are not hashed.
         null_hashed: a record without a key is hashed as if its key were empty.
-        empty_hashed: an empty key is hashed like any other.
-        placer: the way from the hash to an index; by default its remainder by the count. None if keys are not hashed.
+        empty_hashed: an empty key is hashed like any other key.
+        placer: the way from the hash to an index; by default the hash modulo the count. None if keys are not hashed.
         spreads: records that are not hashed are spread; False if the application must choose their partitions.
     """
 
@@ -205,7 +205,7 @@ class Rule:
     def is_sticky(self, key: bytes | None) -> bool:
         """Return whether the record follows the sticky pick of records without a key.
 
-        In librdkafka an empty key that is not hashed does so, unless keys are never hashed.
+        In librdkafka, a record with an empty key that is not hashed follows it, unless keys are never hashed.
         """
         return not self.is_hashed(key) and (key is None or self.hash is not None)
 
@@ -228,15 +228,15 @@ class HashPartitioner:
     """A partitioner that follows a rule. Made by :func:`~partitioners.named`, or by its own class.
 
     Args:
-        hash_function: an implementation of the rule's hash, such as one in C; by default that in Python.
-        rule: in place of the class's.
+        hash_function: an implementation of the rule's hash, for example in C; by default the one in Python.
+        rule: replaces the rule of the class.
         linger_s: how long records without a key stick to one pick, in seconds; 0: a new pick for each record.
         batch_size: the number of bytes that stick to one pick (Java: ``batch.size``); ValueError if not positive.
         clock: monotonic seconds.
         randomness: numbers ``0 <= x < 1``.
 
     Attributes:
-        hash_function: key and count to the index, for the keys that the rule hashes; None if it hashes none.
+        hash_function: maps a key that the rule hashes, and a count, to the index; None if the rule hashes no keys.
         rule, linger_s, batch_size, clock, randomness: as given.
     """
 
@@ -265,7 +265,7 @@ class HashPartitioner:
         self.randomness = randomness
 
     def for_topic(self, topic: str) -> TopicPartitioner:
-        """Return a new one for ``topic``, with its own state."""
+        """Return a new topic partitioner, with its own state."""
         return self._TOPIC(self, topic)
 
 
@@ -292,7 +292,7 @@ class TopicHashPartitioner(ABC):
 
 
 def share_moved_of(keys: Iterable[bytes], index: Callable[[bytes, int], int], old: int, new: int) -> float:
-    """Return the share of ``keys`` that move, by a function of key and count; a key counts as often as it occurs.
+    """Return the share of ``keys`` whose ``index`` differs for ``old`` and ``new``; a key counts whenever it occurs.
 
     ValueError if there are no keys, or a count is not positive.
     """
@@ -303,10 +303,10 @@ def share_moved_of(keys: Iterable[bytes], index: Callable[[bytes, int], int], ol
 
 
 def expected_share_moved(partitioner: Partitioner, old: int, new: int) -> float:
-    """Return the share of keys that ``partitioner`` moves: exact by its placer, else that of 2000 random keys.
+    """Return the share of keys that ``partitioner`` moves: exact if its rule is known, else that of 2000 random keys.
 
-    0.0 if it hashes no keys. The error of a sample is below 0.03 (at 99 %), and equal arguments give equal results if
-    the picks depend on the key alone.
+    0.0 if the partitioner hashes no keys. The error of a sample is below 0.03 (at 99 %). Equal arguments give equal
+    results if the picks depend on the key alone.
     """
     if isinstance(partitioner, HashPartitioner):
         placer = partitioner.rule.placer

@@ -19,7 +19,7 @@ _FIRST_BELOW = 1 << 30
 class _TopicRoundRobin(TopicHashPartitioner):
     def __init__(self, made_by: HashPartitioner, topic: str) -> None:
         super().__init__(made_by, topic)
-        # next() of it is one step: threads share it without a lock.
+        # next() is one step, so threads share the counter without a lock.
         self._numbers = itertools.count(int(made_by.randomness() * _FIRST_BELOW))
 
     def _spread(self, key: bytes | None, count: int) -> int:
@@ -29,7 +29,7 @@ class _TopicRoundRobin(TopicHashPartitioner):
 class RoundRobin(HashPartitioner):
     """Each record goes to the next candidate, whatever its key: Java's ``RoundRobinPartitioner``.
 
-    Unlike Java's, a topic begins at a random candidate: many short-lived producers do not all begin at the first.
+    Unlike Java's, it begins at a random candidate: many short-lived producers do not all begin at the first one.
     """
 
     RULE = Rule("round_robin", None, null_hashed=False, empty_hashed=False)
@@ -62,7 +62,7 @@ class _TopicSticky(TopicHashPartitioner):
                 self._move(index, self._pick[1])
 
     def _move(self, away: int, count: int) -> None:
-        """Pick at random, but not ``away`` if there is another; -1: any."""
+        """Pick at random, but not ``away`` if there is another candidate; -1: pick any."""
         others = count if away < 0 or count < 2 else count - 1
         index = int(self._made_by.randomness() * others)
         index += others < count and index >= away
@@ -102,7 +102,7 @@ class _TopicUniformSticky(TopicHashPartitioner):
             raise ValueError(f"load has {len(load)} entries for {count} candidates")
         with self._lock:
             if self._left <= 0 or self._count != count:
-                # Drawn when needed, and not like Java's when the last record filled the batch: the load is newer.
+                # Java draws when the last record has filled the batch. Here the draw comes later, by a newer load.
                 self._index = draw(positive(count), load, self._made_by.randomness())
                 self._count, self._left = count, self._made_by.batch_size
             self._left -= size
@@ -122,13 +122,13 @@ class UniformSticky(HashPartitioner):
     """Records without a key stick to one candidate for ``batch_size`` bytes; the next one is drawn by the load.
 
     This is KIP-794, the rule of Java's producer since Kafka 3.3. A candidate has the weight ``longest queue + 1 - own
-    queue``, so that a slow broker, whose queue grows, is drawn less often; all weights are equal while the load is
-    unknown. A switch after so many bytes makes the shares uniform. KIP-480 switches when a batch ends, which sends most
-    records to the slowest broker. The caller leaves out candidates that should get no records (Java:
+    queue``, so that a slow broker, whose queue grows, is drawn less often. All weights are equal while the load is
+    unknown. A switch after ``batch_size`` bytes makes the shares uniform. KIP-480's switch at the end of a batch sends
+    most records to the slowest broker. The caller leaves out candidates that should get no records (Java:
     ``partitioner.availability.timeout.ms``).
 
     Keys, the empty one included, are hashed with murmur2, unless ``ignore_keys`` (Java: ``partitioner.ignore.keys``)
-    spreads them like the others. Its topic partitioners are :class:`~partitioners.seam.LoadAware`. Their
+    spreads these records, too. Its topic partitioners are :class:`~partitioners.seam.LoadAware`. Their
     ``partition``, for callers without sizes, counts a record as 1024 bytes.
     """
 

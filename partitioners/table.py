@@ -70,7 +70,7 @@ KeyFunction = Callable[[bytes | None, int], int]
 
 
 def is_plug_in(name: str) -> bool:
-    """Return whether ``name`` is one to :func:`load`, not one of :data:`~partitioners.NAMES`."""
+    """Return whether ``name`` is for :func:`load`, not one of :data:`~partitioners.NAMES`."""
     return ":" in name
 
 
@@ -94,7 +94,7 @@ def load(name: str) -> Partitioner:
 
 
 def as_partitioner(given: Any, name: str) -> Partitioner:
-    """Return an instance of a class, a partitioner as it is, or a function of a key and a count as a partitioner.
+    """Return ``given`` as a partitioner: a partitioner, its class, or a function of a key and a count.
 
     Raises:
         TypeError: it is none of these, or the class cannot be instantiated without arguments. The message has ``name``.
@@ -116,8 +116,8 @@ def as_partitioner(given: Any, name: str) -> Partitioner:
 class FunctionPartitioner:
     """A function as a partitioner, for all topics. Safe to use from several threads if the function is.
 
-    It is called for each record, also for a record without a key (None). Equal keys get the same candidates. ``name``
-    is for messages.
+    The function is called for each record, also for a record without a key (None). Equal keys get the same candidates.
+    ``name`` is for messages.
     """
 
     def __init__(self, function: KeyFunction, name: str) -> None:
@@ -133,5 +133,5 @@ class FunctionPartitioner:
         return True
 
     def partition(self, key: bytes | None, count: int) -> int:
-        """Return the function's result; ValueError if that is not an index below ``count``."""
+        """Return the function's result; ValueError if the result is not an index below ``count``."""
         return checked_index(self._function(key, positive(count)), count, repr(self._name))

@@ -223,8 +223,8 @@ class Starts:
 
     def _used_before(self, topics: Iterable[str], offsets: BrokerOffsets) -> set[str]:
         """Return those of ``topics``, new topics, for which the group has used an earlier topic of the chain although
-        the group was not noted at the switch. Unknown offsets count as use: it is safer to read
-        records again than to skip them."""
+        the group was not noted at the switch. Unknown offsets count as use: it is safer to read records again than to
+        skip them."""
         before: dict[str, set[Key]] = {}
         for topic in () if self.earliest else topics:
             view = self._old_topics.get(topic)
