@@ -1,5 +1,5 @@
-"""kafka-python's clients, aware of partition modes: same constructors, methods and callbacks. They use the same views
-as :mod:`modeaware`'s other clients.
+"""kafka-python's clients, aware of partition modes, with the same constructors, methods and callbacks. They share their
+views with :mod:`modeaware`'s other clients in the process.
 
 ``KafkaProducer`` and ``KafkaConsumer`` take kafka-python's keyword arguments, and ours
 (:class:`modeaware.config.ClientConfig`) with underscores: ``modeaware_view_timeout_ms``.
@@ -11,7 +11,7 @@ try:
     from modeaware.kafka_python import _gateway as _gateway
 except ModuleNotFoundError as missing:
     if missing.name != "kafka":
-        raise  # kafka-python is installed in another release, or another package has this name
+        raise  # kafka-python has another release, or another package has this name
     raise ModuleNotFoundError(
         "modeaware.kafka_python needs kafka-python: install modeaware[kafka-python]", name=missing.name
     ) from missing

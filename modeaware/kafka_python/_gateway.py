@@ -1,7 +1,7 @@
-"""The one place of this package that imports kafka-python; the rest of it takes its names from here.
+"""The one module of this package that imports kafka-python; the other modules take kafka-python's names from here.
 
 ``KafkaProducer`` and ``KafkaConsumer`` are the classes that ``kafka`` exports when this module is first imported. So a
-tracer or mock that replaced them earlier stays in effect beneath our classes.
+tracer or mock that replaced these classes earlier stays in effect beneath ours.
 """
 
 from __future__ import annotations
@@ -36,24 +36,24 @@ from modeaware.wire.capabilities import CLIENT_ID, UNDERLYING_NAME
 
 
 def named_client(configs: dict[str, Any]) -> dict[str, Any]:
-    """Return ``configs`` with the client id of mode-aware clients, which brokers show. Its connections send the
-    software name (KIP-511) that an endpoint accepts when it rejects old clients. A ``client_id`` and a ``kafka_client``
-    of the application stay unchanged."""
+    """Return ``configs`` with the client id of mode-aware clients, which brokers show, and with a ``kafka_client`` that
+    sends the software name (KIP-511) that an endpoint accepts when it rejects old clients. A ``client_id`` and a
+    ``kafka_client`` of the application stay unchanged."""
     client = partial(KafkaNetClient, client_software_name=UNDERLYING_NAME)
     return {"kafka_client": client, "client_id": CLIENT_ID, **configs}
 
 
 def add_listener(metadata: Any, listener: Callable[[Any], Any]) -> None:
-    """As kafka-python's ``ClusterMetadata.add_listener``, but in a new set. kafka-python's thread may be iterating over
-    the old set, and a change during that ends its requests for metadata for good (3.0.12)."""
+    """Add a listener to kafka-python's ``ClusterMetadata``, in a new set. kafka-python's thread may be iterating over
+    the old set, and a change meanwhile would end the thread's requests for metadata for good (3.0.12)."""
     metadata._listeners = {*metadata._listeners, listener}
 
 
 def deleted(topics: Iterable[str], views: Views) -> set[str]:
-    """Return those of ``topics`` that were deleted after another one had replaced them.
+    """Return those of ``topics`` that were deleted after another topic had replaced them.
 
-    kafka-python would continue to request the metadata of a missing topic, ten times a second, each time with an error
-    in the log.
+    kafka-python would continue to request the metadata of a missing topic: ten times a second, with an error in the
+    log each time.
     """
     gone = {topic for topic in topics if views.view(topic).is_alias}
     return {topic for topic in gone if written_topic(topic, views.view).topic != topic}

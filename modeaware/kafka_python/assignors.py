@@ -1,9 +1,9 @@
-"""kafka-python's group assignors, assigning the readable partitions first.
+"""kafka-python's group assignors, which here assign the readable partitions first.
 
 The leader of a group assigns for all of its members. These assignors assign twice, by kafka-python's own algorithm:
-first the readable partitions, as if there were no others, then those in mode None. So each has an owner when it
-returns. Protocol names and bytes on the wire are kafka-python's, so a group may have plain members as well. A plain
-leader makes the usual assignment; aware members then leave out the partitions in mode None.
+first the readable partitions, as if there were no others, then those in mode None. So each partition has an owner when
+it is revived. Protocol names and bytes on the wire are kafka-python's, so a group may also have plain members. A plain
+leader makes the usual assignment. Mode-aware members then leave out the partitions in mode None.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ ViewOf = Callable[[str], TopicView]
 
 
 class ReadableAssignor:
-    """The base of our four assignors; precedes kafka-python's class among their bases.
+    """The base of our four assignors; it precedes kafka-python's class among their bases.
 
     Args:
-        view_of: the view in force of a topic (``views.view``). A leader calls it once for each topic of the group's
-            subscriptions.
+        view_of: returns the view in force of a topic (``views.view``). A leader calls it once for each topic of the
+            group's subscriptions.
 
     Attributes:
         dealt: the hidden partitions of each topic at the last assignment; None if this member has made none.
@@ -42,8 +42,8 @@ class ReadableAssignor:
         self.dealt: Mapping[str, frozenset[int]] | None = None
 
     def assign(self, cluster: Any, members: Iterable[Any]) -> dict[str, Any]:
-        """As kafka-python's assignor (which has the arguments and the result), the readable partitions first."""
-        # Static members first: kafka-python's 3.0.12 forgets members if the two kinds are mixed.
+        """Assign the readable partitions first; arguments and result are those of kafka-python's assignor."""
+        # Static members come first: kafka-python 3.0.12 forgets members if static and dynamic ones are mixed.
         members = sorted(members, key=lambda member: member.group_instance_id is None)
         stock: Any = super()
         topics: set[str] = set().union(*(member.metadata.topics for member in members))
@@ -56,7 +56,7 @@ class ReadableAssignor:
         return {member: _together(readable[member], rest[member]) for member in readable}
 
     def stale(self) -> bool:
-        """Return whether this member has assigned, and would now assign by other hidden partitions."""
+        """Return whether this member has assigned, and other partitions are hidden now than at that assignment."""
         dealt = self.dealt
         return dealt is not None and any(hidden(self._view_of(topic)) != before for topic, before in dealt.items())
 
@@ -85,7 +85,7 @@ class ReadableRangeAssignor(ReadableAssignor, RangePartitionAssignor):  # type: 
 
 
 class _RoundRobin(RoundRobinPartitionAssignor):  # type: ignore[misc,unused-ignore]  # untyped
-    """``roundrobin`` by its own rule; kafka-python's 3.0.12 fails with a KeyError where subscriptions differ."""
+    """``roundrobin`` by its own rule; kafka-python 3.0.12's fails with a KeyError where subscriptions differ."""
 
     def assign(self, cluster: Any, members: Sequence[Any]) -> dict[str, Any]:
         static = sorted((m.group_instance_id, m.member_id) for m in members if m.group_instance_id is not None)
@@ -121,7 +121,7 @@ class ReadableCooperativeStickyAssignor(
 
     def metadata(self, topics: Collection[str]) -> Any:
         """Leave out the owned partitions of topics that this member no longer reads. A leader of another library would
-        assign them again, and kafka-python's 3.0.12 refuses such an assignment and rejoins for ever."""
+        assign them again, and kafka-python 3.0.12 refuses that assignment and rejoins for ever."""
         joining = super().metadata(topics)
         joining.owned_partitions = [owned for owned in joining.owned_partitions if owned.topic in topics]
         return joining
@@ -138,8 +138,8 @@ _READABLE: Mapping[Any, Callable[[ViewOf], ReadableAssignor]] = {
 def aware_strategy(strategy: Iterable[Any], view_of: ViewOf) -> list[Any]:
     """Return ``partition_assignment_strategy`` with our assignors in place of kafka-python's own.
 
-    An assignor of the application stays unchanged: then the members leave out partitions in mode None, and the rest is
-    as balanced as that assignor makes it.
+    An assignor of the application stays unchanged. The members then leave out partitions in mode None, and the balance
+    of the other partitions depends on that assignor.
     """
     return [_aware(entry, view_of) for entry in strategy]
 

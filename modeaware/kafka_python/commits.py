@@ -1,11 +1,11 @@
-"""Notes in a kafka-python consumer's commits (:mod:`modeaware.notes`), while it reads a topic to its end.
+"""Notes in a kafka-python consumer's commits (:mod:`modeaware.notes`), while the consumer reads a topic to its end.
 
-kafka-python sends all commits through two methods of its coordinator: those of the application, those of its timer, and
-those before a rebalance and at the end. So every commit without metadata is sent with the note if the end of its
-partition is known, and no commit of kafka-python's overwrites a note. The member gets each answer.
+kafka-python sends all commits through two methods of its coordinator: commits of the application, of its timer, before
+a rebalance, and at the end. Here, a commit without metadata gets the note if the end of its partition is known. So no
+commit of kafka-python's overwrites a note. The member gets each answer.
 
-Only the polling thread may use this module, and kafka-python's own thread while the polling thread waits for it. A
-producer may send offsets from any thread.
+Only the polling thread may use this module, and kafka-python's own thread while the polling thread waits for that
+thread. A producer may send offsets from any thread.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class CommitNotes:
     """The commits of one consumer.
 
     Args:
-        parts: from now on, their coordinator sends commits as :class:`CommitNotes` returns them, and their subscription
-            returns the offsets to commit.
+        parts: from now on, their coordinator sends the commits with notes, and their subscription returns
+            :meth:`consumed` as the offsets to commit.
     """
 
     def __init__(self, member: Member, parts: Parts) -> None:
@@ -40,8 +40,8 @@ class CommitNotes:
         parts.subscription.all_consumed_offsets = self.consumed
 
     def consumed(self) -> Commits:
-        """Return the offsets that kafka-python commits if the application names none. Left out are partitions behind a
-        gate, whose commits would claim that the group has moved to the new topic, and those to be read again."""
+        """Return the offsets that kafka-python commits if the application names none. Partitions to be read again are
+        left out, and those behind a gate: their commits would claim that the group has moved to the new topic."""
         every: Commits = type(self._subscription).all_consumed_offsets(self._subscription)
         if not self._subscription.partitions_auto_assigned():
             return every
@@ -52,7 +52,7 @@ class CommitNotes:
         """Send a commit of the member, which gets the result in a later poll.
 
         Args:
-            answered: called with the commits, their notes included; None: the commit failed, or its outcome is unknown.
+            answered: called with the commits and their notes; None: the commit failed, or its outcome is unknown.
         """
         noted = self._with_notes(offsets)
         self._kind.commit_offsets_async(
@@ -76,7 +76,7 @@ class CommitNotes:
                 self._member.doubted(noted)
             own(offsets, answer)
 
-        self._learn(noted)  # now, so that a note which is sent before the answer is not set back by the answer
+        self._learn(noted)  # now: the answer must not set back a note that is sent before it comes
         return self._kind.commit_offsets_async(self._coordinator, noted, answered)
 
     async def _commit_sync(self, offsets: Commits, timeout_ms: float | None = None) -> Any:
@@ -112,7 +112,7 @@ def _is_usual(offsets: Any) -> bool:
 
 
 def metadata_key(metadata: Any) -> Any:
-    """Return what identifies a consumer in its group metadata: all but the state at that moment."""
+    """Return the part of group metadata that identifies a consumer: all but the present state."""
     return tuple(metadata[:4]) if isinstance(metadata, ConsumerGroupMetadata) else None
 
 

@@ -32,15 +32,15 @@ _VIEW_POLL_S = 0.5
 class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]  # untyped
     """``kafka.KafkaConsumer`` with the same settings, methods and listeners, aware of partition modes.
 
-    * Partitions in mode None are neither read nor shown to the application. When they are readable again, the member to
-      which the group gave them reads them, without a rebalance.
+    * Partitions in mode None are neither read nor shown to the application. When a partition is readable again, the
+      member to which the group gave it reads it, without a rebalance.
     * kafka-python's assignors (``partition_assignment_strategy``) are replaced by ours
       (:mod:`modeaware.kafka_python.assignors`), under the same protocol names. A leader requests a rebalance if the
       readable partitions have changed since it assigned.
     * A new topic is read after the old topic that it replaces (``modeaware_on_replace``).
-    * Every start offset is a number from the assignment on; ``auto_offset_reset`` is resolved then, once.
+    * Every start offset is a number from the assignment on: ``auto_offset_reset`` is resolved once, at the assignment.
     * Without a first view, ``poll`` joins no group and returns nothing. After ``modeaware_view_timeout_ms``,
-      ``modeaware_on_unknown`` decides: ``block`` continues so, ``writable`` reads every partition, ``error`` raises.
+      ``modeaware_on_unknown`` decides: ``block`` keeps waiting, ``writable`` reads every partition, ``error`` raises.
 
     The polling thread applies changes of modes at the next ``poll``, and inside a long one within about
     ``fetch_max_wait_ms``. Settings that begin with ``modeaware_`` are ours.
@@ -106,11 +106,11 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
     # Subscription and assignment
 
     def subscribe(self, topics: Sequence[str] = (), pattern: str | None = None, listener: Any = None) -> None:
-        """As ``kafka.KafkaConsumer.subscribe``. The listener sees the partitions that the consumer really holds.
+        """As ``kafka.KafkaConsumer.subscribe``. The listener sees only the partitions that the consumer really holds.
 
-        A change of modes within a generation is shown to it. Under an eager protocol, that is a rebalance: all held
-        partitions are revoked, then those held afterwards are assigned. Under a cooperative protocol, only changes
-        are shown.
+        A change of modes within a generation is shown to the listener. Under an eager protocol, it is shown as a
+        rebalance: all held partitions are revoked, then those held afterwards are assigned. Under a cooperative
+        protocol, only changes are shown.
         """
         kinds = (_gateway.ConsumerRebalanceListener, _gateway.AsyncConsumerRebalanceListener)
         if listener and not isinstance(listener, kinds):
@@ -139,7 +139,7 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
         self._membership.unsubscribe()
 
     def assignment(self) -> set[Partition]:
-        """As ``kafka.KafkaConsumer.assignment``: the partitions that are read, none of mode None."""
+        """As ``kafka.KafkaConsumer.assignment``: the partitions that are read, so none in mode None."""
         return self._membership.held()
 
     # Where to read
@@ -163,13 +163,13 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
         self._membership.sought([partition], offset)
 
     def seek_to_beginning(self, *partitions: Partition) -> None:
-        """As ``kafka.KafkaConsumer.seek_to_beginning``; without arguments, of all partitions that are read."""
+        """As ``kafka.KafkaConsumer.seek_to_beginning``; no arguments: seek in all partitions that are read."""
         sought = partitions or tuple(self._all_held())
         super().seek_to_beginning(*sought)
         self._membership.sought(sought)
 
     def seek_to_end(self, *partitions: Partition) -> None:
-        """As ``kafka.KafkaConsumer.seek_to_end``; without arguments, of all partitions that are read."""
+        """As ``kafka.KafkaConsumer.seek_to_end``; no arguments: seek in all partitions that are read."""
         sought = partitions or tuple(self._all_held())
         super().seek_to_end(*sought)
         self._membership.sought(sought)
@@ -181,12 +181,12 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
         return held
 
     def position(self, partition: Partition, timeout_ms: float | None = None) -> Any:
-        """As ``kafka.KafkaConsumer.position``: waits if the start is not known yet (the leader is away, say)."""
+        """As ``kafka.KafkaConsumer.position``: waits while the start is not known (no leader answers, say)."""
         wait_ms = self.config["request_timeout_ms"] if timeout_ms is None else timeout_ms
         deadline_s = time.monotonic() + wait_ms / 1000
         while True:
             left_s = max(0.0, deadline_s - time.monotonic())
-            self._in_position = True  # only polls change what is held: this may run in a rebalance listener
+            self._in_position = True  # this call may run in a rebalance listener; only polls change what is held
             try:
                 position = super().position(partition, None if timeout_ms is None else left_s * 1000)
             finally:
@@ -209,8 +209,8 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
     def partitions_for_topic(self, topic: str) -> set[int]:
         """As ``kafka.KafkaConsumer.partitions_for_topic``, including partitions in mode None.
 
-        The name of a topic that was replaced and deleted stands for the topic that the name points to; so it does
-        in :meth:`committed`, :meth:`beginning_offsets`, :meth:`end_offsets` and :meth:`offsets_for_times`.
+        The name of a replaced and deleted topic stands for the topic that the name points to, here and in
+        :meth:`committed`, :meth:`beginning_offsets`, :meth:`end_offsets` and :meth:`offsets_for_times`.
         """
         partitions: set[int] = super().partitions_for_topic(self._named.present(topic))
         return partitions
@@ -246,8 +246,8 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
     # Life
 
     def group_metadata(self) -> Any:
-        """As ``kafka.KafkaConsumer.group_metadata``, to commit with transactions. From now on this consumer makes no
-        commit of its own where the group has one."""
+        """As ``kafka.KafkaConsumer.group_metadata``, to commit with transactions. From now on, this consumer makes no
+        commit of its own on a partition with a commit of the group."""
         metadata = super().group_metadata()
         self._membership.commits_with_transactions(metadata)
         return metadata
@@ -259,8 +259,8 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
         super().close(*args, **kwargs)
 
     def modeaware_stats(self) -> dict[str, Any]:
-        """As :meth:`modeaware.Consumer.modeaware_stats`; ``state`` is ``waiting`` or ``direct``. Without
-        ``in_doubt``."""
+        """As :meth:`modeaware.Consumer.modeaware_stats`, without ``in_doubt``; ``state`` is ``waiting`` or
+        ``direct``."""
         return {
             "state": "direct" if self._first_view.over or self._views.ready else "waiting",
             **self._membership.views.stats(),
@@ -271,7 +271,7 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
     # Work of the polling thread
 
     def _note(self, changed: Mapping[str, TopicView]) -> None:
-        """Leave a note for the polling thread (called by the source's thread)."""
+        """Note changed views for the polling thread (called by the thread of the views' source)."""
         for topic, view in changed.items():
             self._starts.remember(view)
             self._membership.changed.add(topic)
@@ -285,14 +285,14 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
         if self._membership.in_group and self._topics.names and self._coordinator.rejoin_needed:
             self._membership.views.verify(self._subscription.subscription)  # before a join, and perhaps an assignment
         if self._coordinator.rejoining:
-            # kafka-python 3.0.12 forgets a join that a short poll began because of new metadata. The assignor would
-            # make it believe that no join is needed: it never takes its assignment, and its heartbeats stay off.
+            # kafka-python 3.0.12 forgets a join that a short poll began because of new metadata. The assignor's state
+            # then says that no join is needed: kafka-python never takes its assignment, nor sends heartbeats.
             self._coordinator.request_rejoin()
         return super()._poll_once(timer, max_records, update_offsets=update_offsets)
 
     def _refresh_committed_offsets(self, timeout_ms: float | None = None) -> bool:
-        # kafka-python calls this in the polling thread, after a rebalance and before a fetch, and also where the
-        # application requests a position. Only polls change what is held: that call may be in a rebalance listener.
+        # kafka-python calls this in the polling thread: after a rebalance, before a fetch, and where the application
+        # requests a position. The latter may be in a rebalance listener, and only polls change what is held.
         if not self._in_position:
             self._membership.apply(timeout_ms or 0.0)
         elif self._subscription.partitions_auto_assigned():

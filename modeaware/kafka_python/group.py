@@ -1,21 +1,21 @@
 """A kafka-python consumer as a member of its group: kafka-python's events become inputs, and actions become calls.
 
-:mod:`modeaware.clients.member` makes all decisions about partitions, gates, notes and starts; this module and its
-neighbours only carry them out. kafka-python is assigned all partitions that the group gave to this member. Those that
-the application does not hold are paused and not shown, so each keeps its owner in the group.
+:mod:`modeaware.clients.member` makes all decisions about partitions, gates, notes and starts. This package only carries
+out the decisions. kafka-python is assigned all partitions that the group gave to this member. Partitions that the
+application does not hold are paused and not shown, so each keeps its owner in the group.
 
 Properties of kafka-python (3.0.12):
 
-* It calls a rebalance listener in its own thread, while the polling thread waits, and no code there may wait for
-  brokers. So a revocation is shown there, but an assignment is only noted. The polling thread takes the assignment
+* It calls a rebalance listener in its own thread, while the polling thread waits. No code in its thread may wait for
+  brokers. So its thread shows a revocation, but only notes an assignment. The polling thread takes the assignment
   before it fetches (:meth:`Membership.apply`).
-* It keeps the position and the pause flag of a partition while that is assigned; if eager, also through a rebalance.
+* It keeps position and pause flag of a partition during an assignment; under an eager protocol, also over a rebalance.
 * It detects a loss of the membership only before a join, and keeps the positions of partitions that are assigned again.
-  But other members may have read on, and the name may belong to another topic by then. So partitions are dropped first
+  But other members may have read on, and another topic may have the name by then. So partitions are dropped first
   in two cases: the member loses them while it joins, or it unsubscribes from their topic and subscribes again within
   one join (:meth:`Membership._drop_stale`).
 
-The member's own commits are asynchronous; a later poll gets their answers.
+The member's own commits are asynchronous; a later poll gets the answers.
 """
 
 from __future__ import annotations
@@ -86,16 +86,16 @@ _CALLBACKS = {
 class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ignore]  # untyped
     """The layer between kafka-python's coordinator and the application's listener.
 
-    Only the polling thread may use it, and kafka-python's thread while that one waits; :attr:`noted` is for any.
+    Only the polling thread may use it, and kafka-python's thread while the former waits. Any may set :attr:`noted`.
 
     Args:
-        parts: of the consumer; they do not keep it alive.
+        parts: those of the consumer, which they do not keep alive.
         auto_commit: kafka-python commits all positions before a rebalance.
 
     Attributes:
         views: the views by which the member decides.
         in_group: the consumer has a group.
-        inner: the application's listener, of either kind, or None.
+        inner: the application's listener, synchronous or not; None: it has none.
         noted: there may be work for the next poll.
         changed: topics whose modes have changed since the last assignment.
         rejoins: the number of requested rebalances.
@@ -180,8 +180,8 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
                 self.member.failed(show, self._now_s())
 
     async def _commit_starts(self, idle: Mapping[Key, int], timeout_ms: float) -> None:
-        """Commit the starts of partitions that delivered nothing, unless an earlier owner, or the application by other
-        means, has committed since."""
+        """Commit the starts of partitions that delivered nothing, unless an earlier owner has committed since, or
+        the application has, by other means."""
         if not idle:
             return
         coordinator = self._parts.coordinator
@@ -194,7 +194,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
             log.warning("start offsets of %d idle partitions not committed: %s", len(idle), error)
 
     def _drop_stale(self) -> None:
-        """Make partitions that a member loses while it joins start anew if they are assigned to it again."""
+        """Make a partition that the member loses while it joins start anew if it is assigned again."""
         coordinator = self._parts.coordinator
         kind = type(coordinator)
 
@@ -280,12 +280,12 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
         return {each for each in self._subscription.assigned_partitions() if each in shown}
 
     def paused(self) -> set[Partition]:
-        """Return those of them that the application has paused."""
+        """Return those of :meth:`held` that the application has paused."""
         return {each for each in self.held() if each in self.member.paused}
 
     def place_missing(self, timeout_ms: float | None) -> None:
-        """Find the starts of partitions without a position in kafka-python, and show nothing: the application, which
-        may be in its listener, requests a position."""
+        """Find the starts of partitions without a position in kafka-python, because the application requests a
+        position. Show nothing: the request may come from its listener."""
         missing = self._subscription.missing_fetch_positions()
         if not missing:
             return
@@ -298,7 +298,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
     # Polls
 
     def apply(self, timeout_ms: float) -> None:
-        """Do the due work, by the views in force; between records, and before kafka-python fetches.
+        """Do the due work by the views in force, between records and before kafka-python fetches.
 
         Args:
             timeout_ms: the rest of the application's poll.
@@ -325,10 +325,10 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
             self.noted |= not is_done  # the next poll tries again
 
     def _give_back_parked(self) -> None:
-        """Make kafka-python return records that were fetched before their partitions were paused, once these resume.
+        """Make kafka-python return records that were fetched before a pause, once their partitions resume.
 
-        kafka-python (3.0.12) does so only while no partition is in line, and counts a partition without records as
-        in line: the resumed partition would not be read any more.
+        kafka-python (3.0.12) returns such records only while no partition is in line, and a partition without records
+        counts as in line. So the resumed partition would not be read any more.
         """
         fetcher = self._parts.fetcher
         if fetcher._paused_partition_records and not fetcher._next_partition_records:
@@ -357,7 +357,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
         assigned = self._subscription.assigned_partitions()
         arrived = self._arrived & assigned
         self.views.before_assignment({topic for topic, _ in arrived})
-        self._parts.coordinator._offset_fetch_futures.clear()  # answers to an earlier member
+        self._parts.coordinator._offset_fetch_futures.clear()  # answers from before the assignment
         self._starts.keep(assigned)
         self._arrived = None
         self.changed.clear()
@@ -366,7 +366,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
         self._paused = set()
 
     def _keep_pauses(self, keys: Iterable[Partition], paused: Collection[Key]) -> None:
-        """Resume partitions that kafka-python keeps paused from an earlier assignment, but for the application's."""
+        """Resume partitions that are paused since an earlier assignment, except those that the application paused."""
         for key in keys:
             if self._subscription.is_paused(key):
                 if key in paused:
@@ -380,7 +380,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
             self.member.polled({key: self._given(key) for key in watched})
 
     def _given(self, key: Key) -> int | None:
-        """Return the offset up to which the application got records since the assignment or a seek; None: none."""
+        """Return the offset up to which the application got records since the assignment or a seek, or None."""
         at = self._position(key)
         return None if at == self.member.partitions[key].base else at
 
@@ -399,8 +399,8 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
         return {key: at for key, at in idle.items() if self._position(key) == at}
 
     def _commit_leaving(self) -> None:
-        """Commit before a revocation under a cooperative protocol, at which the positions are gone already, unless
-        kafka-python commits all positions."""
+        """Commit before a revocation under a cooperative protocol, unless kafka-python commits all positions. At the
+        revocation, the positions would be gone."""
         if self._is_grouped and self.member.traits.incremental and not self._auto_commit and (idle := self._leaving()):
             self._parts.net.run(self._commit_starts, idle, self._answer_ms)
 
@@ -409,7 +409,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
         coordinator = self._parts.coordinator
         if not coordinator._is_leader or coordinator.rejoin_needed:
             return
-        # The other assignors may belong to earlier generations, with another protocol.
+        # The other assignors may have assigned in earlier generations, with another protocol.
         assignor = coordinator._assignors.get(coordinator._generation.protocol)
         if isinstance(assignor, ReadableAssignor) and assignor.stale():
             log.info("%s: requesting a rebalance, because the readable partitions have changed", self._topics.group_id)
@@ -477,8 +477,8 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
         return None
 
     def _assign(self, places: Mapping[Key, int | None]) -> None:
-        """Make kafka-python read partitions from ``places``, or from its position if it has one: the application has
-        sought, or kafka-python read before.
+        """Make kafka-python read partitions from ``places``. A position of kafka-python's counts instead: the
+        application has sought, or kafka-python has read the partition before.
 
         Raises:
             NoOffsetForPartitionError: as from kafka-python, for partitions without a start.
@@ -535,7 +535,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
                 return dict.fromkeys(keys, True)  # a topic that brokers lack is no error for kafka-python
 
     def _offsets(self) -> KafkaPythonOffsets:
-        """Return what requests offsets outside a rebalance."""
+        """Return the object that requests offsets outside a rebalance."""
         return KafkaPythonOffsets(self._parts, self._answer_ms)
 
     @property
@@ -554,7 +554,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
             found = {key: Start(starts.get(key), offsets.commits.get(key)) for key in new - unknown}
             if unknown:
                 self._parts.cluster.request_update()
-        if positions:  # kafka-python reads on, or the application has sought
+        if positions:  # kafka-python has read these before, or the application has sought
             commits = offsets.committed_now(positions.keys()) if self.in_group else {}
             found |= {key: Start(at, commits.get(key)) for key, at in positions.items()}
         return found
@@ -567,7 +567,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
 
 
 def _is_repeated(action: Action, error: Exception) -> bool:
-    """Whether a failed request is repeated silently; the application gets errors about starts."""
+    """Return whether a failed request is repeated silently; the application gets errors about starts."""
     return isinstance(action, Request) and (action.what is not Asked.STARTS or isinstance(error, KafkaTimeoutError))
 
 

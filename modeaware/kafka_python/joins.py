@@ -1,9 +1,9 @@
 """Joins of a kafka-python consumer that end between two polls.
 
-kafka-python (3.0.12) joins its group in a task, for which a poll waits up to its timeout. A later poll that finds the
-task ended forgets its result, and joins again. Brokers answer the requests of one connection in order. So a request to
-the coordinator between two polls, about commits say, returns when the join has ended. An application with such requests
-between short polls would never get an assignment.
+kafka-python (3.0.12) joins its group in a task, for which a poll waits up to the poll's timeout. If a later poll finds
+the task ended, it forgets the result and joins again. Brokers answer the requests of one connection in order. So a
+request to the coordinator between two polls, about commits say, returns only after the join has ended. An application
+that sends such requests between short polls would never get an assignment.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 
 class _Ended(NamedTuple):
-    """A join that has ended: the generation, the assignment, and when it ended."""
+    """A join that has ended: the generation, the assignment, and the time of the end."""
 
     generation: Any
     assignment: bytes
@@ -22,10 +22,10 @@ class _Ended(NamedTuple):
 
 
 def keep_joins(coordinator: Any, now_s: Callable[[], float] = time.monotonic) -> None:
-    """Make the next poll take a join that ended between two polls, in place of another join.
+    """Make the next poll take a join that ended between two polls, instead of joining again.
 
-    A member sends no heartbeats while it joins. So a join is kept for half of the session timeout, within which brokers
-    keep the member.
+    A member sends no heartbeats while it joins, and brokers keep it for the session timeout. So a join is kept for half
+    of that timeout.
     """
     join_and_sync = type(coordinator)._do_join_and_sync_async
     keep_s = coordinator.config["session_timeout_ms"] / 2000

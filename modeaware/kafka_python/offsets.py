@@ -21,16 +21,16 @@ Partition = Any
 Offsets = dict[Partition, int]
 
 LEAST_LISTING_MS = 1000
-"""The shortest time for a request of offsets, also within a shorter poll: kafka-python starts over each time."""
+"""The shortest time for a request of offsets, even in a shorter poll: kafka-python starts over in each poll."""
 MOST_LISTING_MS = 5000
-"""The longest time, within a long poll: a silent broker must not keep the partitions of others from being read."""
+"""The longest time for it in a long poll: a silent broker must not delay the partitions of other brokers."""
 METADATA_END = "\0"
-"""Ends the metadata of our commits, as librdkafka does. Without it, confluent_kafka's members of the group read beyond
-the end of the metadata, and fail if the bytes there are no text."""
+"""Ends the metadata of our commits, as librdkafka does. Otherwise, confluent_kafka's members of the group would read
+beyond the end of the metadata, and fail if the bytes there are no text."""
 
 
 class Parts(NamedTuple):
-    """The parts of a kafka-python consumer, which do not keep it alive."""
+    """Parts of a kafka-python consumer; they do not keep the consumer alive."""
 
     coordinator: Any
     subscription: Any
@@ -76,8 +76,8 @@ class KafkaPythonOffsets:
         return {key: as_committed(answer[key]) if key in answer else None for key in keys}
 
     def committed_now(self, keys: Collection[Key]) -> dict[Key, Committed | None]:
-        """Return the group's present commits, metadata included. kafka-python keeps a request that was not answered in
-        time, and would take its answer for that of the next request."""
+        """Return the group's present commits, metadata included, by a new request. kafka-python keeps a request without
+        a timely answer, and would take the late answer for that of the next request."""
         self._parts.coordinator._offset_fetch_futures.pop(frozenset(partitions_of(keys)), None)
         return self._fetch(keys)
 
@@ -94,7 +94,7 @@ class KafkaPythonOffsets:
         return self._by_leader(self._parts.fetcher.beginning_offsets, keys)
 
     def log_starts_by_topic(self, keys: Collection[Key]) -> Offsets:
-        """The same if a right to one of the topics may be missing."""
+        """Return :meth:`log_starts`, one request per topic: a right to one of the topics may be missing."""
         starts: Offsets = {}
         for topic in sorted({topic for topic, _ in keys}):
             try:
@@ -107,7 +107,7 @@ class KafkaPythonOffsets:
         return self._by_leader(self._parts.fetcher.end_offsets, keys)
 
     def _by_leader(self, request: Callable[[list[Partition], float], Offsets], keys: Collection[Key]) -> Offsets:
-        """Request each broker's partitions apart: a missing broker must not delay the partitions of others."""
+        """Request each broker's partitions apart: a missing broker must not delay the partitions of other brokers."""
         timeout_ms = MOST_LISTING_MS if self._timeout_ms is None else self._timeout_ms
         timeout_ms = min(max(timeout_ms, LEAST_LISTING_MS), MOST_LISTING_MS)
         leaders: dict[Any, list[Partition]] = defaultdict(list)

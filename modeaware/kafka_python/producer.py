@@ -37,16 +37,16 @@ class KafkaProducer(_gateway.KafkaProducer):  # type: ignore[misc,unused-ignore]
 
     While a topic has retired partitions, its ``partitioner`` (kafka-python's, or the application's own) sees only the
     writable ones: a keyed record goes to ``writable[hash % len(writable)]``. A record for a partition that takes no
-    writes, explicit or picked, is refused before it is queued. ``partitioner`` may also be a name that
+    writes, given or picked, is refused before it is queued. ``partitioner`` may also be a name that
     :func:`partitioners.named` accepts, ``"package.module:name"``, or a partitioner of :mod:`partitioners`.
 
     The name of a replaced topic points to its new topic, with that topic's partitions; serializers get the
-    application's name. Records that were queued before the switch and that brokers reject because of it fail with
+    application's name. Records that were queued before the switch, and that brokers then reject, fail with
     :class:`~modeaware.kafka_python.errors.ReplacedTopicError`.
 
-    Settings that begin with ``modeaware_`` are ours (:class:`~modeaware.config.ClientConfig`, with underscores). The
-    constructor requests the versions of the cluster, as kafka-python's does; the first ``send`` also waits for the
-    first view of the modes. Methods may be called from any thread. The producer releases its share of the views by
+    Settings that begin with ``modeaware_`` are ours (:class:`~modeaware.config.ClientConfig`, with underscores). Like
+    kafka-python's, the constructor requests the versions of the cluster. The first ``send`` also waits for the first
+    view of the modes. Methods may be called from any thread. The producer releases its share of the views by
     ``close()``, at the end of ``with``, and when it is dropped.
 
     Raises:
@@ -75,7 +75,7 @@ class KafkaProducer(_gateway.KafkaProducer):  # type: ignore[misc,unused-ignore]
         _gateway.add_listener(self._metadata, partial(_metadata_changed, views, self._accumulator))
         _gateway.add_listener(self._metadata, routes.metadata_changed)
 
-    @wraps(_gateway.KafkaProducer.send, assigned=(), updated=())  # its signature; tracers read arguments as they came
+    @wraps(_gateway.KafkaProducer.send, assigned=(), updated=())  # kafka-python's signature; tracers read raw arguments
     def send(self, *args: Any, **kwargs: Any) -> Any:
         """As ``kafka.KafkaProducer.send``.
 
@@ -100,7 +100,7 @@ class KafkaProducer(_gateway.KafkaProducer):  # type: ignore[misc,unused-ignore]
             except RetiredPartitionError:
                 if routes is None or topic == routes.points_to(name):
                     raise
-                # The topic was replaced meanwhile, and nothing was queued.
+                # The topic was replaced meanwhile. Nothing was queued.
 
     def _serialize(self, serializer: Any, topic: str, headers: Any, data: Any) -> Any:
         return super()._serialize(serializer, _name_of(topic), headers, data)
@@ -114,7 +114,7 @@ class KafkaProducer(_gateway.KafkaProducer):  # type: ignore[misc,unused-ignore]
         serialized_key: bytes | None,
         serialized_value: bytes | None,
     ) -> Any:
-        # Explicit or picked, before the record is queued; a queued record is never moved (invariant I7).
+        # Check given and picked partitions before the record is queued: queued records never move (invariant I7).
         routes = self._modeaware
         if routes is None:
             return super()._partition(topic, partition, key, value, serialized_key, serialized_value)
@@ -137,13 +137,13 @@ class KafkaProducer(_gateway.KafkaProducer):  # type: ignore[misc,unused-ignore]
         return chosen
 
     def send_offsets_to_transaction(self, offsets: Any, group_metadata: Any) -> None:
-        """As ``kafka.KafkaProducer.send_offsets_to_transaction``. Offsets without metadata at the end of a topic that
-        is replaced are sent with the note that the group has read the topic."""
+        """As ``kafka.KafkaProducer.send_offsets_to_transaction``. An offset without metadata, at the end of a partition
+        of a replaced topic, is sent with the note that the group has read the partition."""
         super().send_offsets_to_transaction(transactional_offsets(offsets, group_metadata), group_metadata)
 
     def partitions_for(self, topic: str) -> set[int]:
         """As ``kafka.KafkaProducer.partitions_for``, including retired partitions. For the name of a replaced topic,
-        these are the partitions of the topic that its records go to."""
+        return the partitions of the topic to which records under the name go."""
         routes = self._modeaware
         partitions: set[int] = super().partitions_for(topic if routes is None else routes.named.written(topic))
         return partitions
@@ -153,7 +153,7 @@ class KafkaProducer(_gateway.KafkaProducer):  # type: ignore[misc,unused-ignore]
 
         Raises:
             FirstViewPending, FirstViewTimeout: as from :meth:`send`.
-            KafkaError: as from kafka-python's ``partitions_for``: the cluster has no such topic, say.
+            KafkaError: as from kafka-python's ``partitions_for``, for example because the cluster has no such topic.
         """
         assert self._modeaware is not None, "the constructor has run"
         stock = super().partitions_for
@@ -163,7 +163,7 @@ class KafkaProducer(_gateway.KafkaProducer):  # type: ignore[misc,unused-ignore]
     def close(self, *args: Any, **kwargs: Any) -> None:
         """As ``kafka.KafkaProducer.close``. Releases the share of the views; the last views stay in force.
 
-        A producer that could not be closed (its flush timed out, say) continues, and keeps its share.
+        A producer that could not be closed, for example because its flush timed out, continues and keeps its share.
         """
         if "config" not in self.__dict__:
             return  # our settings were rejected, and kafka-python's __init__ has not run
@@ -172,12 +172,12 @@ class KafkaProducer(_gateway.KafkaProducer):  # type: ignore[misc,unused-ignore]
             self._modeaware.close()
 
     def modeaware_stats(self) -> dict[str, Any]:
-        """As :meth:`modeaware.Producer.modeaware_stats`; ``direct`` = every partition is writable. Without ``in_c``."""
+        """As :meth:`modeaware.Producer.modeaware_stats`, without ``in_c``; ``direct``: every partition is writable."""
         return {**NO_STATS} if self._modeaware is None else self._modeaware.stats()
 
 
 def _led(routes: VerifiedRoutes, name: Any) -> Any:
-    """Return the topic for a record under ``name``: ``name`` itself, if it points to no other topic."""
+    """Return the topic for a record under ``name``; ``name`` itself if the name points to no other topic."""
     if not isinstance(name, str) or routes.points_to(name) == name:
         return name
     if routes.unverified(name):
@@ -192,20 +192,20 @@ def _name_of(topic: str) -> str:
 
 
 def _metadata_changed(views: Views, accumulator: Any, metadata: Any) -> None:
-    """Take kafka-python's new metadata of the cluster, in its own thread."""
+    """Process kafka-python's new metadata of the cluster (called in kafka-python's thread)."""
     views.refresh_soon()
     queues = list(accumulator._batches)
     gone = _gateway.deleted({*tuple(metadata._topics), *(partition.topic for partition in queues)}, views)
     metadata._topics.difference_update(gone)
     for partition in queues:
-        if partition.topic in gone:  # kafka-python looks for the leaders of empty queues, too
+        if partition.topic in gone:  # else kafka-python looks for leaders of empty queues, too
             with accumulator._tp_lock(partition):
                 if not accumulator._batches.get(partition) and not accumulator._appends_in_progress.get():
                     accumulator._batches.pop(partition, None)
 
 
 def _look_anew(metadata: Any, topic: str) -> None:
-    """Make kafka-python request the metadata of a topic; the sender's thread does so meanwhile."""
+    """Make kafka-python request the metadata of a topic, which its sender thread does; wait for the metadata."""
     metadata.add_topic(topic)
     done = threading.Event()
     metadata.request_update().add_both(lambda _: done.set())
@@ -217,11 +217,11 @@ def _report_refusals(sender: Any, transactions: Any, refusals: Refusals) -> None
     """Make records that brokers reject because their topic was replaced fail with our error.
 
     All records of a batch fail at once: else kafka-python would split a rejected batch until each record is sent alone.
-    They fail without further effect: else an idempotent kafka-python producer never sends again.
+    The failure has no further effect: else an idempotent kafka-python producer would never send again.
     """
     dispatch, classify = sender._dispatch_error, transactions and transactions.classify_batch_error
 
-    def explained(batch: Any, exception: Any, partition_response: Any) -> None:  # kafka-python's names: it uses them
+    def explained(batch: Any, exception: Any, partition_response: Any) -> None:  # kafka-python passes these by name
         error = None
         if type(exception) is _gateway.MessageSizeTooLargeError:
             topic, partition = batch.topic_partition
@@ -230,10 +230,10 @@ def _report_refusals(sender: Any, transactions: Any, refusals: Refusals) -> None
 
     def classified(error: Any, batch: Any, **kwargs: Any) -> Any:
         is_fenced = isinstance(error, ReplacedTopicError)
-        if isinstance(error, _gateway.MessageSizeTooLargeError):  # the fence may be in force before the view of it
+        if isinstance(error, _gateway.MessageSizeTooLargeError):  # the fence may precede its view
             is_fenced |= refusals.may_be_fenced(batch.topic_partition.topic)
         if is_fenced and not transactions.is_transactional():
-            return transactions.ERROR_CLASS_RETRIABLE  # of a batch that is not retried: the producer continues
+            return transactions.ERROR_CLASS_RETRIABLE  # the batch is not retried, and the producer continues
         return classify(error, batch, **kwargs)
 
     sender._dispatch_error = explained
@@ -244,8 +244,8 @@ def _report_refusals(sender: Any, transactions: Any, refusals: Refusals) -> None
 class WritablePartitioner(_gateway.Partitioner):  # type: ignore[misc,unused-ignore]  # untyped
     """Makes another partitioner choose among the writable partitions.
 
-    The other partitioner gets a ``ClusterMetadata`` with only the writable partitions; the available ones are those
-    with a leader. So kafka-python's own partitioners, which compute ``all[murmur2 % len(all)]``, send a key to
+    The other partitioner gets a ``ClusterMetadata`` with only the writable partitions; those with a leader are the
+    available ones. kafka-python's own partitioners compute ``all[murmur2 % len(all)]``. So they send a key to
     ``writable[murmur2 % len(writable)]``, whichever leaders are available and however old the metadata is.
 
     Attributes:
@@ -277,7 +277,7 @@ class WritablePartitioner(_gateway.Partitioner):  # type: ignore[misc,unused-ign
         return self.inner.partition(topic, serialized_key, seen)
 
     def on_new_batch(self, topic: str, cluster: Any, prev_partition: int) -> None:
-        """As ``StickyPartitioner.on_new_batch``; passed on to partitioners that have it."""
+        """As ``StickyPartitioner.on_new_batch``; called on :attr:`inner` if it has that method."""
         hook = getattr(self.inner, "on_new_batch", None)
         if hook is not None:
             hook(topic, self._shown(topic, cluster), prev_partition)
@@ -300,7 +300,7 @@ class WritablePart:
         self._writable = writable
 
     def partitions_for_topic(self, topic: str) -> set[int] | None:
-        # The view's list also if the cluster's metadata is older: all producers must hash over the same list.
+        # The view's list, even if the cluster's metadata is older: all producers must hash over the same list.
         if topic != self._topic:
             return self._cluster.partitions_for_topic(topic)  # type: ignore[no-any-return]  # as kafka-python's
         return set(self._writable)

@@ -18,12 +18,12 @@ log = get_logger(__name__)
 
 
 class ChangedPattern:
-    """A pattern that matches other topics than its own; kafka-python calls :meth:`match` with each topic.
+    """The application's pattern with changed matches; kafka-python calls :meth:`match` with each topic.
 
     Args:
         pattern: the application's pattern.
-        more: topics to match beside those of the pattern.
-        left_out: topics of the pattern that must no longer match.
+        more: topics that match although the pattern does not match them.
+        left_out: topics that must no longer match although the pattern matches them.
     """
 
     def __init__(self, pattern: str, more: Iterable[str] = (), left_out: Iterable[str] = ()) -> None:
@@ -37,7 +37,7 @@ class ChangedPattern:
 
 
 def as_name(pattern: str) -> str:
-    """Return the form in which a member keeps a pattern among names of topics."""
+    """Return the form of a pattern among the names that a member keeps."""
     return f"^{pattern}"
 
 
@@ -56,7 +56,7 @@ class Topics:
     Attributes:
         group_id: the group, for the log.
         names: the application's subscription: names, or its pattern (:func:`as_name`).
-        left: topics that were unsubscribed from since the last join.
+        left: topics from which the consumer has unsubscribed since the last join.
 
     Args:
         creates: ``allow_auto_create_topics``.
@@ -101,13 +101,13 @@ class Topics:
             return  # assigned by the application; or the metadata of all topics is requested
         wanted = subscription.group_subscription() or ()
         gone = deleted(set(cluster._topics).difference(wanted), self._views)
-        cluster._topics = cluster._topics - gone  # a new set: kafka-python's thread may be iterating over it
-        cluster.set_topics(subscription.group_subscription() or ())  # a topic may have come back meanwhile
+        cluster._topics = cluster._topics - gone  # a new set: kafka-python's thread may be iterating
+        cluster.set_topics(subscription.group_subscription() or ())  # a topic may exist again
 
     def create(self, allowed: bool) -> None:
-        """Let lookups create topics, if ``allow_auto_create_topics`` is set (kafka-python's 3.0.12 ignores it). Once a
-        topic was replaced, lookups create none: kafka-python continues to look up earlier subscriptions, and would
-        create a deleted topic again, for example the new topic of an undone replacement."""
+        """Let lookups create topics if ``allow_auto_create_topics`` is set, a setting that kafka-python 3.0.12 ignores.
+        Once a topic was replaced, lookups create none: kafka-python continues to look up earlier subscriptions, and
+        would create a deleted topic again, for example the new topic of an undone replacement."""
         allowed = allowed and self._creates
         if self._cluster.config["allow_auto_create_topics"] != allowed:
             self._cluster.config["allow_auto_create_topics"] = allowed
