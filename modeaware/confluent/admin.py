@@ -91,7 +91,7 @@ class AdminClient(librdkafka.AdminClient):
         self._calls.set_sasl_credentials(username, password)
 
     def close(self) -> None:
-        """Wait for requests under way to the controller, and release the views. Idempotent; may be used again."""
+        """Wait for pending requests to the controller, and release the views. Idempotent; the client stays usable."""
         with self._pool_lock:
             pool, self._pool = self._pool, None
         if pool is not None:
@@ -107,7 +107,7 @@ class AdminClient(librdkafka.AdminClient):
     def list_topics(self, *args: Any, **kwargs: Any) -> ClusterMetadata:
         """As the stock method; the name of a replaced and deleted topic stands for the topic that it points to.
 
-        Brokers that create topics automatically do so when a request names one.
+        Brokers that create topics automatically create the topic that a request names.
         """
         return named.list_topics(super().list_topics, self._present, *args, **kwargs)
 
@@ -128,8 +128,8 @@ class AdminClient(librdkafka.AdminClient):
 
         A topic with this minimum is placed here, rack-aware, and sent with its assignment: the brokers' own placement
         ignores which brokers are alive. The controller's policy in the mode log
-        (``modeaware.under.replicated.creation``) decides which brokers may be down: none with ``disabled``, or without
-        a mode log. A broker that was killed counts as alive until its ``broker.session.timeout.ms`` is over.
+        (``modeaware.under.replicated.creation``) decides which brokers may be down. With ``disabled``, or without a
+        mode log, none may be. A broker that was killed counts as alive until its ``broker.session.timeout.ms`` is over.
 
         The name of a replaced topic is refused, also if that topic was deleted: clients that use the name write to and
         read another topic. If the cluster has a mode log, this check has to read it.
@@ -139,11 +139,11 @@ class AdminClient(librdkafka.AdminClient):
             kwargs: the stock method's: ``operation_timeout``, ``request_timeout`` (seconds), ``validate_only``.
 
         Returns:
-            Per topic a future. Without a minimum: of None, as the stock method's; it fails with KafkaException. With a
-            minimum: of a :class:`~modeaware.admin.new_topics.CreationResult`. That fails with RequestRefused (nothing
-            was created; INVALID_REPLICATION_FACTOR: fewer live replicas than the minimum), ClusterError (outcome
-            unknown), or ModeSourceError (the mode log cannot be read). The code TOPIC_ALREADY_EXISTS also covers the
-            name of a replaced topic.
+            Per topic a future. Without a minimum, it is the stock method's: of None, failing with KafkaException. With
+            a minimum, it is of a :class:`~modeaware.admin.new_topics.CreationResult`, and fails with RequestRefused
+            (nothing was created; INVALID_REPLICATION_FACTOR: fewer live replicas than the minimum), ClusterError
+            (outcome unknown), or ModeSourceError (the mode log cannot be read). The code TOPIC_ALREADY_EXISTS also
+            covers the name of a replaced topic.
 
         Raises:
             RequestRefused: INVALID_REQUEST: a topic is named twice, and one has a minimum; nothing was sent.
@@ -185,7 +185,7 @@ class AdminClient(librdkafka.AdminClient):
         timeout_ms: int | None = None,
         **kwargs: Any,
     ) -> dict[str, Future[Any]]:
-        """Grow topics, shrunk ones included: as the stock method (a list), or as KIP-195 has it (a mapping).
+        """Grow topics, shrunk ones included. The call has the stock method's form (a list) or KIP-195's (a mapping).
 
         The growth of a topic with a record in the mode log goes to the controller: the count is then the number of
         *writable* partitions. Retired partitions are revived first; assignments and the minimum apply to new
@@ -199,8 +199,8 @@ class AdminClient(librdkafka.AdminClient):
                 (False; nothing is changed).
 
         Returns:
-            Per topic a future. For a list without a minimum: the stock method's. For a mapping, or with a minimum: of a
-            :class:`~modeaware.admin.new_topics.CreationResult`. That fails with RequestRefused (nothing was changed;
+            Per topic a future. For a list without a minimum, it is the stock method's. Otherwise, it is of a
+            :class:`~modeaware.admin.new_topics.CreationResult`, and fails with RequestRefused (nothing was changed;
             ``code`` is Kafka's: see docs/admin.md), ClusterError (outcome unknown), ControllerUnavailable (the topic
             goes to the controller, and nothing was sent) or ModeSourceError.
 
@@ -335,7 +335,7 @@ class AdminClient(librdkafka.AdminClient):
 
         Returns:
             Per topic a future of :class:`~modeaware.wire.messages.TopicResult`, without partitions. It is done when the
-            intent is on the log; :meth:`describe_modes` shows the new topic once it exists. It fails with
+            log has the intent to replace; :meth:`describe_modes` shows the new topic once it exists. It fails with
             RequestRefused (nothing changed; ``code`` is Kafka's: TOPIC_AUTHORIZATION_FAILED, TOPIC_ALREADY_EXISTS,
             POLICY_VIOLATION, REASSIGNMENT_IN_PROGRESS, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR, INVALID_CONFIG
             and others; UNSUPPORTED_VERSION: the controller is too old), ControllerUnavailable (nothing was sent),
@@ -375,15 +375,15 @@ class AdminClient(librdkafka.AdminClient):
     ) -> dict[str, Future[TopicResult]]:
         """End aliases: names of replaced and deleted topics, which point to the topics that have replaced them.
 
-            Clients then use what brokers have under the name: a topic or none.
+        Afterwards, clients use the topic that brokers have under the name, if there is one.
 
         Args:
             topics: the names.
             validate_only, request_timeout: as in :meth:`replace_topics`.
 
         Returns:
-            Per name a future, as of :meth:`replace_topics`; INVALID_REQUEST: the name is no alias. The user needs ALTER
-            and DELETE on the topic that the name points to, or ALTER on the cluster if that topic was deleted.
+            Per name a future, as from :meth:`replace_topics`; INVALID_REQUEST: the name is no alias. The user needs
+            ALTER and DELETE on the topic that the name points to, or ALTER on the cluster if that topic was deleted.
         """
         names = list(dict.fromkeys(topics))
         deadline = Deadline(request_timeout)
@@ -440,7 +440,7 @@ class AdminClient(librdkafka.AdminClient):
             request_timeout: how long to wait for the controller's answer, in seconds.
 
         Returns:
-            A future that is done when the rules are on the log. It fails like those of :meth:`delete_partitions`;
+            A future that is done when the rules are on the log. It fails like the futures of :meth:`delete_partitions`.
             RequestRefused: a rule is invalid, or a rule to remove does not exist.
 
         Raises:
@@ -562,7 +562,7 @@ class AdminClient(librdkafka.AdminClient):
     ) -> dict[Any, Future[Any]]:
         """Return a future per key (a topic, say), with the results or the exception of ``work`` in another thread.
 
-        An exception among the results fails its own future alone; ``as_stock`` makes ours KafkaExceptions.
+        An exception among the results fails only its own future; ``as_stock`` makes ours KafkaExceptions.
         """
         futures: dict[Any, Future[Any]] = {key: Future() for key in keys}
         for future in futures.values():

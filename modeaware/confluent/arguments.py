@@ -30,7 +30,7 @@ def refuse_duplicates(topics: Iterable[str]) -> None:
 
 
 def refused_aliases(views: Views, topics: Iterable[str]) -> dict[str, RequestRefused]:
-    """Return why no topic can be created under some of the names: they point to another topic. Others are left out."""
+    """Return the names that point to another topic, each with the reason why no topic can be created under it."""
     points_to = {topic: written_topic(topic, views.view).topic for topic in topics if views.view(topic).is_replaced}
     return {
         topic: RequestRefused(
@@ -45,7 +45,7 @@ def refused_aliases(views: Views, topics: Iterable[str]) -> dict[str, RequestRef
 
 
 def check_numbers(new: NewTopic) -> None:
-    """Raise ValueError as the stock method does."""
+    """Raise the stock method's ValueError for numbers that contradict the assignment."""
     given = new.replica_assignment
     if not given:
         return
@@ -139,8 +139,8 @@ def broker_ids(pair: tuple[str, int], replicas: Sequence[int]) -> tuple[int, ...
 def split_growths(
     views: Views, growths: Mapping[str, NewPartitions]
 ) -> tuple[dict[str, NewPartitions], dict[str, NewPartitions]]:
-    """Return the growths for the brokers, and those for the controller. The latter are of topics with a record in the
-    mode log, and of new topics whose old topic is not released yet, which the controller refuses."""
+    """Return the growths for the brokers, and those for the controller: of topics with a record in the mode log, and of
+    new topics whose old topic is not released yet. The controller refuses the growths of such new topics."""
     waiting = {
         new_topic.topic for view in views.views().values() if (new_topic := view.replaced_by) and not new_topic.released
     }
@@ -163,7 +163,7 @@ def deadline_of(kwargs: Mapping[str, Any]) -> Deadline:
 
 
 def options_within(kwargs: Mapping[str, Any], deadline: Deadline) -> dict[str, Any]:
-    """Return the stock method's options, less the time that reading the modes has taken."""
+    """Return the stock method's options, with timeouts reduced by the time that reading the modes has taken."""
     return {**kwargs, **({"request_timeout": deadline.left_s()} if "request_timeout" in kwargs else {})}
 
 

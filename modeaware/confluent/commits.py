@@ -1,8 +1,8 @@
-"""Notes in an application's own commits (:mod:`modeaware.clients.notes`), while it reads a topic to its end.
+"""Notes in an application's own commits (:mod:`modeaware.notes`), while the application reads a topic to its end.
 
-If the end of a partition is known, each commit of it without metadata gets the note. That covers ``commit`` and
-``store_offsets`` of the consumer, and ``send_offsets_to_transaction`` of a producer of this package. A ``commit()``
-without arguments is sent unchanged, and the member adds its note by a commit of its own.
+If the end of a partition is known, each commit without metadata on the partition gets the note: by the consumer's
+``commit`` and ``store_offsets``, and by ``send_offsets_to_transaction`` of a producer of this package. A ``commit()``
+without arguments is sent unchanged. The member then adds its note by a commit of its own.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class CommitNotes:
     """The application's commits through one consumer.
 
     Args:
-        commit, store_offsets: the methods that they call, with the client as first argument.
+        commit, store_offsets: the methods that send commits and store offsets; the client is their first argument.
         stock: the client's own methods.
     """
 
@@ -38,8 +38,8 @@ class CommitNotes:
         self._noting = partial(self._commit, commit), partial(self._store, store_offsets)
 
     def methods(self, *, noting: bool) -> tuple[Target, Target]:
-        """Return the targets of ``commit`` and ``store_offsets``. Where there is something to note, they report commits
-        to the member, and add notes."""
+        """Return the targets of ``commit`` and ``store_offsets``. If ``noting``, the targets report commits to the
+        member and add notes."""
         return self._noting if noting else self._own
 
     def for_transaction(self, offsets: Iterable[TopicPartition]) -> list[TopicPartition]:
@@ -98,7 +98,7 @@ class CommitNotes:
         metadata = self._member.metadata(key_of(partition), partition.offset, position, in_transaction=in_transaction)
         if not metadata:
             return partition
-        epoch: int | None = partition.leader_epoch  # None where there is none
+        epoch: int | None = partition.leader_epoch  # None: it has none
         known: dict[str, Any] = {} if epoch is None else {"leader_epoch": epoch}
         return TopicPartition(partition.topic, partition.partition, partition.offset, metadata, **known)
 

@@ -1,7 +1,7 @@
 """confluent_kafka's Consumer, reading the partitions that are not in mode None.
 
-When views change, the next ``poll`` or ``consume`` does the work (:class:`~modeaware.confluent.retarget.PollHook`):
-:class:`~modeaware.confluent.group.Membership` changes the assignment. Otherwise both methods are librdkafka's own.
+When views change, the next ``poll`` or ``consume`` (:class:`~modeaware.confluent.retarget.PollHook`) has
+:class:`~modeaware.confluent.group.Membership` change the assignment. Otherwise both methods are librdkafka's own.
 """
 
 from __future__ import annotations
@@ -62,10 +62,10 @@ class Consumer(_Slots):
       ``consume`` block, for their timeout. After ``modeaware.view.timeout.ms``, ``modeaware.on.unknown`` decides:
       ``block`` continues to wait (``poll`` returns None), ``writable`` reads every partition, and ``error`` raises
       :class:`~modeaware.errors.ViewTimeout` from ``poll``.
-    * Every start offset is a number from the assignment on: ``auto.offset.reset`` is resolved then, once.
+    * Every start offset is a number from the assignment on: ``auto.offset.reset`` is resolved once, at the assignment.
     * While no work waits and no message has to be renamed (``modeaware.topic.names``), ``poll`` and ``consume`` are
-      librdkafka's own. ``enable.partition.eof`` is an exception while a topic of the consumer has retired partitions:
-      their ends are reported once.
+      librdkafka's own. The exception is ``enable.partition.eof`` while a topic of the consumer has retired partitions,
+      whose ends are reported once.
     * ``statistics.interval.ms`` is set to 1000 at most, to reach a thread inside an endless ``poll()``. A ``stats_cb``
       is still called at its own interval.
 
@@ -132,8 +132,8 @@ class Consumer(_Slots):
         """As ``confluent_kafka.Consumer.commit``. A message commits on the topic that contains its record.
 
         Raises:
-            KafkaException: as there; also code ``_INVALID_ARG`` if ``modeaware.topic.names=logical`` makes a topic in
-                ``offsets`` ambiguous, and then nothing is committed.
+            KafkaException: as from the stock method; also with the code ``_INVALID_ARG`` if a topic in ``offsets`` is
+                ambiguous by ``modeaware.topic.names=logical``. Then nothing is committed.
         """
         return self._names.commit.call(self, *args, **kwargs)
 
@@ -166,7 +166,7 @@ class Consumer(_Slots):
     ) -> None:
         """As ``confluent_kafka.Consumer.subscribe``. The callbacks get the partitions that the consumer holds.
 
-        Under an eager protocol, a change of modes within a generation is shown to them as a rebalance: ``on_revoke``
+        Under an eager protocol, they see a change of modes within a generation as a rebalance: ``on_revoke``
         with all partitions held before, then ``on_assign`` with all partitions held afterwards.
         """
         _check_subscription(topics, on_assign, on_revoke, on_lost)
@@ -208,7 +208,7 @@ class Consumer(_Slots):
         self._membership.incremental_unassign(partitions)
 
     def assignment(self) -> list[TopicPartition]:
-        """As ``confluent_kafka.Consumer.assignment``: the partitions that are read, none of mode None."""
+        """As ``confluent_kafka.Consumer.assignment``: the partitions that are read, so none in mode None."""
         return self._membership.visible(super().assignment())
 
     def pause(self, partitions: list[TopicPartition]) -> None:
@@ -228,8 +228,8 @@ class Consumer(_Slots):
         self._look_soon()
 
     def consumer_group_metadata(self) -> Any:
-        """As ``confluent_kafka.Consumer.consumer_group_metadata``, to commit with transactions. From now on this
-        consumer makes no commit of its own on a partition where the group has one."""
+        """As ``confluent_kafka.Consumer.consumer_group_metadata``, to commit with transactions. From now on, this
+        consumer makes no commit of its own on a partition with a commit of the group."""
         metadata = super().consumer_group_metadata()
         self._membership.member.commits_with_transactions()
         metadata_taken(metadata, self._notes)
@@ -243,14 +243,14 @@ class Consumer(_Slots):
         Raises:
             ModeSourceError, modeaware.confluent.errors.FirstViewTimeout: no view of the modes yet, by
                 ``modeaware.on.unknown``.
-            KafkaException: as there.
+            KafkaException: as from that method.
         """
         return self._named.writable_partitions(topic, self._count)
 
     def list_topics(self, *args: Any, **kwargs: Any) -> ClusterMetadata:
         """As ``confluent_kafka.Consumer.list_topics``: partitions as the brokers have them, also those in mode None.
 
-        The name of a topic that was replaced and deleted stands for the topic to which it points, also in
+        The name of a replaced and deleted topic stands for the topic that the name points to, here and in
         :meth:`committed`, :meth:`offsets_for_times` and :meth:`get_watermark_offsets`.
         """
         return named.list_topics(super().list_topics, self._named.present, *args, **kwargs)
@@ -288,7 +288,7 @@ class Consumer(_Slots):
             self._onlooker.close()
             if assigned := super().assignment():
                 # rd_kafka_consumer_close drops fetched records, but stores and commits the offsets of the control
-                # records behind them: on a transactional topic the group would skip the records.
+                # records behind them: on a transactional topic, the group would skip the dropped records.
                 self._stock.pause(assigned)
         super().close()
 
@@ -318,7 +318,7 @@ class Consumer(_Slots):
     # Work of the polling thread
 
     def _note(self, changed: Mapping[str, TopicView]) -> None:
-        """Leave a note for the polling thread (called by the source's thread)."""
+        """Note changed views for the polling thread (called by the thread of the views' source)."""
         if any(view.replaced_by is not None for view in changed.values()):
             self._take_names()
         concerned = [view for view in changed.values() if self._concerns(view)]
@@ -340,8 +340,8 @@ class Consumer(_Slots):
         self._names.put_over(*self._notes.methods(noting=self._membership.watches))
 
     def _may_end_hidden(self) -> bool:
-        """Return whether librdkafka may report the end of a partition that is hidden, or will be: after an assignment,
-        the same poll may return an end from before it."""
+        """Return whether librdkafka may report the end of a partition that is hidden or will be hidden. After an
+        assignment, the same poll may return an end from before the assignment."""
         return any(not view.all_writable and self._concerns(view) for view in self._views.views().values())
 
     def _logical_names(self) -> Mapping[str, str]:
@@ -371,7 +371,7 @@ class Consumer(_Slots):
             self._finish_what_is_needed()
 
     def _finish(self, result: Message | list[Message] | None) -> bool:
-        """Rename records and drop events about hidden topics; return whether nothing else is left."""
+        """Rename records and drop events about hidden topics; return whether nothing of the result is left."""
         self._names.rename(result)
         if self._wants_ends and result is not None:
             self._membership.ends.take(result if isinstance(result, list) else [result])
@@ -394,7 +394,7 @@ class Consumer(_Slots):
 
 
 def _check_subscription(topics: Any, *callbacks: Any) -> None:
-    """Raise confluent_kafka's errors for bad arguments at once, also if the subscription itself has to wait."""
+    """Raise confluent_kafka's errors for bad arguments at once, even if the subscription itself has to wait."""
     if not isinstance(topics, list):
         raise TypeError("expected list of topic unicode strings")
     if not all(isinstance(topic, str) for topic in topics):

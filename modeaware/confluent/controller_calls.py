@@ -1,4 +1,4 @@
-"""Requests of our AdminClient to the controller that the mode log names, and its reads of that log."""
+"""Our AdminClient's requests to the controller that the mode log names, and the client's reads of the mode log."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def group_rules_of(replay: Replay, mode_log_topic: str) -> tuple[GroupRule, ...]
     """Return the rules in a mode log, expired ones included.
 
     Raises:
-        RecordError: their record cannot be used here, so the rules are unknown.
+        RecordError: the rules' record cannot be used here, so the rules are unknown.
     """
     _check_readable(replay, GROUP_RULES_KEY, f"the rules about groups in {mode_log_topic!r}", "inspect the log")
     return replay.group_rules.rules if replay.group_rules is not None else ()
@@ -92,7 +92,7 @@ class ControllerCalls:
         self._given_up = Event()
 
     def give_up(self) -> None:
-        """Begin no further attempts, until :meth:`close`: waiting calls end with the answers that they have."""
+        """Begin no further attempts until :meth:`close`. Waiting calls end with the answers that they have."""
         self._given_up.set()
 
     def views(self, deadline: Deadline) -> Views:
@@ -134,11 +134,11 @@ class ControllerCalls:
         """Shrink topics. The answers may be errors: RequestRefused (nothing changed), ControllerUnavailable (nothing
         was sent), ClusterError (sent, outcome unknown), ModeSourceError.
 
-            An attempt without an answer is repeated, except an ``immediate_delete``. The mode log shows whether an
-            earlier attempt was carried out.
+        An attempt without an answer is repeated, unless it is an ``immediate_delete``. The mode log shows whether an
+        earlier attempt was carried out.
         """
         answers: Answers = {}
-        for immediate in (False, True):  # one request has one such flag for all of its topics
+        for immediate in (False, True):  # a request has one flag for all of its topics
             if chosen := {
                 topic: shrink for topic, shrink in shrinks.items() if bool(shrink.immediate_delete) is immediate
             }:
@@ -183,7 +183,7 @@ class ControllerCalls:
         return self._answers(shrinks, views, message, deadline, repeatable=not immediate_delete, resolve=resolve)
 
     def alter_group_rules(self, views: Views, command: AlterGroupRulesCommand, deadline: Deadline) -> Answers:
-        """Change rules about groups. The only answer has the key ``""``; errors as :meth:`delete_partitions`."""
+        """Change rules about groups. The only answer has the key ``""``; errors as for :meth:`delete_partitions`."""
         from modeaware.wire import messages
 
         def message(_: Sequence[str], timeout_ms: int) -> Any:
@@ -195,7 +195,7 @@ class ControllerCalls:
         """Return the rules about groups on the mode log now.
 
         Raises:
-            RecordError: their record cannot be used here.
+            RecordError: the rules' record cannot be used here.
             ModeSourceError: the mode log cannot be read (in time).
         """
         return group_rules_of(self._read_log(deadline), self.config.mode_log_topic)
@@ -229,7 +229,7 @@ class ControllerCalls:
     def replace_topics(
         self, views: Views, commands: Sequence[ReplaceTopicCommand], validate_only: bool, deadline: Deadline
     ) -> Answers:
-        """Replace topics, or undo that. Errors as for :meth:`delete_partitions`."""
+        """Replace topics, or undo replacements. Errors as for :meth:`delete_partitions`."""
         from modeaware.wire import messages
 
         by_topic = {command.topic: command for command in commands}
@@ -252,7 +252,7 @@ class ControllerCalls:
         repeatable: bool,
         resolve: Callable[[str, ModeAwareError], TopicResult | ModeAwareError] = outcome_unknown,
     ) -> Answers:
-        """Send to the controller that the log names, or to the next one if that is gone
+        """Send to the controller that the log names; if that controller is gone, to the next one
         (:mod:`modeaware.wire.retries`)."""
         first = True
 

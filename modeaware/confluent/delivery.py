@@ -3,7 +3,7 @@
 :mod:`modeaware.clients.refusals` explains why brokers reject these records. Where the application's callback can be
 reached, it is called with :class:`~modeaware.confluent.errors.ReplacedTopicRefused`.
 
-Between replacements, callbacks are reached only where that costs nothing. The configured ``on_delivery`` is called
+Between replacements, callbacks are reached only at no cost. The configured ``on_delivery`` is called
 through a switch, so it is always reached. The callback of a single record is wrapped when the record is queued, from
 the announcement of the new topic until the switch (in C, at almost no cost). Callbacks of records that were queued
 earlier are called unchanged.
@@ -65,7 +65,7 @@ class Deliveries(Refusals):
 
         Args:
             announced: some topic is about to be replaced.
-            switched: some topic was replaced just now; records queued before will have their outcomes in time.
+            switched: some topic was replaced just now; earlier records get outcomes within the delivery timeout.
         """
         with self._lock:
             self._announced = announced
@@ -85,7 +85,7 @@ class Deliveries(Refusals):
         return self.report(callback, error, message)
 
     def _stop_when_reported(self, message: Any) -> None:
-        """Stop watching when a record is reported that was queued after all earlier ones had their outcome. Reports
+        """Stop watching if ``message`` was queued when all records from before the switch had their outcomes. Reports
         arrive in the order of the outcomes, however late the application polls."""
         queued_ago_s = message.latency()
         with self._lock:

@@ -1,8 +1,8 @@
 """Ends that librdkafka reports (``enable.partition.eof``) for partitions in mode None.
 
 librdkafka does not report the end of a paused partition, and an application may wait for the end of every partition. So
-if the application wants ends, a hidden partition in mode None without unread records is paused only after librdkafka
-has reported its end. Only the polling thread may use this module.
+with this setting, a hidden partition in mode None without unread records is paused only after librdkafka has reported
+its end. Only the polling thread may use this module.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class PartitionEnds:
 
     Args:
         stock: the client's own methods.
-        seek: seeks, unless librdkafka is not ready for that; returns whether it has.
-        wanted: the application gets an event at the end of each partition.
+        seek: seeks if librdkafka is ready for a seek; returns whether it has sought.
+        wanted: the application gets an event at the end of each partition (``enable.partition.eof``).
 
     Attributes:
         retry_s: when to try again, on the monotonic clock: librdkafka was not ready for a seek.
@@ -72,11 +72,11 @@ class PartitionEnds:
     def run_to_end(self, keys: Iterable[Key] | None = None) -> None:
         """Let hidden partitions in mode None without unread records run until their end is reported.
 
-            A partition that is read already continues at its position, since librdkafka may have reported its end
-            before. A partition whose records were deleted runs from its end. A record there is delivered at once.
+        A partition that was read to its end continues at its position, because librdkafka may have reported the end
+        before. A partition whose records were deleted runs from its end. A record at that end is delivered at once.
 
         Args:
-            keys: None: all hidden partitions.
+            keys: the partitions; None: all hidden ones.
         """
         self.retry_s = None
         partitions = self._member.partitions
@@ -118,9 +118,9 @@ class PartitionEnds:
         return view.resume_offsets.get(key[1])
 
     def take(self, messages: Iterable[Message]) -> None:
-        """Note the ends that are among ``messages``, and pause the hidden partitions that have reached them.
+        """Note the ends that are among ``messages``, and pause the hidden partitions that have reached their ends.
 
-        The position does not show whether an end was reported: behind a transaction's marker it is below the end.
+        The position does not show whether an end was reported: behind a transaction's marker, it is below the end.
         """
         for message in messages:
             error, partition, end = message.error(), message.partition(), message.offset()

@@ -1,5 +1,5 @@
-"""Errors of the clients. Each is one of ours and one of confluent_kafka's, so that code written for either catches it.
-Also the errors of librdkafka after which views may be old.
+"""Errors of the clients, and librdkafka's errors after which views may be old. Each class is a subclass of one of ours
+and one of confluent_kafka's, so code for either catches it.
 
 ``error.args[0]`` is a ``KafkaError``, as in every ``KafkaException``; ``str(error)`` is the whole message.
 """
@@ -30,8 +30,8 @@ class _WithKafkaError(ModeAwareError):
 class RetiredPartitionChosen(_WithKafkaError, PartitionRetired, KafkaException):
     """A record was addressed to a partition that takes no writes; it was not queued.
 
-    The ``KafkaError`` has the code ``_UNKNOWN_PARTITION``, as librdkafka's ``produce`` raises for a partition that does
-    not exist. So code that chooses again then also handles this error. ``code`` is ``POLICY_VIOLATION``.
+    The ``KafkaError`` has the code ``_UNKNOWN_PARTITION``, which librdkafka's ``produce`` raises for a partition that
+    does not exist. So code that chooses again after that error also handles this one. ``code`` is ``POLICY_VIOLATION``.
     """
 
     kafka_code = KafkaError._UNKNOWN_PARTITION
@@ -41,10 +41,10 @@ class ReplacedTopicRefused(KafkaError):
     """The error that delivery callbacks get for a record that brokers rejected because its topic was replaced.
 
     It has the code that the brokers returned, ``MSG_SIZE_TOO_LARGE``, and is ``retriable()``. The application may send
-    the record again under the same name; it decides whether a record that is stored twice does harm.
+    the record again under the same name. It decides whether a record that is stored twice does harm.
 
     Attributes:
-        error: the same error as an exception, with topic, partition, and the new topic.
+        error: this error as an exception, with topic, partition, and the new topic.
     """
 
     error: TopicReplaced
@@ -66,7 +66,7 @@ class FirstViewTimeout(_WithKafkaError, ViewTimeout, KafkaException):
 class FirstViewPending(ModeSourceError, BufferError):
     """No first view within ``modeaware.view.timeout.ms``, and ``modeaware.on.unknown`` is ``block``.
 
-    A BufferError: callers of ``produce`` already handle it by ``poll()`` and another attempt.
+    It is a BufferError, which callers of ``produce`` already handle by ``poll()`` and another attempt.
     """
 
 

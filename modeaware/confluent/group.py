@@ -4,13 +4,13 @@
 neighbours only carry out the decisions. librdkafka calls :meth:`Membership.on_assign` with the partitions that the
 coordinator gave to this member, in all modes. Under ``range``, which assigns contiguous runs, the member holds only the
 partitions that it *owns* by range's rule over the readable partitions (:mod:`modeaware.clients.assignment` has the
-theory). :class:`~modeaware.confluent.ownership.Ownership` determines them. It notes the views at the join, reads the
-mode log after the assignment, and has the coordinator describe the group if partitions are hidden. A topic without a
-certain answer is *in doubt*: its partitions are withheld, for ``ownership.GIVE_UP_S`` at most; then the plain
-assignment applies. If the modes have changed since, the members take turns in requesting a rebalance.
+theory). :class:`~modeaware.confluent.ownership.Ownership` finds these. It notes the views at the join, reads the
+mode log after the assignment, and has the coordinator describe the group if partitions are hidden. A topic whose owners
+are not certain is *in doubt*: its partitions are withheld for ``ownership.GIVE_UP_S`` at most, and then the plain
+assignment applies. If modes have changed since the assignment, the members take turns in requesting a rebalance.
 
 When views change, the next poll calls :meth:`Membership.apply`. Only the polling thread, in which callbacks run too,
-may use this module, except ``Ownership.note``.
+may use this module. ``Ownership.note`` is for any thread.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Subscription:
     on_lost: Callback | None = None
 
     def covers(self, topic: str) -> bool:
-        """Return whether changes of ``topic`` may concern this subscription (any may if there are patterns)."""
+        """Return whether changes of ``topic`` may concern this subscription; with patterns, any topic may."""
         return topic in self.topics or any(name.startswith("^") for name in self.topics)
 
     def callback(self, event: Event) -> Callback | None:
@@ -127,7 +127,7 @@ class Membership:
         look_again: makes the polling thread call :meth:`apply` soon.
 
     Attributes:
-        subscription: the last one; kept after ``unsubscribe()``, whose revocation still calls back.
+        subscription: the last one, kept after ``unsubscribe()``: the revocation still calls its callback.
         given: the partitions that the group gave to this member in this generation; None: it has no assignment.
         watches: whether the application's positions and commits have to be observed.
         sees_absences: whether events may arrive about topics that the application has not named.
@@ -216,9 +216,9 @@ class Membership:
         )
 
     def _rejoin(self) -> None:
-        """Leave the group and join it again: a member that only joins again starts no rebalance, unless it leads."""
+        """Leave the group and join it again: a join without a leave starts a rebalance only if the member leads."""
         self._stock.unsubscribe()
-        # librdkafka postpones this until the member has left the group. The revocation before notes the views.
+        # librdkafka postpones this until the member has left the group. The revocation before it notes the views.
         self._subscribe(Subscribe(self.member.reading.topics, self.member.reading.left_out))
 
     # What librdkafka calls
@@ -260,7 +260,7 @@ class Membership:
             self._starts.forget(gone)
 
     def _rebalance(self) -> None:
-        """Carry out the actions of a rebalance, also if a callback of the application raises."""
+        """Carry out the actions of a rebalance, even if a callback of the application raises."""
         self._rebalancing = True
         try:
             try:
@@ -271,7 +271,7 @@ class Membership:
             self._rebalancing = False
 
     def before_close(self) -> None:
-        """Send the last requests to the coordinator: within ``close()`` no request is sent any more."""
+        """Send the last requests to the coordinator, because librdkafka sends none within ``close()``."""
         self._closing = True
         if self.given is not None:
             self._commit_idle(self._starts.idle(self._held(), leaving=True))
@@ -384,7 +384,7 @@ class Membership:
         Args:
             inside: within a call of librdkafka, which may have taken records that the application did not get yet.
             taken: records that a call under way has taken from librdkafka, and that the application did not get yet.
-                Work that would affect them is done once the application has them; :meth:`due_s` is not later.
+                Work that affects these records waits until the application has them, and :meth:`due_s` stays due.
         """
         self._inside = inside
         self._view()
@@ -417,7 +417,7 @@ class Membership:
         """Make librdkafka notice the deletion of topics of which this consumer has had partitions.
 
         librdkafka then requests the metadata of such a topic, and after 30 s forgets the topic and its leader epochs.
-        Otherwise it never reads a later topic of the name whose leader epochs are lower (docs/client-faults.md).
+        Otherwise it never reads a later topic of that name with lower leader epochs (docs/client-faults.md).
         """
         is_deleted = self.member.reading.is_alias
         deleted = set(filter(is_deleted, self._assigned_topics))
@@ -430,7 +430,7 @@ class Membership:
                 self._stock.list_topics(topic, timeout=SINGLE_ANSWER_S)
             except KafkaException as error:
                 log.debug("%s was deleted, and its metadata was not requested: %s", topic, error)
-                return  # the others are requested later, so that no poll takes long
+                return  # other topics are requested later, so that no poll takes long
 
     def _view(self) -> None:
         self._views.follow()
@@ -450,8 +450,8 @@ class Membership:
             self.member.polled(at)
 
     def is_ending(self, topic: str | None) -> bool:
-        """Return whether records of ``topic`` may not wait for the rest of their batch: its end is known, and the group
-        has still to read it. After a rebalance, the next owner would find a commit at the end, and count all as read.
+        """Return whether records of ``topic`` must not wait until their batch is full: its ends are known, and the gate
+        behind it is closed. After a rebalance, the next owner would find a commit at the end, and count all as read.
         """
         return (
             topic is not None
@@ -520,7 +520,7 @@ class Membership:
             is_untimely = show.event is Event.REVOKED and error.args[0].code() in _UNTIMELY
             if self._rebalancing or not is_untimely:
                 raise
-            # Our revocation met a rebalance of the group. Its own revocation is another chance to commit.
+            # The group was rebalancing during our revocation. Its own revocation is another chance to commit.
             log.info(
                 "%s: on_revoke raised %s, because the group is rebalancing; continuing", self._conf.group_id, error
             )
@@ -575,7 +575,7 @@ class Membership:
         except KafkaException as error:
             if error.args[0].code() != KafkaError._OUTDATED:
                 raise
-            self._stock.seek(place)  # again, behind the assignment that has overtaken it
+            self._stock.seek(place)  # again: an assignment has overtaken the first seek
 
     def _seek_one(self, place: TopicPartition) -> bool:
         try:
@@ -616,8 +616,8 @@ class Membership:
         self._look_again()
 
     def _was_reported(self, error: KafkaError | None, parts: list[TopicPartition]) -> None:
-        """Process the results of other commits; runs within a call of librdkafka. Successful commits of the application
-        are noted when it makes them; it may have made later ones by now."""
+        """Process the results of other commits; runs within a call of librdkafka. A successful commit was noted when
+        the application made it, and is not noted here: later commits may have been made by now."""
         done = [p for p in parts if p.error is None and p.offset >= 0]
         if error is not None:
             self.member.doubted(map(key_of, parts))

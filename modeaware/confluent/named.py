@@ -1,4 +1,4 @@
-"""confluent_kafka's calls that name topics. They are made for the topics that the names stand for
+"""confluent_kafka's calls that name topics: made for the topics that the names stand for
 (:mod:`modeaware.clients.named`), and answered under the application's names."""
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ PointsTo = Callable[[str, float], str]
 def list_topics(
     stock: Callable[..., ClusterMetadata], points_to: PointsTo, *args: Any, **kwargs: Any
 ) -> ClusterMetadata:
-    """As ``list_topics``; for one topic, the answer is about the topic that the name stands for, under the name."""
+    """As ``list_topics``. The answer about one topic describes the topic that its name stands for, under that name."""
     given = {**dict(zip(("topic", "timeout"), args, strict=False)), **kwargs}
     name = given.get("topic")
     if not isinstance(name, str) or len(args) > 2 or (topic := points_to(name, _seconds(given))) == name:
@@ -28,7 +28,7 @@ def list_topics(
 def offsets(
     stock: Callable[..., list[TopicPartition]], points_to: PointsTo, partitions: Any, *args: Any, **kwargs: Any
 ) -> list[TopicPartition]:
-    """As ``committed`` and ``offsets_for_times``. A partition with an error keeps that topic's name."""
+    """As ``committed`` and ``offsets_for_times``. A result with an error has the name of the requested topic."""
     asked = led(points_to, partitions, {**dict(zip(("timeout",), args, strict=False)), **kwargs})
     answer = stock(asked, *args, **kwargs)
     if asked is partitions:
@@ -40,8 +40,8 @@ def offsets(
 
 
 def led(points_to: PointsTo, partitions: Any, options: dict[str, Any]) -> Any:
-    """Return ``partitions`` of the topics that their names stand for. Where these are the same, or librdkafka will
-    refuse the call, return ``partitions`` itself."""
+    """Return ``partitions`` of the topics that their names stand for. If no name changes, or librdkafka will refuse
+    the call, return ``partitions`` itself."""
     if not isinstance(partitions, list) or not all(isinstance(partition, TopicPartition) for partition in partitions):
         return partitions
     timeout_s = _seconds(options)
@@ -52,7 +52,7 @@ def led(points_to: PointsTo, partitions: Any, options: dict[str, Any]) -> Any:
 
 
 def placed(partition: TopicPartition, topic: str) -> TopicPartition:
-    """Return ``partition`` as one of ``topic``."""
+    """Return ``partition`` with the topic ``topic``."""
     more = {"metadata": partition.metadata, "leader_epoch": partition.leader_epoch}
     given: dict[str, Any] = {name: value for name, value in more.items() if value is not None}
     return TopicPartition(topic, partition.partition, partition.offset, **given)

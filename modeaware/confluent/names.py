@@ -1,8 +1,8 @@
 """Records of a new topic under the name that the application subscribed to (``modeaware.topic.names=logical``).
 
 A message keeps its topic as a Python object, and ``topic()`` returns the object that ``set_topic`` was given. So a
-renamed message gets a ``str`` that has, beside the logical name, the name of the topic that contains the record.
-However long the application keeps the message, whatever is replaced meanwhile, its offset is committed on that topic.
+renamed message gets a ``str`` that has, beside the logical name, the name of the topic that contains the record. The
+message's offset is committed on that topic, however long the application keeps the message and whatever is replaced.
 
 A ``TopicPartition`` keeps only the characters. Partition 0 of ``orders`` may then belong to ``orders`` or to its new
 topic, and nothing distinguishes the two: once a message was renamed, an offset for such a name is refused.
@@ -66,8 +66,8 @@ class LogicalNames:
         """Keep the result of ``find``, new topic -> name (any thread); return whether messages are to be renamed.
 
         Args:
-            find: called one at a time, so that later views are not overwritten by earlier ones.
-            anew: the subscription has changed. Else earlier names stay, as a view may be out of force for a while.
+            find: called one at a time, so that the result of earlier views does not overwrite that of later ones.
+            anew: the subscription has changed. Else earlier names stay: a view may be out of force for a while.
         """
         with self._lock:
             paired = {topic: PairedName.of(name, name, topic) for topic, name in find().items()}

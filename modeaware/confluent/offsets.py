@@ -32,7 +32,7 @@ ANSWER_S = 1.0
 """How long the polling thread waits for an answer outside a rebalance. The request is repeated later."""
 SINGLE_ANSWER_S = 0.25
 RETRY_S = 0.1
-# While a leader or coordinator moves, and when a connection breaks.
+# Errors while a leader or coordinator moves, and when a connection breaks.
 _RETRIABLE = frozenset(
     {
         KafkaError.LEADER_NOT_AVAILABLE,
@@ -98,7 +98,7 @@ class LibrdkafkaOffsets:
         self._stock = stock
         self._onlooker = onlooker or stock
         self._group_id = group_id
-        self._leader_epochs: dict[Key, tuple[int, int | None]] = {}  # committed offset -> leader epoch
+        self._leader_epochs: dict[Key, tuple[int, int | None]] = {}  # committed offset, leader epoch
         self.commits: dict[Key, Committed | None] = {}
 
     def committed(self, keys: Collection[Key]) -> dict[Key, int | None]:
@@ -146,7 +146,7 @@ class LibrdkafkaOffsets:
         return self.listed(dict.fromkeys(keys, OFFSET_BEGINNING))
 
     def log_starts_now(self, keys: Collection[Key]) -> dict[Key, int]:
-        """The same, without partitions whose leader does not answer at once: librdkafka would wait, and return none.
+        """Return log starts, except where a leader does not answer at once: librdkafka would wait, and return none.
 
         ``poll`` waits meanwhile. If many leaders are away, one call requests only some partitions, one by one.
         """
@@ -154,7 +154,7 @@ class LibrdkafkaOffsets:
         log_starts = self._answered(asked, ANSWER_S) if asked else {}
         if not log_starts and len(asked) > 1:
             deadline_s = time.monotonic() + ANSWER_S
-            for partition in random.sample(asked, len(asked)):  # the same silent leaders must not always come first
+            for partition in random.sample(asked, len(asked)):  # else the same silent leaders might always come first
                 if time.monotonic() >= deadline_s:
                     break
                 log_starts |= self._answered([partition], SINGLE_ANSWER_S)
@@ -203,8 +203,8 @@ class Onlooker:
 
     librdkafka keeps every partition about which a consumer has sent a request. Once the topic is deleted,
     librdkafka queues an error for each of them every second, until the partition is assigned and revoked: without
-    end for one that other members read. So the requests do not go through the application's consumer. That would
-    also have to wait for the answer to a fetch first (``fetch.wait.max.ms``).
+    end for one that other members read. So the requests do not go through the application's consumer. There,
+    they would also have to wait for the answer to a fetch (``fetch.wait.max.ms``).
     """
 
     def __init__(self, conf: Mapping[str, Any], group_id: str) -> None:

@@ -2,14 +2,14 @@
 
 A synchronous commit of librdkafka blocks until a coordinator has answered, possibly for ever. So these commits are
 asynchronous: librdkafka queues their results for the next poll. That poll passes them to the setting ``on_commit``,
-with the results of automatic commits and of the application's own asynchronous commits. A result does not identify its
+like the results of automatic commits and of the application's asynchronous commits. A result does not identify its
 commit. So this module replaces ``on_commit`` by a callback that recognises the results of this package's commits, and
 passes all others to the application's callback:
 
 * A commit of given offsets is recognised by its partitions, offsets and metadata.
 * A commit of the stored offsets is recognised by the partitions that are assigned to the library. An automatic commit
-  has the same partitions, so its result may be mistaken for ours. Then the application gets our result instead, which
-  has the same partitions, too.
+  has the same partitions, so its result may be mistaken for ours. Then the application gets our result instead, with
+  the same partitions.
 * If nothing is stored, our commit results in ``_NO_OFFSET``. An automatic commit has no result then, so this result
   is never passed to the application.
 

@@ -207,7 +207,7 @@ def generation_of(metadata: Any) -> int | None:
 
 
 class Ownership:
-    """What one member owns in the group's generations under ``range``; under other strategies, all that it was given.
+    """The partitions that one member owns in a generation: under ``range`` by its rule, else all that it was given.
 
     Attributes:
         in_doubt: topics of the present assignment for which it is not certain what this member owns.
@@ -246,17 +246,17 @@ class Ownership:
         self.rejoins = 0
 
     def note(self, view: TopicView) -> None:
-        """Remember a view that came into force (any thread), and give the next requests their full time again."""
+        """Remember a view that came into force (any thread), and let the next requests take their full time again."""
         self._give_up_s = self._now_s() + GIVE_UP_S
         if self._applies:
             with self._lock:
                 self._seen.setdefault(view.topic, deque(maxlen=SEEN_VIEWS)).append(view)
 
     def before_join(self) -> None:
-        """Note the views now in force; the next generation begins after this."""
+        """Note the views now in force, before the next generation begins."""
         if self._applies:
             with self._lock:
-                self._seen.clear()  # first: a view that arrives before the snapshot is in both
+                self._seen.clear()  # first, so that no view is lost: one that arrives now is in both
             self._joined = self._views.views() if self._views.ready else None
         self._due_s = self._turn_s = None
         # Withheld partitions stay withheld until the next assignment, which may be the same one again.
@@ -341,7 +341,7 @@ class Ownership:
     def needs_rejoin(self, given: set[Key]) -> bool:
         """Return whether a rebalance would give this member other partitions, and none was requested for these views.
 
-        Sets the time of this member's turn. False if unknown (the group rebalances, or is not described).
+        Sets the time of this member's turn. False if unknown: the group rebalances, or could not be described.
         """
         if not self.in_doubt:
             self._due_s = None
@@ -382,7 +382,7 @@ class Ownership:
         return self._possible.get(topic, _NOTHING_HIDDEN) != frozenset({hidden(self._views.view(topic))})
 
     def my_turn(self, given: set[Key]) -> bool:
-        """Return whether to request the rebalance now: it is this member's turn, and no other has requested one."""
+        """Return whether to request the rebalance now: it is this member's turn, and no other has requested it."""
         if self._turn_s is None or self._now_s() < self._turn_s:
             return False
         try:

@@ -1,7 +1,7 @@
 """Which topics the patterns of a confluent_kafka consumer match, and which of its topics brokers have by now.
 
-A pattern cannot exclude a topic: librdkafka matches it (a part of the name), or a broker under KIP-848 (the whole
-name), and neither syntax has a negation. So once a topic is released, the consumer subscribes by name to the topics
+A pattern cannot exclude a topic. librdkafka matches it with a part of the name, or a broker (KIP-848) with the whole
+name, and neither syntax has a negation. So once a topic is released, the consumer subscribes by name to the topics
 that the pattern matches, and lists topics as often as librdkafka would. This continues after the topic is gone:
 librdkafka (2.16) keeps looking up a topic whose partitions it once had. With the pattern, it would report the missing
 topic every second. A consumer that starts after the topic is gone subscribes to the pattern. The exception is a pattern
@@ -33,12 +33,12 @@ LONGEST_RETRY_S = 300.0
 
 
 def matches(pattern: str, topic: str, *, whole_names: bool) -> bool | None:
-    """Return whether a pattern matches: a broker's (RE2) a whole name, or librdkafka's (POSIX) a part of it; None:
-    Python's syntax differs."""
+    """Return whether a pattern matches ``topic``: the whole name in a broker's syntax (RE2), or a part of the name in
+    librdkafka's (POSIX). None: Python's syntax differs."""
     search, foreign = (re.fullmatch, r"\[:") if whole_names else (re.search, r"\[:|\\[dD]")
     try:
         return None if re.search(foreign, pattern) else search(pattern, topic) is not None
-    except (re.error, FutureWarning):  # a set within a set; raised where warnings are errors
+    except (re.error, FutureWarning):  # the warning of a set within a set; it may be an error
         return None
 
 
@@ -49,10 +49,10 @@ class Patterns:
         match: whether a pattern matches a topic.
         onlooker: lists topics.
         refresh_s: how often topics are listed; None: never again.
-        keeps_patterns: brokers may create a topic that is named and does not exist, so patterns stay.
+        keeps_patterns: patterns stay, because brokers may create a topic that is named and does not exist.
 
     Attributes:
-        listed: the names that are subscribed to in place of patterns.
+        listed: the names to which the consumer subscribes in place of patterns.
         due_s: when to list topics again, on the monotonic clock.
     """
 
@@ -72,7 +72,7 @@ class Patterns:
         self._now_s = now_s
         self._all: frozenset[str] = frozenset()
         self._retry_wait_s: float | None = None  # None: the last request was answered
-        self._met: set[str] = set()  # topics that were replaced, and not gone, in this consumer's lifetime
+        self._met: set[str] = set()  # replaced topics that brokers had in this consumer's lifetime
         self._as_is: set[str] = set()
         self.listed: frozenset[str] = frozenset()
         self.due_s: float | None = None
@@ -97,7 +97,7 @@ class Patterns:
     def _without(self, pattern: str, left_out: Collection[str]) -> list[str] | None:
         """Return the names of the topics that ``pattern`` matches, without ``left_out``; None: the pattern itself,
         until topics are listed."""
-        if not left_out or self._keeps_patterns:  # a deleted topic that is named would be created again
+        if not left_out or self._keeps_patterns:  # a name would create a deleted topic again
             return [pattern]
         is_harmless = self._met.isdisjoint(left_out)
         if is_harmless and pattern in self._as_is:
@@ -113,13 +113,13 @@ class Patterns:
         return matched
 
     def _list(self) -> frozenset[str]:
-        """Return all topics, as of the last listing that was due; empty: unknown yet."""
+        """Return all topics by the last listing that was due; empty: unknown yet."""
         if not self._all if self.due_s is None else self._now_s() >= self.due_s:
             self._take(self._onlooker.topics())
         return self._all
 
     def _take(self, topics: frozenset[str]) -> None:
-        """Keep all topics; empty: no answer, and the request is repeated after twice the last wait."""
+        """Keep ``topics``, all topics. Empty: no answer; the request is repeated after twice the last wait."""
         if topics:
             self._all, self._retry_wait_s, wait_s = topics, None, self._refresh_s
         else:
@@ -134,7 +134,7 @@ class Patterns:
 
 
 class NewTopicProbe:
-    """Finds out whether brokers have topics, one of which was created a moment ago. Creates none."""
+    """Finds out whether brokers have topics that may have been created just now. Creates no topic."""
 
     def __init__(self, stock: Any, asked: Any) -> None:
         self._stock = stock
@@ -150,14 +150,14 @@ class NewTopicProbe:
         there: list[str] = []
         deadline_s = time.monotonic() + ANSWER_S
         for topic in () if inside else sorted(self._missed.intersection(topics)):
-            # librdkafka remembers for minutes that its user may not see a topic, and would subscribe by that.
+            # librdkafka caches for minutes that its user may not see a topic, and would subscribe by the cache.
             if time.monotonic() < deadline_s:
                 with suppress(KafkaException):
                     self._stock.list_topics(topic, timeout=ANSWER_S)
-        for topic in random.sample(sorted(topics), len(topics)):  # the same topics must not always come first
+        for topic in random.sample(sorted(topics), len(topics)):  # else the same topics would always come first
             if time.monotonic() < deadline_s and _has_topics(self._asked, [topic], SINGLE_ANSWER_S):
                 there.append(topic)
-        # The client itself subscribes by its own metadata. One request only, since a fetch is answered first.
+        # The client itself subscribes by its own metadata. Send one request only: a fetch is answered first.
         if there and not _has_topics(self._stock, there, ANSWER_S):
             self._missed.update(there)
             return set()

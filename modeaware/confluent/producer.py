@@ -47,24 +47,24 @@ class Producer(_Slots):
     per record. While some are retired, a record without an explicit partition goes to ``writable[hash %
     len(writable)]``. ``partitioner`` determines the hash; ``sticky.partitioning.linger.ms`` applies as well.
 
-    ``partitioner`` may also be one that librdkafka does not have: one of :data:`partitioners.NAMES`, the
-    ``"package.module:name"`` of a :class:`partitioners.Partitioner` (class or function), or such an object. It then
-    picks for every record, among all partitions where none is retired.
+    ``partitioner`` may also be a partitioner that librdkafka does not have: one of :data:`partitioners.NAMES`, the
+    ``"package.module:name"`` of a :class:`partitioners.Partitioner` (class or function), or such an object. Such a
+    partitioner picks for every record, among all partitions where none is retired.
 
     Settings that begin with ``modeaware.`` are ours (:class:`modeaware.config.ClientConfig`); all others are
     librdkafka's. The constructor does not block; the first send waits for the first view of the modes. Methods may be
     called from any thread, as with confluent_kafka. The producer releases its share of the views by ``close()``, at the
     end of ``with``, and when it is dropped.
 
-    An alias of ``produce`` (``send = producer.produce``) follows the modes. A subclass's ``produce`` is called, and so
-    is one that a tracer put over ``confluent_kafka.Producer`` before the producer was made.
+    A reference to ``produce`` (``send = producer.produce``) follows the modes. The ``produce`` of a subclass is called.
+    So is a ``produce`` that a tracer put over ``confluent_kafka.Producer`` before the producer was made.
 
     Raises:
         ConfigError: an unknown ``modeaware.`` setting (the message gives the nearest known name) or a bad value.
         KafkaException, TypeError: as from confluent_kafka.
     """
 
-    _modeaware: Router | None = None  # if __init__ has not run, the stock class raises its own error
+    _modeaware: Router | None = None  # None before __init__: the stock class raises its own error
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         return super().__new__(_over_patched(cls), *args, **kwargs)
@@ -84,7 +84,7 @@ class Producer(_Slots):
         super().__init__(theirs)
         if partitioner is None:  # librdkafka has accepted it by now
             partitioner = partitioner_of(conf)
-        # Without the callback: the source of the views outlives the producer, and must not keep its objects alive.
+        # No resize callback: the source of the views outlives the producer, and must not keep its objects alive.
         self._count = partition_count(self, config.view_timeout_ms / 1000)
         views = hints.views = deliveries.views = registry.acquire(conf, replace(config, resize_callback=None))
         stock = stock_method(Producer, type(self), "produce")
@@ -165,8 +165,8 @@ class Producer(_Slots):
         """Queue records: confluent_kafka's ``produce_batch``, routed like :meth:`produce`.
 
         Raises:
-            RetiredPartitionChosen: a message, or ``partition``, names one that takes no records; nothing was queued.
-            BufferError, KafkaException, TypeError, RuntimeError: as there.
+            RetiredPartitionChosen: a message or ``partition`` names a partition without writes; nothing was queued.
+            BufferError, KafkaException, TypeError, RuntimeError: as from :meth:`produce`.
         """
         router = self._modeaware
         if router is None:
@@ -176,8 +176,8 @@ class Producer(_Slots):
     def writable_partitions(self, topic: str) -> tuple[int, ...]:
         """Return the partitions to which a record under ``topic`` may be addressed now, ascending.
 
-        For the name of a replaced topic, these are partitions of the topic that its records go to. Waits for the first
-        view of the modes as ``produce`` does, and for the cluster's metadata if no partition is retired. The modes may
+        For the name of a replaced topic, these are partitions of the topic to which its records go. Waits for the first
+        view of the modes, like ``produce``, and for the cluster's metadata if no partition is retired. The modes may
         change at any time: a ``produce`` to a partition that was retired since raises RetiredPartitionChosen.
 
         Raises:
@@ -191,15 +191,15 @@ class Producer(_Slots):
     def list_topics(self, *args: Any, **kwargs: Any) -> ClusterMetadata:
         """As ``confluent_kafka.Producer.list_topics``: partitions as the brokers have them, retired ones included.
 
-        The name of a replaced topic stands for the topic that its records go to.
+        The name of a replaced topic stands for the topic to which records under the name go.
         """
         if self._modeaware is None:
             return super().list_topics(*args, **kwargs)  # type: ignore[no-any-return] # its stub is untyped
         return named.list_topics(super().list_topics, self._modeaware.named.written, *args, **kwargs)
 
     def send_offsets_to_transaction(self, positions: Any, group_metadata: Any, *args: Any, **kwargs: Any) -> None:
-        """As ``confluent_kafka.Producer.send_offsets_to_transaction``. Offsets without metadata at the end of a topic
-        that is replaced are sent with the note that the group has read the topic."""
+        """As ``confluent_kafka.Producer.send_offsets_to_transaction``. An offset without metadata, at the end of a
+        partition of a replaced topic, is sent with the note that the group has read the partition."""
         noted = transactional_offsets(positions, group_metadata)
         super().send_offsets_to_transaction(noted, group_metadata, *args, **kwargs)
 
@@ -210,7 +210,7 @@ class Producer(_Slots):
             self._modeaware.set_sasl_credentials(username, password)
 
     def close(self) -> bool:
-        """Flush and close, as confluent_kafka does. Records sent from delivery callbacks are routed by the last
+        """Flush and close, like confluent_kafka's producer. Records sent from delivery callbacks are routed by the last
         views."""
         with _closing(self._modeaware):
             return super().close()
@@ -245,8 +245,8 @@ def _closing(router: Router | None) -> Iterator[None]:
 
 
 def _over_patched(cls: type[P]) -> type[P]:
-    """Return ``cls``, or ``cls`` over the subclass that has replaced ``confluent_kafka.Producer``: a tracer's, say,
-    which may have been installed after our import."""
+    """Return ``cls``, or ``cls`` over the subclass that has replaced ``confluent_kafka.Producer``, for example a
+    tracer's that was installed after our import."""
     current: object = librdkafka.confluent_kafka.Producer
     return over(cls, current) if isinstance(current, type) and issubclass(current, librdkafka.Producer) else cls
 

@@ -23,7 +23,7 @@ class Requests:
     Args:
         stock: the client's own methods.
         onlooker: requests offsets of topics that need not be assigned.
-        offsets: the client's.
+        offsets: the client's requests for offsets.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Requests:
         self._probe = NewTopicProbe(stock, onlooker)
 
     def answer(self, what: Asked, keys: frozenset[Key], given: set[Key], *, inside: bool) -> Mapping[Key, Any]:
-        """Return the answers about ``keys``, without those that have not arrived.
+        """Return the answers about ``keys``, except answers that have not arrived.
 
         Args:
             given: the partitions that the group gave to this member.
@@ -64,7 +64,7 @@ class Requests:
                     positions(self._stock, keys), self._starts, self._offsets, self._offsets.log_starts_now
                 )
             case Asked.COMMITTED:
-                # Another client's request may overtake this client's commits. Of other keys librdkafka would keep each.
+                # Another client's request may overtake this client's commits. This client would keep all other keys.
                 own = keys & self._member.partitions.keys()
                 others = keys - own
                 commits = commits_of(self._stock.committed(parts_of(own), timeout=ANSWER_S)) if own else {}

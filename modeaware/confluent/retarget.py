@@ -1,21 +1,21 @@
-"""Methods whose target changes in place, so that an alias taken earlier (``send = producer.produce``) follows.
+"""Methods whose target changes in place, so that earlier references (``send = producer.produce``) follow the change.
 
 ``produce``, ``poll`` and ``consume`` are librdkafka's C methods as long as no code of ours has to run. When a consumer
 has work to do, :class:`PollHook` points ``poll`` and ``consume`` at a function that first does the work. That happens
 in the polling thread, the only one that may touch the assignment. A thread inside an endless ``poll()`` is reached
-through its ``stats_cb``. While there is nothing to do, that callback is a C function. confluent_kafka loses an
-exception of a signal handler in a Python callback (its ``consume()`` then ends in a SystemError), but Ctrl-C must stay
-a KeyboardInterrupt.
+through its ``stats_cb``. While there is nothing to do, that callback is a C function, so that Ctrl-C stays a
+KeyboardInterrupt. In a Python callback, confluent_kafka loses an exception of a signal handler, and its ``consume()``
+then ends in a SystemError.
 
 While work is pending, a call is made in slices, and the work is done between them. Like librdkafka's own, ``consume``
 returns when its batch is full or its timeout is over. So a batch may take several slices. During the work, the polling
 thread then has records that librdkafka counts as delivered and that the application did not get yet:
-:attr:`PollHook.taken`. A rebalance within such a call leaves them in the batch, as it does within confluent_kafka's own
-``consume``, which takes a batch in calls of 0.2 s. With a timeout of at most that, confluent_kafka makes one call, and
-its records are all of partitions that the application still holds. So here the first slice that takes records is the
-last. If the call raises, its records are returned to librdkafka; confluent_kafka drops them.
+:attr:`PollHook.taken`. A rebalance within such a call leaves these records in the batch. So does confluent_kafka's own
+``consume``, which takes a batch in calls of 0.2 s. With a timeout of at most 0.2 s, confluent_kafka makes one call, and
+its records are all of partitions that the application still holds. So with such a timeout, our first slice that takes
+records is the last. If a call raises, its records are returned to librdkafka. confluent_kafka would drop them.
 
-A dropped client ends at once, as confluent_kafka's do, not when the garbage collector runs. So no object that a client
+Like confluent_kafka's, a dropped client ends at once, not when the garbage collector runs. So no object that a client
 holds refers back to the client. Targets take the client as their first argument, as functions of a class do; other
 parts have a :class:`Stock` or a :func:`weakly` bound method.
 """
@@ -58,7 +58,7 @@ ABSENT: Final[Any] = _Absent()
 def following(method: _T) -> _T:
     """Make a method of a class call the target in an instance's slot ``_following_NAME``, with the instance first.
 
-    ``method`` does the same in Python. It is called if that slot is empty or the package has no C extension. Either
+    ``method`` makes the same call in Python. It is used if that slot is empty or the package has no C extension. Either
     way, the attribute of an instance is a bound method, with all attributes of Python's.
 
     A method in Python that runs for each record names its parameters and passes them all by position. That takes a
@@ -71,9 +71,9 @@ def slot_of_produce(produce: Target, stock: Target) -> Target:
     """Return the content of the slot of ``produce``.
 
     Args:
-        produce: calls the target of the moment.
+        produce: calls the present target.
         stock: the ``produce`` that comes after ours. A tracer's may look for arguments by name. So without the
-            extension, it gets all arguments but topic and value by name, and only those that were given.
+            extension, it gets by name the given arguments except topic and value.
     """
     if FollowingMethod is not None or type(stock) is MethodDescriptorType:
         return produce
@@ -101,7 +101,7 @@ def slot_of_produce(produce: Target, stock: Target) -> Target:
 
 
 def stock_method(ours: type, of: type, name: str) -> Target:
-    """Return the method ``name`` that comes after that of ``ours`` in the classes of ``of``: librdkafka's own, or a
+    """Return the method ``name`` that comes after the method of ``ours`` in the MRO of ``of``: librdkafka's own, or a
     tracer's. The function takes the client as its first argument."""
     classes = of.__mro__[of.__mro__.index(ours) + 1 :]
     method = next((vars(cls)[name] for cls in classes if name in vars(cls)), None)
@@ -145,7 +145,7 @@ SINGLE_CALL_S = 0.19
 librdkafka. Within one call, a rebalance takes back the records of a revoked partition, as if they were never delivered.
 Records of an earlier call stay in the batch, and count as delivered when the partition is revoked."""
 SINGLE_TIMEOUT_S = 0.2
-"""The longest timeout that confluent_kafka's ``consume`` spends in one call of librdkafka. So does ours, which ends a
+"""The longest timeout that confluent_kafka's ``consume`` spends in one call of librdkafka. So does ours, but it ends a
 little earlier if it has taken records."""
 _POLL_PARAMETERS = ("timeout",)
 _CONSUME_PARAMETERS = ("num_messages", "timeout")
@@ -155,7 +155,7 @@ class Switch:
     """Holds ``call``, which calls the present target.
 
     ``call`` is a ``functools.partial`` without arguments, whose ``__setstate__`` replaces the function inside. That is
-    one step under the GIL, so threads may call it meanwhile. It adds some 30 ns to a C function, :data:`Forward` none.
+    one step under the GIL, so threads may call it meanwhile. It adds some 30 ns to a C function; :data:`Forward`, none.
 
     Attributes:
         call: the callable to hand out; always the same object.
@@ -165,7 +165,7 @@ class Switch:
 
     def __init__(self, target: Target) -> None:
         self.call: partial[Any] = Forward(target)
-        # With an attribute: a partial of a partial without any keeps the target of that moment instead.
+        # The attribute is needed: a partial of a partial without attributes would keep its present target.
         self.call.__setstate__((target, (), {}, {"follows": True}))
         # A call under way refers to its target only through the partial, so each target is kept.
         self._kept: list[Target] = [target]
@@ -194,7 +194,7 @@ class PollHook:
 
     Attributes:
         stopped: :meth:`stop` was called.
-        polling: a hooked call is inside librdkafka, which may have taken records that the caller did not get yet.
+        polling: a hooked call is inside librdkafka, and may have taken records that its caller did not get yet.
         inside: the work is done within a callback of librdkafka.
         taken: the records of the ``consume`` under way from earlier slices, which its caller did not get yet.
 
@@ -202,10 +202,10 @@ class PollHook:
         poll: librdkafka's own method (or one between it and ours), which takes the consumer first.
         consume: as ``poll``.
         act: does the work, in the polling thread; may raise, and is then called again at the next poll.
-        due_s: when there is work again without a :meth:`call`, on the monotonic clock; None for never.
+        due_s: when there is work again without a :meth:`call`, on the monotonic clock; None: never.
         stats: the ``stats_cb``, as :func:`idle_stats` made it; switched with the others.
-        finish: gets the result of a hooked call, to change in place; the result of every call, while :meth:`finish_all`
-            is in force. True: nothing is left of the result, and the call continues for the rest of its timeout.
+        finish: changes the result of a hooked call in place, or of every call while :meth:`finish_all` is in force. If
+            it returns True, nothing is left of the result, and the call continues for the rest of its timeout.
         may_wait: whether taken records may wait until their batch is full. If not, the batch is returned at once.
         give_back: gets the records that a call took before it raised.
     """
@@ -257,7 +257,7 @@ class PollHook:
                 self._point(self._hooked)
 
     def finish_all(self, wanted: bool) -> None:
-        """Pass every result to ``finish``, also if there is no work, or no more of it (any thread)."""
+        """Pass every result to ``finish``, even if there is no work (any thread)."""
         with self._lock:
             was_idle = self.poll.target is self._idle[0]
             self._idle = self._finished if wanted else self._stock
@@ -265,7 +265,7 @@ class PollHook:
                 self._point(self._idle)
 
     def stop(self) -> None:
-        """Point at librdkafka's own methods for good (they raise that the consumer is closed)."""
+        """Point at librdkafka's own methods for good, which raise that the consumer is closed."""
         with self._lock:
             self.stopped = True
             self._point(self._stock)
@@ -285,7 +285,7 @@ class PollHook:
             A call from a callback inside the work itself does nothing.
 
         Returns:
-            The seconds until there is more to do, None if nothing waits.
+            The seconds until more work is due; None: no work waits.
         """
         if self._acting or self.stopped:
             return None
@@ -320,7 +320,7 @@ class PollHook:
     def _call_in_slices(
         self, method: Target, parameters: tuple[str, ...], consumer: Any, *args: Any, **kwargs: Any
     ) -> Any:
-        """Call ``method``, but return to work whenever some is due before the timeout is over."""
+        """Call ``method``, with pauses for work that is due before the timeout is over."""
         given = {**dict(zip(parameters, args, strict=False)), **kwargs}
         wait_s = self.serve()
         if len(args) > len(parameters) or not isinstance(given.get("timeout", -1.0), int | float):
@@ -355,11 +355,11 @@ class PollHook:
                 last = last or len(self.taken) >= wanted or (is_single and bool(self.taken))
                 given["num_messages"] = wanted - len(self.taken)
                 result = self.taken if last else None
-            # Not by truth: a message is true by its length, and a tombstone would be lost.
+            # Not by truth: a message without a value is false, and a tombstone would be lost.
             if last or result is not None:
                 return result
             wait_s = self.serve()
-            # Work that is still due, or due again, changes what the caller reads; it starts after these records.
+            # Work that is still due, or due again, affects what the caller reads: return these records first.
             if self.taken and (wait_s == 0.0 or not self._may_wait(self.taken)):
                 return self.taken
 

@@ -1,7 +1,7 @@
 """The table of routes in which a ``produce`` looks up the topic and partition for a name.
 
 An entry is a route, None (librdkafka chooses), or an :class:`Unverified`, which the first record verifies.
-Partitioners that librdkafka does not have pick for every record, so with them every topic has a route.
+A partitioner that librdkafka does not have picks for every record, so with it every topic has a route.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ _NOTICE_S = 0.5
 PartitionCount = Callable[[str], int]
 UNASSIGNED = -1  # librdkafka's RD_KAFKA_PARTITION_UA, and confluent_kafka's default: the partitioner chooses
 Doubt = Callable[[str], object]
-"""Called with a topic whose view is in doubt after a failed call: compares its topic id again."""
+"""Compares the topic id of a topic with the cluster's again: after a failed call, its view is in doubt."""
 Arguments = tuple[Any, Any, Any]
 """The key, the partition and the value of a call."""
 
 
 @final
 class Unverified:
-    """Stands for a route until its topic ids have been compared with the cluster's (invariant I8), and until all that
-    the route waits for is over.
+    """Stands for a route until its topic ids have been compared with the cluster's (invariant I8), and until every
+    other wait of the route is over.
 
     Args:
         route: the route.
-        verified: compares, and returns the route that is in force then; or raises the sender's exception.
+        verified: compares the ids, and returns the route then in force; or raises the sender's exception.
     """
 
     __slots__ = ("route", "verified")
@@ -66,7 +66,7 @@ def route_of(routes: RouteTable, topic: Any) -> Route | None:
 def place(route: Route | None, key: Any, partition: Any, value: Any = None) -> Any:
     """Return the partition for a record: ``partition`` if one was given, else the route's pick.
 
-        Without a route, and with arguments that librdkafka's method will refuse, that is ``partition`` as given.
+    Without a route, or with arguments that librdkafka's method will refuse, return ``partition`` unchanged.
 
     Raises:
         RetiredPartitionChosen: ``partition`` takes no records, or no partition of the topic does.
@@ -103,11 +103,11 @@ def place(route: Route | None, key: Any, partition: Any, value: Any = None) -> A
 def placed(
     by: Route | None, routes: RouteTable, topic: Any, arguments: Arguments, doubt: Doubt
 ) -> tuple[Any, Route | None]:
-    """Return :func:`place`'s partition, and its route. If ``by`` refuses the record, the route is that of the topic
-    which has the name now (invariant I8).
+    """Return :func:`place`'s partition and the route of the choice. If ``by`` refuses the record, compare the topic id
+    again, and place the record by the route that is then in force (invariant I8).
 
     Raises:
-        RetiredPartitionChosen: the view is unchanged, or the new view refuses the record as well.
+        RetiredPartitionChosen: the route is unchanged, or the new route refuses the record as well.
     """
     try:
         return place(by, *arguments), by
@@ -120,7 +120,7 @@ def placed(
 
 
 def topic_of(route: Route | None, name: Any) -> Any:
-    """Return the topic that a record under ``name`` goes to."""
+    """Return the topic to which a record under ``name`` goes."""
     return name if route is None else route.view.topic
 
 
@@ -152,8 +152,8 @@ class EveryTopic(dict[str, Route | Unverified | None]):
         self._max_age_s = max_age_s
         self._load = load
         self._clock = clock
-        self._whole: dict[str, tuple[Route, float]] = {}  # topic -> its route, and when its count is due for renewal
-        self._led: dict[str, tuple[Route, Route, Route]] = {}  # name -> entry, whole topic, both
+        self._whole: dict[str, tuple[Route, float]] = {}  # topic -> its route, and the time to renew its count
+        self._led: dict[str, tuple[Route, Route, Route]] = {}  # name -> entry, route of the whole topic, both in one
 
     def __setitem__(self, topic: str, route: Route | Unverified | None) -> None:
         super().__setitem__(topic, route)
@@ -233,10 +233,10 @@ def partition_count(client: librdkafka.Producer | librdkafka.Consumer, timeout_s
 
 
 def _described(client: librdkafka.Producer | librdkafka.Consumer, topic: str, timeout_s: float) -> Any:
-    """Return the metadata of a topic, by a request of the client itself, which takes the metadata in."""
+    """Return the metadata of a topic by a request of the client itself, which keeps the metadata."""
     stock: Any = librdkafka.Producer if isinstance(client, librdkafka.Producer) else librdkafka.Consumer
-    # Within a delivery callback, list_topics would make confluent_kafka abort at the next callback of that poll:
-    # confluent_kafka keeps the state of the poll per thread.
+    # Within a delivery callback, list_topics would make confluent_kafka abort at the next callback of the same poll:
+    # confluent_kafka keeps the state of a poll per thread.
     return os_threads.call_apart(stock.list_topics, client, topic, timeout=timeout_s).topics[topic]
 
 

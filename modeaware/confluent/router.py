@@ -1,10 +1,10 @@
 """The routes of one confluent_kafka producer, and the ``produce`` and ``produce_batch`` that follow them.
 
 While no topic has retired partitions, both methods are librdkafka's C methods. While some topic has retired partitions,
-they take the arguments of confluent_kafka's methods, by position or by name, and leave every check to those methods.
-They add the partition where the caller left it out, and refuse retired partitions. Both happen once, before librdkafka
-has the record, and never again (invariant I7). Partitioners that librdkafka does not have pick for every record, so
-with them every topic has a route.
+our methods take the arguments of confluent_kafka's, by position or by name, and leave every check to confluent_kafka's.
+Ours add the partition where the caller left it out, and refuse retired partitions. Both happen once, before librdkafka
+has the record, and never again (invariant I7). A partitioner that librdkafka does not have picks for every record, so
+with it every topic has a route.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ DOUBT_AGE_S = 0.05
 """The maximum age of an answer about a topic id, after librdkafka has rejected a record for an unknown partition."""
 PARAMETERS = ("topic", "value", "key", "partition", "callback", "on_delivery", "timestamp", "headers")
 DIRECT = -1
-"""In the counts of :func:`fast_produce`: the topic has no route, so records pass unchanged."""
+"""The count of a topic without a route in :func:`fast_produce`: records pass unchanged."""
 Count = int | tuple[str, int]
-"""The entry of a name: the number of writable partitions, where keys are hashed directly to a partition;
-:data:`DIRECT`; or 0: the route decides. An entry for an old topic's name also has the new topic."""
+"""The entry of a name. The number of writable partitions: keys are hashed directly to one. 0: the route decides.
+:data:`DIRECT`: there is no route. An entry for an old topic's name also has the new topic."""
 Counts = dict[str, Count]
 Reports = dict[str, Report]
 """Names that are about to point to another topic -> the wrapper of their records' delivery callbacks."""
@@ -78,12 +78,12 @@ def fast_produce(
     Args:
         base: librdkafka's ``produce``. Like all functions here, it takes the producer as its first argument.
         routes: the routes in force by topic; the caller changes the mapping in place.
-        counts: changed in place as well.
+        counts: the entries of names; the caller changes this mapping in place, too.
         hash_function: the partitioner's hash of keys.
-        doubt: called where the topic may have been deleted and created again; afterwards, a record that was not queued
-            is placed again.
+        doubt: called if the topic may have been deleted and created again. Afterwards, a record that was not queued is
+            placed again.
         absent: the entry for a topic that is not in ``counts``.
-        reports: the delivery callback wrappers of names that are about to be replaced; changed in place as well.
+        reports: wrappers of delivery callbacks, for names that are about to be replaced; also changed in place.
     """
     retry = _retry_of(base, routes, doubt)
     produce = _python_produce(base, routes, counts, hash_function, doubt, absent, reports, retry)
@@ -95,7 +95,7 @@ def fast_produce(
 
 @dataclass(frozen=True, slots=True)
 class RoutedInPython:
-    """A routed ``produce`` without the extension. ``Producer.produce`` has its shortest path, which saves a frame."""
+    """A routed ``produce`` without the extension. ``Producer.produce`` has the shortest path, which saves a frame."""
 
     base: Callable[..., Any]
     counts: Counts
@@ -121,7 +121,7 @@ def _retry_of(base: Callable[..., Any], routes: RouteTable, doubt: Doubt) -> Cal
         timestamp: Any = 0,
         headers: Any = None,
     ) -> Any:
-        """Place a record again that librdkafka rejected for ``where``, our choice, if the topic is another one now."""
+        """Place a record again that librdkafka rejected for ``where``, our choice, if the choice is different now."""
         if not _is_doubtful(error.args[0]):
             raise error
         doubt(topic)
@@ -190,8 +190,8 @@ def _python_produce(
 def faithful_produce(
     base: Callable[..., Any], routes: RouteTable, doubt: Doubt = bool, reports: Reports = NO_REPORTS
 ) -> Callable[..., Any]:
-    """A routed ``produce`` over a foreign Python function (a tracer's, a mock's), or over a partitioner that hashes no
-    keys: it passes the call on unchanged, with a partition added.
+    """A routed ``produce`` over a foreign Python function (a tracer's, a mock's), or for a partitioner that hashes no
+    keys. It passes the call on, and changes only partition, topic and delivery callback where the route requires it.
     """
 
     def produce(producer: Any, *args: Any, **kwargs: Any) -> Any:
@@ -237,7 +237,7 @@ def routed_batch(
         producer: Any, topic: Any, messages: Any, partition: Any = UNASSIGNED, *args: Any, **kwargs: Any
     ) -> Any:
         route = route_of(routes, topic)
-        if route is None or not _well_formed(messages):  # the stock method raises for the latter and queues nothing
+        if route is None or not _well_formed(messages):  # the stock method raises for bad messages, queueing none
             return base(producer, topic, messages, partition, *args, **kwargs)
         by_partition: dict[Any, list[dict[str, Any]]] = {}
         current: Route | None = route
@@ -261,11 +261,11 @@ def routed_batch(
             except Exception as error:
                 if not queued:
                     raise
-                # Other records are queued, and the application would send them again.
+                # Raise nothing: other records are queued, and the application would send them again.
                 for message in group:
                     message["_error"] = as_kafka_error(error)
         doubtful = [] if queued == len(messages) else [m for m in messages if _is_doubtful(m.get("_error"))]
-        # Not records with a given partition, as in produce().
+        # Records with a given partition are not placed again, as in produce().
         left = [m for m in doubtful if partition == UNASSIGNED and m.get("partition") in (None, UNASSIGNED)]
         if left:
             doubt(topic)
@@ -283,7 +283,7 @@ def routed_batch(
 
 
 def _reporting(base: Callable[..., Any], report: Callable[[Any], Any]) -> Callable[..., Any]:
-    """A ``produce_batch`` with the callbacks that ``report`` returns; the caller's dicts get only an ``_error``."""
+    """A ``produce_batch`` with the callbacks that ``report`` returns. The caller's dicts get only ``_error``."""
 
     def produce(
         producer: Any, topic: Any, messages: list[dict[str, Any]], partition: Any, *args: Any, **kwargs: Any
@@ -326,7 +326,7 @@ def _is_doubtful(error: Any) -> bool:
 
 
 def _well_formed(messages: Any) -> bool:
-    # Exactly what confluent_kafka's check refuses: a message that it accepts must not bypass the routes.
+    # The same check as confluent_kafka's: a message that confluent_kafka accepts must not bypass the routes.
     return isinstance(messages, list) and all(
         isinstance(message, dict)
         and isinstance(message.get("value"), bytes | str | None)
@@ -340,14 +340,14 @@ def _well_formed(messages: Any) -> bool:
 class Router(Routes):
     """The routes of one producer, and the switches of its methods.
 
-    One thread at a time applies views (the source's). Any number of threads call ``produce.call`` meanwhile, with the
-    producer first.
+    One thread at a time, that of the views' source, applies views. Any number of threads call ``produce.call``
+    meanwhile, with the producer as first argument.
 
     Args:
         produce: the next ``produce`` after ours: librdkafka's own C method, or a Python function patched over it.
-        produce_batch: as ``produce``.
-        count: returns how many partitions a topic has; for a partitioner that librdkafka does not have, which therefore
-            picks even where no partition is retired.
+        produce_batch: the next ``produce_batch`` after ours.
+        count: returns how many partitions a topic has; for a partitioner that librdkafka does not have: it picks even
+            where no partition is retired.
         deliveries: the producer's delivery callbacks.
     """
 
@@ -396,7 +396,7 @@ class Router(Routes):
     def _lead(self, changed: Mapping[str, TopicView], *, first: bool) -> dict[str, str]:
         moved = super()._lead(changed, first=first)
         for topic, view in changed.items():
-            # Of names that are kept: on brokers that create topics, the request creates any other topic again.
+            # Only for names that come back: on brokers that create topics, the request creates any other topic again.
             if (
                 view.is_alias
                 and view.replaced_by is not None
@@ -415,7 +415,7 @@ class Router(Routes):
             self._reports[name] = self._deliveries.report
         else:
             self._reports.pop(name, None)
-        # In this order no concurrent call combines an old count with a new route: 0 selects the route.
+        # In this order, no concurrent call combines an old count with a new route: a count of 0 selects the route.
         self._counts[name] = 0
         if route is None or not self.unverified(name):
             self._routes[name] = route
@@ -426,8 +426,8 @@ class Router(Routes):
     def _verify(self, name: str) -> Route | None:
         """Have topic ids compared with the cluster's, before the first record under ``name`` uses views with new ids.
 
-        While no broker answers, records wait as for the first view: under ``block``, BufferError is raised for at
-        most ``modeaware.view.timeout.ms``. Then the last view stays in force, and the source repeats the
+        While no broker answers, records wait like those before the first view: under ``block``, BufferError is raised
+        for at most ``modeaware.view.timeout.ms``. Then the last view stays in force, and the source repeats the
         comparison.
         """
         while isinstance(dict.get(self._routes, name), Unverified):
@@ -459,7 +459,7 @@ class Router(Routes):
         return () if self._closed else self._views.verify(topics, timeout_s, max_age_s)
 
     def close(self) -> None:
-        """Point at librdkafka's own methods for good: they raise that the producer is closed. Waiting calls return."""
+        """Point at librdkafka's own methods for good, which raise that the producer is closed. End waiting calls."""
         with self._lock:
             self._closed = True
             self._point_to(self._stock)
@@ -488,7 +488,7 @@ class Router(Routes):
         return self.produce_batch.target(*args, **kwargs)
 
     def _await_view(self) -> None:
-        """Wait for the first view, or raise by ``on_unknown``; later calls skip this wait."""
+        """Wait for the first view, or raise by ``on_unknown``; later calls do not wait again."""
         self.first_view.wait()
         with self._lock:
             if not self.known.is_set():

@@ -29,10 +29,10 @@ def delivery_timeout_s(conf: Mapping[str, Any]) -> float:
 
 
 def stats_settings(conf: Mapping[str, Any], ours: Callable[[str], Any]) -> dict[str, Any]:
-    """Return the settings with which librdkafka calls ``ours`` with the statistics, beside the application's callback.
+    """Return the settings by which librdkafka passes its statistics to ``ours``, beside the application's callback.
 
-    The interval is at most :data:`INTERVAL_MS`, and a whole fraction of the application's (0 = never). If the
-    application's interval is malformed, nothing is set: librdkafka rejects it.
+    The interval is at most :data:`INTERVAL_MS`, and divides the application's interval (0: never). If the
+    application's interval is malformed, nothing is set, and librdkafka rejects the interval.
     """
     configured = str(conf.get("statistics.interval.ms", 0))
     if not configured.isdecimal():
@@ -58,11 +58,11 @@ def stats_settings(conf: Mapping[str, Any], ours: Callable[[str], Any]) -> dict[
 
 
 class QueueLoads:
-    """The load of every topic's partitions: the records that wait for the partition, and the unanswered records of its
-    leader, for any partition. Those of a slow broker grow.
+    """The load of each partition: the records that wait for it, and the leader's unanswered records for any partition.
+    Both grow if the broker is slow.
 
     The lowest of the latest three statistics (three seconds) counts: a fast broker has many records in flight at some
-    moments, a slow one at all moments. The polling thread brings statistics; any thread may read loads.
+    moments, a slow broker at all moments. The polling thread takes in statistics; any thread may read loads.
     """
 
     def __init__(self) -> None:
@@ -98,5 +98,5 @@ class QueueLoads:
 
 
 def _number(value: Any, default: int) -> int:
-    """Return ``value``; ``default`` if it is no number, which librdkafka rejects."""
+    """Return ``value`` as a number; ``default`` if it is not a number, which librdkafka rejects."""
     return int(value) if str(value).isdecimal() else default
