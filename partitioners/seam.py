@@ -292,7 +292,7 @@ class TopicHashPartitioner(ABC):
 
 
 def share_moved_of(keys: Iterable[bytes], index: Callable[[bytes, int], int], old: int, new: int) -> float:
-    """Return the share of ``keys`` whose ``index`` differs for ``old`` and ``new``; a key counts whenever it occurs.
+    """Return the share of ``keys`` whose ``index`` differs for ``old`` and ``new``; equal keys count separately.
 
     ValueError if there are no keys, or a count is not positive.
     """

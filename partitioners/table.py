@@ -94,7 +94,7 @@ def load(name: str) -> Partitioner:
 
 
 def as_partitioner(given: Any, name: str) -> Partitioner:
-    """Return ``given`` as a partitioner: a partitioner, its class, or a function of a key and a count.
+    """Return the partitioner for ``given``: a partitioner, its class, or a function of a key and a count.
 
     Raises:
         TypeError: it is none of these, or the class cannot be instantiated without arguments. The message has ``name``.

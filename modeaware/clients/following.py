@@ -38,7 +38,7 @@ class ClientErrors(NamedTuple):
 
 @contextmanager
 def acquired(conf: Mapping[str, Any], config: ClientConfig) -> Iterator[Views]:
-    """Acquire a share of the views for the ``with`` block, a client's constructor. Release it if the block raises.
+    """Acquire a share of the views for a client's constructor, the ``with`` block; release the share if it raises.
 
     The application's resize callback is left out: the source of the views outlives the client, and must not keep the
     callback's objects alive.

@@ -72,7 +72,7 @@ LONGEST_RETRY_S = 10.0
 """The longest wait before a commit is repeated. The wait doubles with each failure."""
 JOIN_S = 10.0
 """How long no revocation is shown after the member has rejoined its group: a commit of the application would belong to
-another generation. Only for a library that does not report whether it is joining. An assignment ends the wait early.
+another generation. A library that reports whether it is joining needs no wait. An assignment ends the wait early.
 The wait is limited, because a group with incremental assignments may have nothing new for this member."""
 
 
@@ -103,7 +103,7 @@ class _Begun(NamedTuple):
 
 @dataclass(frozen=True)
 class _Turn:
-    """A call of the application's callback, and its changes.
+    """A call of the application's callback, and the changes that follow it.
 
     Attributes:
         hides, shows, leaves, rewinds: the partitions that are then hidden, shown, revoked, or read again.
@@ -147,7 +147,7 @@ class Member:
         self._turns: deque[_Turn] = deque()
         self._is_between = False  # eager: the last callback revoked all, outside a rebalance
         self.paused: set[Key] = set()
-        self._held_back: set[Key] = set()  # paused by us
+        self._held_back: set[Key] = set()  # paused while hidden
         self._joining = Joining(static=traits.static)
         self._new = NewTopics()
         self._ends = Ends(self.partitions, self.paused)
@@ -553,7 +553,7 @@ class Member:
         self._begun = _Begun(action, now)
 
     def _same(self, action: Action) -> dict[Key, Partition]:
-        """Take the answer of a commit. Return the partitions that are unchanged since its beginning: of the same
+        """Note that a commit was answered. Return the partitions that are unchanged since the commit began: of the same
         assignment, with the same position and commit."""
         begun, self._begun = self._begun, None
         if begun is None or begun.action is not action:

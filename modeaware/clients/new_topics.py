@@ -3,8 +3,8 @@
 The old topic is kept until the group has a commit on every partition of the new topic. But a client library commits
 nothing on a partition that delivered nothing. So each member commits the start offsets of its own partitions, with a
 note (:data:`~modeaware.notes.OPENED`). For a partition without an owner, any member commits the start offset, after
-:data:`UNCOMMITTED_S`. Right before, that member requests the committed offsets again, so that no start offset
-overwrites the first commit of an owner.
+:data:`UNCOMMITTED_S`. Right before that commit, the member requests the committed offsets again, so that no start
+offset overwrites the first commit of an owner.
 """
 
 from __future__ import annotations

@@ -197,12 +197,12 @@ class Partition:
     def note(self, end: int, how: Committing, *, paused: bool, is_final: bool) -> Committed | None:
         """Return the commit whose metadata reports how far this member is; None: nothing to report.
 
-        The commit never replaces metadata of the application. Its offset is the group's committed offset; if the group
-        has none, it is the start.
+        The commit never replaces metadata of the application. Its offset is the group's committed offset, or the start
+        if the group has none.
 
         Args:
             end: the offset behind the partition's last record.
-            paused: by the application.
+            paused: the application has paused the partition.
             is_final: no (further) revocation will be shown to the application.
         """
         at, commit = self.given_up_to, self.committed

@@ -114,7 +114,7 @@ def picks_of(partitioner: Partitioner, topic: str) -> TopicPartitioner:
     """Return the partitioner of a topic.
 
     Views contain every topic of a cluster, but an application's own partitioner may reject topics that it does not
-    serve. Its exception is then raised to the senders to that topic only.
+    serve. Such an exception is raised only to senders to that topic.
     """
     try:
         return partitioner.for_topic(topic)
@@ -190,7 +190,7 @@ class Resizes:
     count: int = field(default=0, init=False)
     _topics: dict[str, _Topic] = field(default_factory=dict, init=False)
     _pending: dict[str, Resize] = field(default_factory=dict, init=False)  # senders take entries out without a lock
-    _led: dict[str, Resize] = field(default_factory=dict, init=False)  # senders as above; by the old topic's name
+    _led: dict[str, Resize] = field(default_factory=dict, init=False)  # likewise without a lock; by the old topic's name
     _due: list[Resize] = field(default_factory=list, init=False)
 
     def observed(self, view: TopicView, picks: TopicPartitioner | None, *, first: bool) -> TopicPartitioner | None:

@@ -213,7 +213,7 @@ class Starts:
         return Found(starts, unknown)
 
     def _may_be_behind(self, key: Key, offset: int) -> bool:
-        """Return whether ``offset`` may lie below the log start, deleted up to a seal or a transaction's marker.
+        """Return whether ``offset`` may lie below the log start: its record was reclaimed, or a transaction's marker follows.
 
         Retention causes all other gaps. If ``auto.offset.reset`` names an error, the setting decides about them.
         """

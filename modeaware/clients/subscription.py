@@ -8,8 +8,8 @@ gate is open for the group: a subscription would prevent its deletion. If a patt
 *left out* of the pattern.
 
 **Shown**: a new topic is hidden until the *gates* behind all its old topics that are not gone are open for the group.
-The controller opens the gates (``moved``). They apply however a partition came to the member: by name, by pattern, or
-by a subscription to the new topic itself (invariant I9). A gate is open without the controller in two cases:
+The controller opens the gates (``moved``). Gates apply however a partition came to the member: by name, by pattern,
+or by a subscription to the new topic itself (invariant I9). A gate is open without the controller in two cases:
 
 * for a group that names the new topic and not the old topic, and that is not among the groups of the replacement. The
   switch has to be in force: before it, those groups are not known. Topics are compared by id, because a chain may

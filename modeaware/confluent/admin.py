@@ -139,8 +139,8 @@ class AdminClient(librdkafka.AdminClient):
             kwargs: the stock method's: ``operation_timeout``, ``request_timeout`` (seconds), ``validate_only``.
 
         Returns:
-            Per topic a future. Without a minimum, it is the stock method's: of None, failing with KafkaException. With
-            a minimum, it is of a :class:`~modeaware.admin.new_topics.CreationResult`, and fails with RequestRefused
+            Per topic a future. Without a minimum, it is the stock method's, which fails with KafkaException. With a
+            minimum, its result is a :class:`~modeaware.admin.new_topics.CreationResult`. It fails with RequestRefused
             (nothing was created; INVALID_REPLICATION_FACTOR: fewer live replicas than the minimum), ClusterError
             (outcome unknown), or ModeSourceError (the mode log cannot be read). The code TOPIC_ALREADY_EXISTS also
             covers the name of a replaced topic.
@@ -199,8 +199,8 @@ class AdminClient(librdkafka.AdminClient):
                 (False; nothing is changed).
 
         Returns:
-            Per topic a future. For a list without a minimum, it is the stock method's. Otherwise, it is of a
-            :class:`~modeaware.admin.new_topics.CreationResult`, and fails with RequestRefused (nothing was changed;
+            Per topic a future. For a list without a minimum, it is the stock method's. Otherwise, its result is a
+            :class:`~modeaware.admin.new_topics.CreationResult`. It fails with RequestRefused (nothing was changed;
             ``code`` is Kafka's: see docs/admin.md), ClusterError (outcome unknown), ControllerUnavailable (the topic
             goes to the controller, and nothing was sent) or ModeSourceError.
 

@@ -3,7 +3,7 @@
 :mod:`modeaware.clients.refusals` explains why brokers reject these records. Where the application's callback can be
 reached, it is called with :class:`~modeaware.confluent.errors.ReplacedTopicRefused`.
 
-Between replacements, callbacks are reached only at no cost. The configured ``on_delivery`` is called
+Between replacements, callbacks are reached only where it costs nothing. The configured ``on_delivery`` is called
 through a switch, so it is always reached. The callback of a single record is wrapped when the record is queued, from
 the announcement of the new topic until the switch (in C, at almost no cost). Callbacks of records that were queued
 earlier are called unchanged.

@@ -28,7 +28,7 @@ def list_topics(
 def offsets(
     stock: Callable[..., list[TopicPartition]], points_to: PointsTo, partitions: Any, *args: Any, **kwargs: Any
 ) -> list[TopicPartition]:
-    """As ``committed`` and ``offsets_for_times``. A result with an error has the name of the requested topic."""
+    """As ``committed`` and ``offsets_for_times``. A result with an error keeps the name that librdkafka returned."""
     asked = led(points_to, partitions, {**dict(zip(("timeout",), args, strict=False)), **kwargs})
     answer = stock(asked, *args, **kwargs)
     if asked is partitions:

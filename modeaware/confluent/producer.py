@@ -165,7 +165,7 @@ class Producer(_Slots):
         """Queue records: confluent_kafka's ``produce_batch``, routed like :meth:`produce`.
 
         Raises:
-            RetiredPartitionChosen: a message or ``partition`` names a partition without writes; nothing was queued.
+            RetiredPartitionChosen: ``partition``, or that of a message, takes no records; nothing was queued.
             BufferError, KafkaException, TypeError, RuntimeError: as from :meth:`produce`.
         """
         router = self._modeaware

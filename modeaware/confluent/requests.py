@@ -64,7 +64,7 @@ class Requests:
                     positions(self._stock, keys), self._starts, self._offsets, self._offsets.log_starts_now
                 )
             case Asked.COMMITTED:
-                # Another client's request may overtake this client's commits. This client would keep all other keys.
+                # Another client's request may overtake this client's commits. Onlooker has the reason for the others.
                 own = keys & self._member.partitions.keys()
                 others = keys - own
                 commits = commits_of(self._stock.committed(parts_of(own), timeout=ANSWER_S)) if own else {}

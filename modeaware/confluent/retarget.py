@@ -155,7 +155,7 @@ class Switch:
     """Holds ``call``, which calls the present target.
 
     ``call`` is a ``functools.partial`` without arguments, whose ``__setstate__`` replaces the function inside. That is
-    one step under the GIL, so threads may call it meanwhile. It adds some 30 ns to a C function; :data:`Forward`, none.
+    one step under the GIL, so threads may call it meanwhile. It adds some 30 ns to a C function, :data:`Forward` no time.
 
     Attributes:
         call: the callable to hand out; always the same object.

@@ -86,7 +86,7 @@ _CALLBACKS = {
 class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ignore]  # untyped
     """The layer between kafka-python's coordinator and the application's listener.
 
-    Only the polling thread may use it, and kafka-python's thread while the former waits. Any may set :attr:`noted`.
+    For the polling thread, and kafka-python's thread while the polling thread waits; :attr:`noted`: for any thread.
 
     Args:
         parts: those of the consumer, which they do not keep alive.
@@ -477,8 +477,8 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
         return None
 
     def _assign(self, places: Mapping[Key, int | None]) -> None:
-        """Make kafka-python read partitions from ``places``. A position of kafka-python's counts instead: the
-        application has sought, or kafka-python has read the partition before.
+        """Make kafka-python read partitions from ``places``. A position that kafka-python has takes precedence:
+        the application has sought, or kafka-python has read the partition before.
 
         Raises:
             NoOffsetForPartitionError: as from kafka-python, for partitions without a start.
