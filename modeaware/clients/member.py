@@ -147,7 +147,7 @@ class Member:
         self._turns: deque[_Turn] = deque()
         self._is_between = False  # eager: the last callback revoked all, outside a rebalance
         self.paused: set[Key] = set()
-        self._held_back: set[Key] = set()  # paused while hidden
+        self._held_back: set[Key] = set()  # paused by this member's actions
         self._joining = Joining(static=traits.static)
         self._new = NewTopics()
         self._ends = Ends(self.partitions, self.paused)

@@ -190,7 +190,7 @@ class Resizes:
     count: int = field(default=0, init=False)
     _topics: dict[str, _Topic] = field(default_factory=dict, init=False)
     _pending: dict[str, Resize] = field(default_factory=dict, init=False)  # senders take entries out without a lock
-    _led: dict[str, Resize] = field(default_factory=dict, init=False)  # likewise without a lock; by the old topic's name
+    _led: dict[str, Resize] = field(default_factory=dict, init=False)  # likewise; by the name of the old topic
     _due: list[Resize] = field(default_factory=list, init=False)
 
     def observed(self, view: TopicView, picks: TopicPartitioner | None, *, first: bool) -> TopicPartitioner | None:

@@ -181,7 +181,7 @@ class Starts:
         """Find the start offsets of partitions for which the application has set none.
 
         Args:
-            offsets: what the brokers return.
+            offsets: requests offsets from brokers.
             group: whether the consumer has a group, whose commits count.
             ask_again: a partition without all of its answers does not start yet; else it starts by those that came.
         """
@@ -213,7 +213,7 @@ class Starts:
         return Found(starts, unknown)
 
     def _may_be_behind(self, key: Key, offset: int) -> bool:
-        """Return whether ``offset`` may lie below the log start: its record was reclaimed, or a transaction's marker follows.
+        """Return whether ``offset`` may lie below the log start: reclaimed, or followed by a transaction's marker.
 
         Retention causes all other gaps. If ``auto.offset.reset`` names an error, the setting decides about them.
         """

@@ -326,7 +326,7 @@ class AdminClient(librdkafka.AdminClient):
 
         Args:
             topics: old topic -> replacement. This call reads and copies the settings of the old topic.
-            pause_before_switch: do everything up to the switch, and wait; a repeated call without this switches.
+            pause_before_switch: do everything up to the switch, and wait. A repeated call without this option switches.
             undo: cancel the replacement before the switch, and delete the new topic. Only the names in ``topics``
                 count.
             validate_only: check everything, and change nothing.
@@ -560,7 +560,7 @@ class AdminClient(librdkafka.AdminClient):
     def _futures(
         self, keys: Iterable[Any], work: Callable[[], Mapping[Any, Any]], *, as_stock: bool = False
     ) -> dict[Any, Future[Any]]:
-        """Return a future per key (a topic, say), with the results or the exception of ``work`` in another thread.
+        """Return a future per key (a topic, say), with the result or the exception of ``work`` in another thread.
 
         An exception among the results fails only its own future; ``as_stock`` makes ours KafkaExceptions.
         """

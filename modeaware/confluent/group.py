@@ -271,7 +271,7 @@ class Membership:
             self._rebalancing = False
 
     def before_close(self) -> None:
-        """Send the last requests to the coordinator, because librdkafka sends none within ``close()``."""
+        """Send the member's last requests to the coordinator: none is sent within ``close()``."""
         self._closing = True
         if self.given is not None:
             self._commit_idle(self._starts.idle(self._held(), leaving=True))

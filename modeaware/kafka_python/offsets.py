@@ -23,7 +23,7 @@ Offsets = dict[Partition, int]
 LEAST_LISTING_MS = 1000
 """The shortest time for a request of offsets, even in a shorter poll: kafka-python starts over in each poll."""
 MOST_LISTING_MS = 5000
-"""The longest time for such a request in a long poll: a silent broker must not delay the partitions of other brokers."""
+"""The longest time for such a request: a silent broker must not delay the partitions of other brokers."""
 METADATA_END = "\0"
 """Ends the metadata of our commits, as librdkafka does. Otherwise, confluent_kafka's members of the group would read
 beyond the end of the metadata, and fail if the bytes there are no text."""
