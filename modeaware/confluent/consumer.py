@@ -53,7 +53,7 @@ class _Slots(librdkafka.Consumer):
 class Consumer(_Slots):
     """``confluent_kafka.Consumer``, aware of partition modes: same constructor forms, methods and callbacks.
 
-    Partitions of mode None are left out of the assignment until they are readable again. A new topic is read after the
+    Partitions of mode None are neither read nor shown until they are readable again. A new topic is read after the
     old topic that it replaces (``modeaware.on.replace``). Settings that start with ``modeaware.`` are ours
     (:class:`modeaware.config.ClientConfig`). ``docs/consumer-groups.md`` describes the effect of retired partitions
     under each assignment strategy.
@@ -73,7 +73,7 @@ class Consumer(_Slots):
 
     Raises:
         ConfigError: an unknown or bad ``modeaware.`` setting.
-        KafkaException: as confluent_kafka.
+        KafkaException: as from confluent_kafka.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -166,7 +166,7 @@ class Consumer(_Slots):
     ) -> None:
         """As ``confluent_kafka.Consumer.subscribe``. The callbacks get the partitions that the consumer holds.
 
-        Under an eager protocol, they see a change of modes within a generation as a rebalance: ``on_revoke``
+        Under an eager protocol, the callbacks show a change of modes within a generation as a rebalance: ``on_revoke``
         with all partitions held before, then ``on_assign`` with all partitions held afterwards.
         """
         _check_subscription(topics, on_assign, on_revoke, on_lost)

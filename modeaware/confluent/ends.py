@@ -101,7 +101,7 @@ class PartitionEnds:
                 self._stock.resume(parts_of(free))
 
     def end_of(self, key: Key) -> int | None:
-        """Return the end of a partition in mode None whose records were deleted; None: ends are not wanted."""
+        """Return the end of a partition in mode None whose records were deleted; None for others, or without events."""
         end = self._end_of(key)
         return end if end is not None and key[1] in self._member.reading.view(key[0]).reclaimed else None
 

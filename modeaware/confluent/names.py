@@ -47,7 +47,7 @@ class LogicalNames:
         commit, store_offsets: librdkafka's own methods, until messages are renamed.
 
     Args:
-        commit, store_offsets: the client's own methods, which take it first.
+        commit, store_offsets: the client's own methods, whose first argument is the client.
         renames: ``modeaware.topic.names=logical``.
     """
 

@@ -152,7 +152,7 @@ class GroupDescriber:
         try:
             # Not describe_consumer_groups: librdkafka aborts the process when that request's timeout expires while the
             # coordinator is away (an assertion in rdkafka_queue.h, librdkafka 2.16). This older call does not abort.
-            # Its deprecation concerns only us; the call would fail where warnings are errors.
+            # Its deprecation concerns only us, and would make the call fail where warnings are errors.
             warnings.filterwarnings("ignore", r"list_groups\(\) is deprecated", DeprecationWarning)
             groups = self._admin.ask(lambda admin: admin.list_groups(self._group_id, timeout=REQUEST_TIMEOUT_S))
         except KafkaException as error:

@@ -282,7 +282,7 @@ class PollHook:
     def serve(self) -> float | None:
         """Do the due work, in the polling thread.
 
-            A call from a callback inside the work itself does nothing.
+        A call from a callback inside the work itself does nothing.
 
         Returns:
             The seconds until more work is due; None: no work waits.

@@ -106,7 +106,7 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
     # Subscription and assignment
 
     def subscribe(self, topics: Sequence[str] = (), pattern: str | None = None, listener: Any = None) -> None:
-        """As ``kafka.KafkaConsumer.subscribe``. The listener sees only the partitions that the consumer really holds.
+        """As ``kafka.KafkaConsumer.subscribe``. The listener gets only the partitions that the consumer holds.
 
         A change of modes within a generation is shown to the listener. Under an eager protocol, it is shown as a
         rebalance: all held partitions are revoked, then those held afterwards are assigned. Under a cooperative
