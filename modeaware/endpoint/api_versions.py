@@ -42,11 +42,11 @@ class Awareness:
 
     Attributes:
         reads: the client's Metadata 10 is KIP-694's.
-        follows: the client follows modes, from whichever source: it is never refused as an old client.
-        drops: the client is a librdkafka. It closes the connection to a node that the latest response does not name,
-            and so its pending requests there fail. A consumer whose request for metadata fails so joins its group
-            minutes later (``topic.metadata.refresh.interval.ms``). So no response to it may name a node that brokers do
-            not name.
+        follows: the client follows the modes, from any source. It is never refused as an old client.
+        drops: the client is a librdkafka, which closes its connection to a node that the latest response does not
+            name. The pending requests on that connection fail. A consumer whose Metadata request fails joins its group
+            minutes later (``topic.metadata.refresh.interval.ms``). So responses to a librdkafka name only the nodes
+            that brokers name.
     """
 
     reads: bool = False
@@ -67,7 +67,7 @@ def awareness(payload: bytes) -> Awareness:
 
 
 def unsupported(correlation_id: int) -> bytes:
-    """Return the response to an unknown version: version 0, with the known ones (KIP-511)."""
+    """Return the response to a request of an unknown version: in version 0, with the known versions (KIP-511)."""
     response = codec.ApiVersionsResponse(
         error_code=int(ErrorCode.UNSUPPORTED_VERSION), api_keys=[(codec.API_VERSIONS_KEY, 0, _NEWEST)]
     )
@@ -77,8 +77,8 @@ def unsupported(correlation_id: int) -> bytes:
 def answered(
     payload: bytes, version: int, controller_id: str, answers: Answers, *, modes: bool
 ) -> tuple[bytes, int | None]:
-    """Return the broker's response (a whole frame) with the endpoint's requests and feature, and the newest version of
-    Metadata that the broker offers (None: it offers none). Made once for all clients with the same response."""
+    """Return the broker's response (a whole frame) with the endpoint's requests and features added, and the broker's
+    newest version of Metadata (None: it offers none). All clients with the same broker's response share one result."""
     body = answers.get(
         memoryview(payload)[4:],
         ("versions", version, controller_id, modes),

@@ -1,8 +1,8 @@
 """DeletePartitions, CreatePartitions, ReplaceTopics and AlterGroupRules: authorization, and the response.
 
-The broker returns the operations that its user is authorized for (KIP-430), over the user's own connection, and that
-decides for each topic. For a new topic, a CreateTopics request that the broker only validates decides: the right may be
-one on the topic or on the cluster, and Metadata does not show either to every user that has it. Nothing here does IO.
+For each topic, the operations that the broker returns over the user's own connection decide (KIP-430). For a new topic,
+a CreateTopics request that the broker only validates decides: the right may be on the topic or on the cluster, and
+Metadata does not show each of them to every user that has it. Nothing here does IO.
 """
 
 from __future__ import annotations
@@ -67,15 +67,15 @@ class AclOperation(IntEnum):
 
 
 _TO_ALTER = frozenset({AclOperation.ALTER})
-"""The right on its topic for CreatePartitions, as with Kafka's own brokers, and for DeletePartitions and
-AlterGroupRules if they cause no deletion of records. On the cluster it allows every rule: its user may grant all
-rights."""
+"""The right on the topic that CreatePartitions needs, as with Kafka's own brokers; also DeletePartitions and
+AlterGroupRules if they cause no deletion of records. On the cluster the right allows every rule: with it, users may
+grant themselves all rights."""
 _TO_DELETE = _TO_ALTER | {AclOperation.DELETE}
 """The rights for DeletePartitions and AlterGroupRules on a topic whose records may be deleted because of them."""
 _TO_REPLACE = _TO_DELETE | {AclOperation.ALTER_CONFIGS}
-"""The rights for ReplaceTopics on its topic. The new topic also takes CREATE, on the topic or on the cluster. To remove
-an alias, whose own topic is gone, takes _TO_DELETE on its target, which may be gone, too; or _TO_ALTER on the
-cluster."""
+"""The rights for ReplaceTopics on its topic. The new topic also needs CREATE, on the topic or on the cluster. The topic
+of an alias is gone: its removal needs _TO_DELETE on the alias's target. _TO_ALTER on the cluster suffices, too, even if
+the target is gone."""
 _ACCEPTED = (int(ErrorCode.NONE), int(ErrorCode.TOPIC_ALREADY_EXISTS))
 """The accepted codes of a new topic's validation. Brokers check the right first. If the topic exists, as after a
 repeated request, the controller decides whether it may be the new topic."""
@@ -91,7 +91,7 @@ def granted(bitfield: int) -> frozenset[AclOperation]:
 
 @dataclass
 class ChangeRequest:
-    """One such request; ``commands`` has one for each topic, in the order of the request.
+    """One request for changes; ``commands`` has one for each topic, in the order of the request.
 
     Attributes:
         size_bytes: its approximate size in memory.
@@ -154,7 +154,7 @@ class ChangeRequest:
 
     def answer(self, outcome: Outcome) -> bytes:
         """Return the response for the ``outcome`` of the allowed commands ([] if there were none)."""
-        if isinstance(outcome, ControllerFenced):  # its own code is retriable in Kafka: "nothing was done"
+        if isinstance(outcome, ControllerFenced):  # to Kafka's clients its own code would mean: nothing was done
             return self._failed(ModeAwareError(f"{outcome.message}; {_UNCERTAIN}", code=ErrorCode.REQUEST_TIMED_OUT))
         if outcome is None or isinstance(outcome, Exception) or len(outcome) != len(self.allowed):
             unexpected = f"the controller failed ({type(outcome).__name__}); {_UNCERTAIN}"
@@ -190,7 +190,7 @@ def read(payload: bytes) -> ChangeRequest | bytes:
         header, request = codec.decode_request(payload)
     except TooManyParts:
         header = peek_header(payload)
-        if header.api_key == codec.CREATE_PARTITIONS_KEY:  # its response has an error for each topic's name
+        if header.api_key == codec.CREATE_PARTITIONS_KEY:  # its response needs the names of the topics
             raise
         nothing = codec.MESSAGES[header.api_key][0]()
         return ChangeRequest(header, nothing, (), 0)._failed(_TOO_MANY)

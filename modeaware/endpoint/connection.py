@@ -31,12 +31,12 @@ logger = get_logger(__name__)
 _LOGGED_CHARACTERS = 500
 _FRAME_S = 100e-6
 _DECODED_BYTE_S, _RELAYED_BYTE_S = 1e-6, 50e-9
-"""The expected CPU time of a frame before it is read: that of the most expensive frames of its length."""
+"""The expected CPU time for a byte of a frame that is decoded, or only relayed: as in the most expensive frames."""
 
 SubmitCommands = Callable[[Sequence[Command], int], "concurrent.futures.Future[list[CommandResult]]"]
-"""Submits commands to the controller, with their time limit in ms. In the loop's thread: must not block."""
+"""Submits commands to the controller, with their time limit in ms. Called in the loop's thread: must not block."""
 RefreshViews = Callable[[], "concurrent.futures.Future[None]"]
-"""Reads the mode log to its present end. In the loop's thread: must not block."""
+"""Reads the mode log to its present end. Called in the loop's thread: must not block."""
 
 
 @runtime_checkable
@@ -51,7 +51,7 @@ class Ticket:
     """Waits for ``future`` and calls ``resolve`` once, in the loop's thread: with its result, its error or a timeout.
 
     A failure is logged, even one that comes too late. The future is never cancelled, because the controller cannot
-    withdraw a command. An :class:`Expiring` future ends at its deadline; later none is begun.
+    withdraw a command. At the deadline an :class:`Expiring` future begins nothing more, and ends.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Ticket:
     def _take(self, future: concurrent.futures.Future[Any]) -> None:
         outcome, level, text = _outcome_of(future)
         if level > logging.DEBUG:
-            kind = f"{self._what} failed{' unexpectedly' * (level == logging.ERROR)}"  # one does not hide the other
+            kind = f"{self._what} failed{' unexpectedly' * (level == logging.ERROR)}"  # each has a limit of its own
             self._log.log(level, kind, "%s %s", self._what, text)
         self._end(outcome)
 
@@ -202,7 +202,7 @@ class Deadlines:
 
 @dataclass(frozen=True)
 class Shared:
-    """The parts that an endpoint's connections share; ``connections`` are the slots, ``room`` is all links' buffer."""
+    """The parts that an endpoint's connections share. ``room`` is the receive buffer of all links."""
 
     loop: asyncio.AbstractEventLoop
     new_session: Callable[[], ClientSession]
@@ -377,7 +377,7 @@ class Connection:
         self._step(step, payload)
 
     def _takes_more(self, session: ClientSession) -> bool:
-        # Behind a command everything waits anyway, at the least cost in the client's own buffers.
+        # Behind a command each request has to wait. In the client's own buffers it costs the endpoint nothing.
         busy = self._ended or self._broker_lost or self._opening or self._full or self._tickets
         return not busy and session.wants_more
 

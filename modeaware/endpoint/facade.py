@@ -10,15 +10,15 @@ from modeaware.lifecycle.commands import Command, CommandResult
 from modeaware.topic_view import TopicView
 
 SERVE, REFUSE = "serve", "refuse"
-"""``modeaware.old.clients``: how to answer Metadata requests below KIP-694's version about a topic with a retired
-partition: with the broker's response, or with LEADER_NOT_AVAILABLE (KIP-694, Compatibility)."""
+"""The values of ``modeaware.old.clients``. A Metadata request below KIP-694's version, about a topic with a retired
+partition, gets the broker's response, or else LEADER_NOT_AVAILABLE (KIP-694, Compatibility)."""
 REFRESH_TIMEOUT_S = 10.0
 """The time limit of a read of the mode log, and of a session's wait for it."""
 
 
 @dataclass(frozen=True)
 class ActiveController:
-    """The controller of the claim in force; ``host`` None and ``port`` 0: it has stopped or takes no commands."""
+    """The controller of the claim in force. If it has stopped or takes no commands: ``host`` None, ``port`` 0."""
 
     controller_id: str
     host: str | None = None
@@ -26,10 +26,10 @@ class ActiveController:
 
 
 class ControllerView(Protocol):
-    """The controller's state for sessions. Called in the endpoint's thread; returns at once and does no IO.
+    """The controller's state for sessions. Methods are called in the endpoint's thread, do no IO and return at once.
 
-    Every method may raise :class:`~modeaware.errors.ModeSourceError` until the mode log has been read to its end once:
-    then the connection is closed, and its client retries.
+    Until the mode log has been read to its end once, every method may raise
+    :class:`~modeaware.errors.ModeSourceError`. The session then closes its connection, and the client retries.
     """
 
     @property
@@ -51,7 +51,7 @@ class ControllerView(Protocol):
         """Return the views of all topics that have a record, by name."""
 
     def removed(self, topic_ids: Iterable[str]) -> tuple[str, ...]:
-        """Return the topic ids among these whose record was removed."""
+        """Return those of ``topic_ids`` whose record was removed."""
 
     def version(self) -> Hashable:
         """Return a value that changes whenever any view does, and never repeats."""
@@ -81,9 +81,9 @@ class ToUpstream:
 class Submit:
     """Submit these commands to the controller, then call ``ClientSession.resolved(ticket, results or error)``.
 
-    ``timeout_ms`` (0 to 600000): how long the response may take. After that no further command is begun, and commands
-    that were not begun have the result THROTTLING_QUOTA_EXCEEDED. A running command is not cancelled. Once the session
-    is closed, its outcome is not needed.
+    ``timeout_ms`` (0 to 600000) limits the time to the response. After that time no further command begins; each of
+    these has the result THROTTLING_QUOTA_EXCEEDED. A running command is not cancelled. Once the session is closed, it
+    needs no outcome.
     """
 
     ticket: int
@@ -103,9 +103,9 @@ class Refresh:
 
 @dataclass(frozen=True)
 class Close:
-    """Send the actions before it, then close both connections. Always a session's last action.
+    """Close both connections, after the actions before this one. Always a session's last action.
 
-    ``reason`` is for the log: it never contains any content of a frame.
+    ``reason`` is for the log, and never contains any content of a frame.
     """
 
     reason: str

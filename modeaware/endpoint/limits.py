@@ -28,24 +28,24 @@ class EndpointLimits:
     change_bytes: int = MAX_CHANGE_BYTES
     modes_bytes: int = 262_144  # the largest request for KIP-694's Metadata: about eight thousand topics by name
     versions_bytes: int = 4_096  # the largest ApiVersions request, which comes before authentication
-    response_bytes: int = MAX_RESPONSE_BYTES  # the largest response that is made here, one with modes included
-    # The largest response accepted from a broker. It reaches the client unchanged; clients that do not read modes may
-    # get it with other nodes, whatever its size then is.
+    response_bytes: int = MAX_RESPONSE_BYTES  # the largest response that the endpoint makes, also with modes
+    # The largest response accepted from a broker. It reaches the client unchanged. For a client that does not read
+    # modes its nodes may be replaced; no limit applies to the result.
     upstream_bytes: int = 33_554_432
-    pipeline: int = 100  # requests of one connection without a response; the next is read when one has its response
-    held_bytes: int = 2_097_152  # of requests of one connection that wait behind another; as pipeline
+    pipeline: int = 100  # requests of one connection without a response; the next is read after a response
+    held_bytes: int = 2_097_152  # of one connection's requests that wait; above it, too, no request is read
     cache_bytes: int = 67_108_864  # of Metadata and ApiVersions responses kept for all connections
     # For all connections: incomplete frames, waiting frames, and sent frames that peers have not accepted. Beyond it,
     # the connection that holds most is closed.
     buffered_bytes: int = 134_217_728
-    # Without a complete request, as Kafka's connections.max.idle.ms; also the limit for a peer to accept sent data.
+    # The time without a complete request (Kafka's connections.max.idle.ms), or for a peer to accept sent data.
     idle_s: float = 600.0
-    # Until the first request of a connection is complete, including TLS, and its user is authenticated if brokers
+    # The time for TLS, the first complete request of a connection, and the authentication of its user if brokers
     # require that.
     establish_s: float = 30.0
     drain_s: float = 30.0  # for a peer to accept sent data, once more than 64 KiB wait
     linger_s: float = 5.0  # the same for a connection that is being closed
-    # Connections of one address share the thread's time as one. Many clients may share an address (a proxy's, say).
+    # Whether all connections of one address get the time of one. Many clients may share an address (a proxy's, say).
     time_by_address: bool = False
 
 
@@ -113,7 +113,7 @@ class ConnectionSlots(Generic[T]):
 
 
 class RateLimitedLogger:
-    """A log that peers cannot flood: of one kind ``lines`` in ``period_s``, then the number of lines left out."""
+    """A log that peers cannot flood: ``lines`` of a kind in ``period_s``, then the number of lines left out."""
 
     def __init__(self, clock: Callable[[], float], lines: int = 10, period_s: float = 30.0) -> None:
         self._clock = clock

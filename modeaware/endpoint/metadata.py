@@ -1,6 +1,6 @@
-"""Metadata as the endpoint answers it: KIP-694's version 10 with the modes, and the versions below it.
+"""The endpoint's Metadata responses: KIP-694's version 10 with the modes, and the versions below 10.
 
-Every response is made from the broker's response to this very user, so it names no topic that the broker would hide
+Every response is made from the broker's response to the same user, so it names no topic that the broker would hide
 from the user. Brokers return topic ids as well. A record counts only for its own topic id: if the name has another
 topic now, the response treats that topic as one without a record.
 
@@ -53,8 +53,8 @@ _UNKNOWN = (int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), int(ErrorCode.TOPIC_AUTHO
 class Answers:
     """A cache of Metadata and ApiVersions responses, for all connections of an endpoint. For one thread.
 
-    A broker's response that is byte for byte the same gets the same response from here until a mode changes. Keeps the
-    most recently used ones, up to ``limits.cache_bytes``.
+    Until a mode changes, each broker's response with the same bytes leads to the same response of the endpoint. The
+    cache keeps the most recently used ones, up to ``limits.cache_bytes``.
     """
 
     def __init__(self, limits: EndpointLimits) -> None:
@@ -83,7 +83,7 @@ class Additions:
     """The additions to a response, beside the modes.
 
     Attributes:
-        node: the active controller, also as ``controller_id``; None: -1.
+        node: the active controller: a further broker, and the ``controller_id`` (None: -1).
         controller_name: the ControllerName tag.
         known_only: leave out topics that do not exist, or that the user may not see.
         removed: the RemovedTopicIds tag.
@@ -181,9 +181,9 @@ def with_modes_of(
 def served(upstream: bytes, version: int, controller: ControllerView) -> bytes:
     """Return the broker's response (a whole frame) for a client that does not read modes, if such clients are served.
 
-    Its controller becomes the active controller's endpoint, so that a growth (KIP-195) reaches that endpoint and not a
-    broker, which has no modes. The rest is unchanged; all of it if no endpoint that takes changes is known. Not for a
-    librdkafka (:class:`~modeaware.endpoint.api_versions.Awareness`).
+    The response names the active controller's endpoint as the controller. So a growth (KIP-195) reaches that endpoint,
+    and not a broker, which has no modes. Without a known endpoint that takes changes the response is unchanged. Not
+    for a librdkafka (:class:`~modeaware.endpoint.api_versions.Awareness`).
     """
     try:
         node, _ = _active(controller)
@@ -260,8 +260,8 @@ def with_modes(answer: bytes, views: Callable[[str], TopicView], added: Addition
 
     A topic with an error is returned unchanged, without a mode: the user may not be authorized to see it. If the record
     has another topic id, the topic is returned without modes and epochs, and with its own id. An old topic that is gone
-    is returned with the modes of its record: the broker has returned "unknown" for its name, which it does only for
-    users that may describe the name.
+    is returned with the modes of its record. It is no secret from the user: brokers return "unknown" for a name only
+    to users that may describe the name.
     """
     cursor = Cursor(answer)
     cursor.take(4)
@@ -356,7 +356,7 @@ def _topics(cursor: Cursor, views: Callable[[str], TopicView], added: Additions,
 
 
 def _listed(cursor: Cursor) -> list[bytes]:
-    """Return the partitions of one topic unchanged, without their tagged fields. The innermost loop: see the module."""
+    """Return the partitions of one topic unchanged, without their tagged fields. The innermost loop: keep it fast."""
     body, partitions = cursor.body, []
     count = cursor.count()
     at = cursor.at
@@ -385,7 +385,7 @@ def _listed(cursor: Cursor) -> list[bytes]:
 
 
 def _moded(partitions: list[bytes], view: TopicView) -> list[bytes]:
-    """Return each partition with its mode, and partitions of the mode log alone: a retired one never disappears."""
+    """Return each partition with its mode, also one that only the mode log has: a retired one never disappears."""
     indices = [INT32.unpack_from(partition, 2)[0] for partition in partitions]
     every = range(len(view.modes))
     missing = [] if indices == list(every) else sorted(set(every).difference(indices))

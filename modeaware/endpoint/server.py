@@ -84,15 +84,15 @@ class Server:
         listen: ``HOST:PORT``; no host: 127.0.0.1; port 0: a free one.
         controller: the controller's state for sessions. Its ``advertised`` may be this server's.
         submit: submits commands to the controller, with their time limit in ms; in the server's thread, must not block.
-        refresh: reads the mode log to its present end; called as ``submit``.
+        refresh: reads the mode log to its present end; in the server's thread, must not block.
         upstream: the brokers.
         tls: this side's certificate (:func:`modeaware.endpoint.transport.server_context`); None: no TLS.
         limits: see :class:`~modeaware.endpoint.limits.EndpointLimits`.
         advertised: ``HOST:PORT`` for clients to connect to; None: where it listens.
 
     Raises:
-        ConfigError: an invalid address; or listening there would weaken the brokers' security: users' messages would
-            cross the network in the clear, although brokers are reached by TLS.
+        ConfigError: an invalid address; or users' messages would cross the network in the clear, although brokers are
+            reached by TLS.
     """
 
     def __init__(

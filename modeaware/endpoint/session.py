@@ -1,9 +1,9 @@
 """One client connection's conversation without IO: frames in, actions out, responses in the order of the requests.
 
-Each relayed request becomes exactly one request to the broker, at its own place in the order: its own bytes, or the
-Metadata request that replaces it. So the broker's responses pair with the waiting requests by order alone, and no
-response is ever delayed behind another. A request that needs more than the broker (the controller, or the mode log's
-end) holds back the requests behind it, unsent, until it has its response.
+Each relayed request becomes exactly one request to the broker, at its own place in the order: its own bytes, or a
+Metadata request in its place. So the broker's responses pair with the waiting requests by order alone, and no response
+is ever delayed behind another. Some requests need more than the broker: the controller, or the mode log's end. Until
+such a request has its response, the requests behind it are not sent.
 
 SASL is between the client and the broker. Of its frames the endpoint decodes and keeps only the header, and the error
 code of a SaslAuthenticate response; from these :class:`Authentication` derives the state of the exchange:
@@ -12,11 +12,11 @@ code of a SaslAuthenticate response; from these :class:`Authentication` derives 
 state        begins with                                         what is relayed
 ===========  ==================================================  ==========================================
 NEEDED       a connection to brokers that require SASL           ApiVersions, SaslHandshake
-UNDER_WAY    SaslHandshake is sent (KIP-368: any number of times)  SASL frames; other requests wait until they
-                                                                 have their responses, and end the connection
-                                                                 unless the last one was SaslAuthenticate's
-                                                                 and without an error
-OPEN         the response to another request, sent after that    everything
+UNDER_WAY    SaslHandshake is sent (KIP-368: as often as wished)  SASL frames. Other requests wait until all SASL
+                                                                 frames have a response. They then end the
+                                                                 connection, unless the last response was a
+                                                                 SaslAuthenticate's without an error
+OPEN         the response to another request, sent after success  everything
 ===========  ==================================================  ==========================================
 
 Only the two sides of a mechanism can tell whether another round follows. If a client sends a request too early, the
@@ -144,10 +144,10 @@ class Slot:
 
     Attributes:
         asked: the correlation id that the broker's response must have.
-        limited: whether the response limit applies to the result of ``rewrite``; else it is nearly the broker's own
-        response.
+        limited: whether the response limit applies to the result of ``rewrite``. It does not if the result is nearly
+        the broker's own response.
         judge: called with the broker's response about the rights to a change, which is not for the client.
-        answer: a response of our own, which waits for those before it; no request was sent to the broker.
+        answer: the endpoint's own response, which waits for those before it; no request was sent to the broker.
     """
 
     asked: int = 0
@@ -185,7 +185,7 @@ class ClientSession:
         self._last_ticket = 0
         self._last_id = 0
         self._client = Awareness()
-        self._metadata_version = codec.METADATA_WITH_IDS  # of our own questions, until the broker offers less
+        self._metadata_version = codec.METADATA_WITH_IDS  # of our own requests; lower if the broker's is
         self._closed = False
 
     @property
@@ -232,7 +232,7 @@ class ClientSession:
         return [] if self._closed else self._carry_on(lambda: self._take_answer(payload))
 
     def resolved(self, ticket: int, outcome: Outcome) -> list[Action]:
-        """Take the outcome of a Submit or Refresh. One that is no longer awaited is ignored."""
+        """Take the outcome of a Submit or Refresh; ignore an outcome that is no longer awaited."""
         if self._closed or ticket != self._ticket:
             return []
         return self._carry_on(lambda: self._resolve(outcome))
@@ -420,8 +420,8 @@ class ClientSession:
             self._finish(change.answer([]))
 
     def _last_active(self) -> ActiveController | None:
-        """Return the active controller if known. A controller that has just started has not read the mode log yet; an
-        error would close the connection, and leave the client in doubt about a request that was not carried out."""
+        """Return the active controller; None if unknown, as before a new controller has read the mode log. An error
+        would close the connection: a request that was not carried out would have an unknown outcome."""
         try:
             return self._controller.claim()
         except ModeSourceError:

@@ -97,7 +97,7 @@ class TlsStream:
             yield self._outgoing.read()
 
     def closing_bytes(self) -> bytes:
-        """Return what to send before the connection is closed: a closing alert, or one that names the error."""
+        """Return the TLS alert to send before the connection is closed: the closing alert, or that of an error."""
         if self.ready:
             # There is no wait for the peer's own closing alert, which does not come after a failure.
             with contextlib.suppress(ssl.SSLError):
@@ -129,7 +129,7 @@ class LinkOwner(Protocol):
         """The peer sent an invalid frame or invalid TLS; reading has stopped. The owner has to close the link."""
 
     def link_full(self, link: Link, full: bool) -> None:
-        """The peer accepts data more slowly than it is sent, or no longer so."""
+        """The peer accepts data more slowly than it is sent; ``full`` false: it has caught up."""
 
     def link_eof(self, link: Link) -> None:
         """The peer sends no more. The owner has to close the link."""
@@ -160,7 +160,7 @@ class Link(asyncio.BufferedProtocol):
         self.peer: tuple[str, int] = ("?", 0)
         """Address and port at the other end."""
         self.judge: Callable[[bool], None] | None = None
-        """Called once: whether the peer has sent a frame, at its first frame or at the end of a link without one."""
+        """Called once with whether the peer has sent a frame: at its first one, or when the link ends without one."""
 
     @property
     def held_bytes(self) -> int:
@@ -188,7 +188,7 @@ class Link(asyncio.BufferedProtocol):
             self._transport.pause_reading()
 
     def close(self) -> None:
-        """Close it once the peer has accepted all sent data, which may never happen: see :meth:`abort`."""
+        """Close the link once the peer has accepted all sent data. That may never happen: see :meth:`abort`."""
         if self._transport is None or self._closing:
             return
         if self._tls is not None and (words := self._tls.closing_bytes()):
@@ -305,9 +305,9 @@ class Upstream:
 
     It decides which brokers are used and how they are reached, never as which user: each client authenticates itself.
 
-    A server is *doubted* if it accepted no connection, or if it sent no frame on an accepted connection before that
-    ended: a process that hangs still accepts. A doubted server is tried last, until it has sent a frame. Every
-    :data:`DOUBT_S` one client has to try it; if that fails, the client reaches another server when it returns.
+    A server is *doubted* if it accepted no connection, or if a connection ended before the server sent a frame: a
+    hanging process still accepts. A doubted server is tried last, until it has sent a frame. Every :data:`DOUBT_S` one
+    client has to try the server. If that fails, the client's next connection reaches another one.
     """
 
     def __init__(

@@ -1,17 +1,17 @@
 """The order of frames: connections share the endpoint's one thread by the CPU time that their frames take.
 
 This is weighted fair queueing (WFQ) with equal weights. Each share, of a connection or of an address, has an account in
-*virtual time*. Virtual time advances by the used CPU time divided by the number of waiting shares: by the time that
-each of them should have had. A frame is charged before it is read, with the expected time of a frame of its length.
-Frames are handled in the order of the virtual time up to which their share is then charged. Then the measured time
-replaces the estimate.
+*virtual time*. Virtual time advances by the used CPU time divided by the number of waiting shares, which is the fair
+part of each. A frame that waits is charged to its share, with the expected time of a frame of its length. The frame
+whose share is then charged up to the earliest virtual time is handled first. Afterwards the measured time replaces the
+estimate.
 
 So a small frame of a share with little use waits only for the frame in work, and goes before the large frames of any
 number of busy shares. A new connection begins at the present virtual time, with no credit from the past, and its large
 frames are as expensive as any. When no frame waits, debts are dropped.
 
-Frames with an expected time of :data:`LARGE_S` or more have a quarter of the time at most, all together, because a turn
-cannot be interrupted, and the controller's own thread shares the interpreter with this one.
+Frames with an expected time of :data:`LARGE_S` or more get at most a quarter of the time, all together. The reasons: a
+turn cannot be interrupted, and the controller's own thread shares the interpreter with this one.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Share:
     waiting: int = 0
 
 
-_Turn = tuple[float, int, TakesTurns, Share, float]  # ordered by the virtual time up to which its share is charged
+_Turn = tuple[float, int, TakesTurns, Share, float]  # the first: the virtual time up to which the share is charged
 
 
 class Turns:
