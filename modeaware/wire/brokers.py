@@ -3,8 +3,8 @@
 librdkafka's admin client hides facts that a controller needs: share groups, leader epochs of commits, and which broker
 returned an answer. The requests are in :mod:`modeaware.wire.requests`.
 
-A broker of a KRaft cluster forwards requests for the controller. With ZooKeeper the controller is a broker; other
-brokers refuse such a request, and their metadata has the controller's id: see :func:`ask_controller`.
+A broker of a KRaft cluster forwards requests for Kafka's controller. With ZooKeeper that controller is a broker; other
+brokers reject such a request, and return the controller's id in their metadata (:func:`ask_controller`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ BULK_TIMEOUT_S = 10.0
 SILENT_TIMEOUT_S = 1.0
 """How long a broker has to answer after it did not answer in time: enough for one that has recovered."""
 SILENT_FOR_S = 10.0
-"""How long that applies. Then the broker gets the whole time once more, which a slow one needs."""
+"""How long :data:`SILENT_TIMEOUT_S` applies. Then the broker gets the whole time again, in case it is only slow."""
 _SLACK_S = 1.0
 _IN_TIME_S = 0.1
 _ENDPOINTS = (ENDPOINT_NODE_ID, ACTIVE_NODE_ID)
@@ -67,8 +67,8 @@ class SilentBrokers:
 class Brokers:
     """Requests to brokers by their id. Connects at the first request, and again after a failure.
 
-    It has no thread: its sockets move only while a call waits. So one thread at a time may use it, and it delays no
-    exit. After a fork, make another.
+    It has no thread: its sockets are served only while a call waits. So only one thread at a time may use it, and it
+    delays no exit. After a fork, make another.
 
     Args:
         conf: librdkafka configuration (``bootstrap.servers``, security settings).
@@ -78,7 +78,7 @@ class Brokers:
 
     def __init__(self, conf: Mapping[str, Any], *, timeout_s: float = REQUEST_TIMEOUT_S) -> None:
         self._conf = dict(conf)
-        # For the first link: a ConfigError is raised now.
+        # For the first link. Made here, so that a ConfigError is raised now.
         self._settings: dict[str, Any] | None = kafka_python_settings(conf)
         self._timeout_s = timeout_s
         self._link: KafkaLink | None = None
@@ -106,14 +106,14 @@ class Brokers:
     def ask_any(self, request: Any) -> tuple[int, Any]:
         """Return the id and the response of some broker; brokers that do not respond are skipped.
 
-        Not for a request that must not be carried out twice: a skipped broker may have done so.
+        Not for a request that must not be carried out twice: a skipped broker may have carried it out.
         """
-        self._connected()  # before the time runs: no broker is blamed for the time of connecting
+        self._connected()  # before the time limit begins: the time to connect does not count for any broker
         deadline_s = self._deadline_s()
         while True:
             link = self._connected()
             chosen = link.manager.least_loaded_node()
-            if chosen in _ENDPOINTS:  # it stands for a controller, and relays no request of later versions
+            if chosen in _ENDPOINTS:  # an endpoint stands for a controller, and relays no later versions of requests
                 chosen = random.choice(_known(link) or [chosen])
             brief_s = min(deadline_s, time.monotonic() + ANY_BROKER_TIMEOUT_S)
             answer = None if chosen is None else self._ask_each([Ask(int(chosen), request)], brief_s)[0]
@@ -124,7 +124,7 @@ class Brokers:
                 raise ClusterError("no broker was reached", code=ErrorCode.REQUEST_TIMED_OUT)
             try:
                 self._refresh(link, deadline_s)
-            except ClusterError as error:  # a frozen broker, say; the next connection chooses servers at random
+            except ClusterError as error:  # perhaps a frozen broker; the next link tries servers in another order
                 if error.code is not ErrorCode.REQUEST_TIMED_OUT or time.monotonic() >= deadline_s:
                     raise
 
@@ -133,7 +133,7 @@ class Brokers:
         one."""
         wanted = list(asks)
         if wanted:
-            self._connected()  # before the time runs, see above
+            self._connected()  # before the time limit begins
         return self._ask_each(wanted, self._deadline_s(timeout_s))
 
     def _ask_each(self, wanted: Sequence[Ask], deadline_s: float) -> list[Any]:
@@ -180,13 +180,13 @@ class Brokers:
             raise ClusterError("the connection to the cluster was closed", code=ErrorCode.REQUEST_TIMED_OUT)
         link = self._link
         if link is None:
-            # Anew for each further link: certificates are renewed in their files.
+            # Each further link reads the settings again: certificates may have been renewed in their files.
             settings, self._settings = self._settings or kafka_python_settings(self._conf), None
             link = self._link = KafkaLink(settings)
             # Closes the sockets of an object that is dropped without close(); at exit the operating system closes them.
             self._finalizer = weakref.finalize(self, link.close)
             self._finalizer.atexit = False
-            # Its servers are chosen at random, and a paused one takes a while.
+            # It tries the servers in random order, and a paused one takes a while.
             deadline_s = self._deadline_s(2 * self._timeout_s)
             self._run(link, partial(link.bootstrap, deadline_s), "reach the cluster", deadline_s)
         return link
@@ -198,7 +198,7 @@ class Brokers:
         self._run(link, partial(link.refresh, deadline_s), "request the list of brokers", deadline_s)
 
     def _run(self, link: KafkaLink, what: Callable[[], Any], doing: str, deadline_s: float) -> None:
-        """Drive the link until ``what`` is done. Any failure closes the link: no half-done work is left on it."""
+        """Drive the link until ``what`` is done. Any failure closes the link: no unfinished work may stay there."""
         try:
             link.run(what, max(deadline_s, time.monotonic()) + _SLACK_S)
         except (kafka_errors.KafkaError, OSError) as error:
@@ -258,11 +258,11 @@ def ask_controller(
     once: bool = True,
     timeout_s: float | None = None,
 ) -> Any:
-    """Return the response, from the second broker of the route if the first is not the controller; or the
+    """Return the response of the route's first broker, or of its second if the first is not the controller; or the
     :class:`ClusterError`.
 
     Args:
-        request: makes the message, anew each time it is sent; an exception keeps it from being sent.
+        request: makes a new message for each attempt; if it raises an exception, nothing is sent.
         codes: the error codes in a response. If all of them are NOT_CONTROLLER, nothing was done.
         once: as for :class:`~modeaware.wire.transport.Ask`.
         timeout_s: as for :meth:`Brokers.ask_each`, for each of the two.

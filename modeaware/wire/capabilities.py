@@ -1,7 +1,7 @@
 """The features of a server, by ApiVersions as a client requests it, and an explanation of each missing feature.
 
-ApiVersions 3 is encoded and read by hand, because each client requests it at its start and few need the codec. The
-whole answer is read, strictly, though little of it is kept. Pure, no IO.
+ApiVersions 3 is encoded and read by hand: each client sends it at its start, and few clients need the codec. The whole
+answer is read and checked, though little of it is kept. Pure, no IO.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CLIENT_NAME = "modeaware"
 UNDERLYING_NAME = "modeaware-librdkafka"
 """The software name of librdkafka inside a client of ours. It reads no modes itself, but the client follows them."""
 SOFTWARE_NAME = "client.software.name"
-"""librdkafka's setting (KIP-511). By it, an endpoint that refuses old clients serves our clients' librdkafka."""
+"""librdkafka's setting (KIP-511). An endpoint that refuses old clients recognises our clients' librdkafka by it."""
 CLIENT_ID = "modeaware"
 """The client id of mode-aware clients whose application sets none: brokers show it for each member of a group."""
 IDENTITY: Mapping[str, str] = {SOFTWARE_NAME: UNDERLYING_NAME, "client.id": CLIENT_ID}

@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 PROBE_TIMEOUT_S = 3.0
 HELLO_TIMEOUT_S = 5.0
-"""How long a controller may take to accept a connection and to answer ApiVersions. Nothing is sent before, so a caller
-may then try the next controller: the host of a dead one may drop packets, and a stopped process never answers."""
+"""How long a controller may take to accept a connection and to answer ApiVersions. The host of a dead controller may
+drop packets, and a stopped process never answers. No command has been sent by then, so a caller may try another one."""
 
 
 def request(conf: Mapping[str, Any], claim: ClaimRecord, message: Any, timeout_s: float) -> Any:
     """Send ``message`` to the controller that made ``claim`` and return its response message.
 
-    Sends ApiVersions first: another process at the controller's port, or another cluster's controller, never receives a
-    command. Blocks for ``timeout_s`` at most. Thread-safe.
+    Sends ApiVersions first, so that another process at the controller's port, or another cluster's controller, never
+    receives a command. Blocks for ``timeout_s`` at most. Thread-safe.
 
     Raises:
         ControllerUnavailable: nothing was sent: no connection, the user was not authenticated, or the server is not
@@ -111,7 +111,7 @@ def is_loopback(address: str) -> bool:
 
 def _server(conf: Mapping[str, Any], claim: ClaimRecord) -> OneServer:
     """Return the connection to make, with the security that the controller requires and the client allows."""
-    from modeaware.wire.transport import OneServer  # kafka-python's connections, only where they are needed
+    from modeaware.wire.transport import OneServer  # imports kafka-python's connections, which few processes need
 
     if claim.address is None:
         raise ControllerUnavailable(f"the controller {claim.controller_id} has stopped, or takes no commands")

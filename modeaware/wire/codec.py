@@ -6,9 +6,9 @@ Message objects have these fields as snake_case attributes. The schemas of our o
 (:mod:`modeaware.wire.strict`). All functions may be called from any thread.
 
 Metadata has two forms of version 10. KIP-694's form is Kafka's version 9 with a mode at the end of each partition. It
-is for peers that have agreed on it: a server by the feature ``partition.mode`` in ApiVersions, a client by its software
-name. That form is encoded and decoded here, with one class for all versions: a message decoded from version 9 can be
-given modes and be encoded as 10. Kafka's own version 10, with topic ids, is only sent to brokers
+is for peers that have announced it: a server by the feature ``partition.mode`` in ApiVersions, a client by its software
+name. That form is encoded and decoded here, with one class for all versions: a message decoded from version 9 can get
+modes and be encoded as 10. Kafka's own version 10, with topic ids, is only sent to brokers
 (:func:`metadata_question`). In Metadata 0, an empty ``topics`` means all topics; from version 1 on, null means all, and
 an empty list means none.
 
@@ -77,8 +77,8 @@ def define_message(name: str, *, registered: bool = False) -> Any:
     """Return the class of the messages of ``modeaware/wire/schemas/{name}.json``.
 
     Args:
-        registered: kafka-python's clients decode responses of this api key by the class. A class registers itself for
-            the whole process when it is defined; by default kafka-python's own class, if any, is restored.
+        registered: whether kafka-python's clients decode responses of this api key by the class. A class registers
+            itself for the whole process when it is defined. By default kafka-python's own class, if any, is restored.
     """
     registry = ResponseClassRegistry._response_class_registry
     before = dict(registry)
@@ -129,12 +129,12 @@ class NewTopic(NamedTuple):
 
 
 REQUEST_LIMITS = strict.Budget(objects=4_096, string_bytes=32_767)
-"""Requests come from anyone, and each object takes some 10 us of time that all clients share: room for a thousand
-topics, or the assignments of two thousand new partitions. 32 767 is Kafka's own limit."""
+"""Of a request: any peer may send one, and each object takes some 10 us of time that all clients share. There is room
+for a thousand topics, or the assignments of two thousand new partitions. 32 767 is Kafka's own limit."""
 METADATA_LIMITS = strict.Budget(objects=32_768, string_bytes=32_767)
-"""For a Metadata request: room for eight thousand topics by name, and as many that the client holds."""
+"""Of a Metadata request: room for eight thousand topics by name, and as many whose modes the client holds."""
 RESPONSE_LIMITS = strict.Budget(objects=16_777_216, string_bytes=MAX_RESPONSE_BYTES)
-"""From a broker or controller: room for Metadata of a million partitions."""
+"""Of a response of a broker or controller: room for Metadata of a million partitions."""
 
 
 def is_supported(header: Header) -> bool:
@@ -255,7 +255,7 @@ def _encode(message: Any, version: int, **header: Any) -> bytes:
 
 
 def _encoded(message: Any, version: int, **header: Any) -> bytes:
-    message._header = None  # of an earlier encoding; kafka-python would set the version in it, which it may lack
+    message._header = None  # that of an earlier encoding may lack the version, which kafka-python would set in it
     message.API_VERSION = version
     message.with_header(**header)
     return bytes(message.encode(header=True))

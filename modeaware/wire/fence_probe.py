@@ -2,8 +2,8 @@
 
 The fence is ``compression.type=gzip`` with ``max.message.bytes=78``. Then the smallest batch of data that a broker
 stores has 81 bytes (61 of header, 18 of gzip framing, at least 2 of deflate); a commit or abort marker has 78. A broker
-applies a changed config some milliseconds after the change is acknowledged, and a new leader may become leader before
-that. So the fence is proved on each leader, by a batch.
+applies a changed config some milliseconds after the change is acknowledged, and may become leader before it applies the
+config. So a batch proves the fence on each leader.
 
 That batch must never be appended, with or without a fence. A leader checks an incoming batch in this order
 (``UnifiedLog``, ``analyzeAndValidateRecords`` and then ``LogValidator``; the same in Kafka 3.9, 4.0 and 4.2):
@@ -13,12 +13,12 @@ That batch must never be appended, with or without a fence. A leader checks an i
 3. its CRC, else CORRUPT_MESSAGE;
 4. its counts, its control bit (clients may not set it), then, if the topic has CreateTime, its timestamps.
 
-A batch of 79 bytes with a wrong CRC gets the second answer behind the fence and the third without it, on topics of any
-timestamp type. Neither leaves a line in the broker's log. The second counts in BytesRejectedPerSec, the third in
-InvalidMessageCrcRecordsPerSec. The control bit is a second lock: a broker that skipped the CRC would refuse the batch.
+On topics of any timestamp type, a batch of 79 bytes with a wrong CRC gets MESSAGE_TOO_LARGE with the fence, and
+CORRUPT_MESSAGE without it. Neither leaves a line in the broker's log. The first counts in BytesRejectedPerSec, the
+other in InvalidMessageCrcRecordsPerSec. If a broker skipped the CRC, it would reject the batch for its control bit.
 
-MESSAGE_TOO_LARGE does not prove that ``compression.type`` is gzip. Change both configs in one request, which brokers
-apply as one, and read both back.
+MESSAGE_TOO_LARGE does not prove that ``compression.type`` is gzip. So change both configs in one request, which brokers
+apply as a whole, and read both back.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class FenceState(Enum):
 def probe_batch() -> bytes:
     """Return the records of a Produce request (version 3 or later, one for each partition) that is never appended.
 
-    Its 79 bytes are the fewest that the fence refuses, so that a small ``max.message.bytes`` of the topic's own does
-    not look like a fence.
+    Its 79 bytes are the fewest that the fence rejects. So the topic's own ``max.message.bytes`` does not look like a
+    fence, even if it is small.
     """
     length = BATCH_HEADER.size - _COUNTED_FROM + len(_RECORD)
     return BATCH_HEADER.pack(0, length, -1, 2, _WRONG_CRC, _CONTROL, 0, 0, 0, -1, -1, -1, 1) + _RECORD
@@ -69,8 +69,8 @@ def read_answer(error_code: int, topic: str, partition: int) -> FenceState:
         error_code: that of the partition, in the Produce response.
 
     Raises:
-        ClusterError: an answer that no repeated probe can change, such as a missing WRITE permission; or one that no
-            Kafka broker gives: the batch was appended.
+        ClusterError: another probe would get the same answer, for example because the right WRITE is missing; or the
+            batch was appended, which no Kafka broker does.
     """
     if error_code == _MESSAGE_TOO_LARGE:
         return FenceState.FENCED

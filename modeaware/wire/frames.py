@@ -29,7 +29,7 @@ class MalformedFrame(ModeAwareError):
 
 
 class TooManyParts(MalformedFrame):
-    """A message has more parts than are decoded; its end is not read, so the excess may be unknown."""
+    """A message has more parts than its limit. Its end is not read, so the number of parts may be unknown."""
 
 
 class FrameReader:

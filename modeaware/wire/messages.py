@@ -1,6 +1,6 @@
 """Admin commands and their results as protocol messages, and back. No IO.
 
-A decoded message follows its schema (:mod:`modeaware.wire.strict`): names and lists are null only where that allows it.
+A decoded message follows its schema (:mod:`modeaware.wire.strict`): a name or list is null only if the schema allows.
 """
 
 from __future__ import annotations
@@ -267,7 +267,7 @@ def failed_response(request: Any, error: ModeAwareError) -> Any:
 
 
 def results_of(response: Any) -> dict[str, TopicResult | RequestRefused]:
-    """Return each topic's result; a refusal as the error to raise. The key for AlterGroupRules is ``""``."""
+    """Return each topic's result. A refusal is the error to raise. The key for AlterGroupRules is ``""``."""
     if isinstance(response, codec.CreatePartitionsResponse):
         return {result.name: _whole_result(result) for result in response.results}
     if response.error_code:

@@ -1,6 +1,6 @@
 """ListOffsets for thousands of partitions, with a time for each topic: encoded here, decoded by kafka-python.
 
-kafka-python's request has an object for each partition, and would take three times as long as the rest of a scan.
+kafka-python's request has an object for each partition: to encode it takes three times as long as the rest of a scan.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Requests of capabilities to a client's bootstrap servers; no call blocks longer than the caller allows.
 
 Each server has a thread, which makes one connection (TLS as in the client, no SASL), sends ApiVersions and ends. The
-caller has other work, and collects answers with :meth:`Round.step`. A thread that resolves a host name may live as long
-as the operating system takes for that.
+caller has other work, and collects answers with :meth:`Round.step`. A thread may live longer than its :class:`Round`,
+until the operating system has resolved a host name.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ class _Probe:
         failure: OSError = OSError("no address")
         for number, (family, kind, protocol, _, address) in enumerate(addresses):
             self._socket = made = socket.socket(family, kind, protocol)
-            made.settimeout(self._left_s() / (len(addresses) - number))  # the rest is for the remaining addresses
+            made.settimeout(self._left_s() / (len(addresses) - number))  # an equal share for each address left
             try:
                 made.connect(address)
                 return made

@@ -1,7 +1,7 @@
 """The requests to brokers (:mod:`modeaware.wire.brokers`): kafka-python's, and those without a schema there.
 
 Message objects have the schema's fields as snake_case attributes. A response class registers itself by api key for the
-whole process. Ours have api keys that kafka-python does not use, so no class is replaced (a test checks that).
+whole process. kafka-python does not use the api keys of our classes, so none is replaced (a test checks that).
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def assigned_partitions(assignment: bytes) -> frozenset[tuple[str, int]]:
 
 
 def _decoded(schema: Any, data: bytes) -> Any:
-    # A version, then the fields. Newer versions add fields at the end, which are not needed here: some clients send a
+    # A version, then the fields. Newer versions add fields at the end. Those are not decoded: some clients send a
     # version without its fields.
     if len(data) < 2 or data[0] > 127:
         raise ValueError(f"not a {schema.__name__}: {len(data)} bytes that begin with no version")

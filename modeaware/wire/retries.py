@@ -5,12 +5,12 @@ Kafka's own clients retry a retriable error until the deadline of the call. Ours
 1. *Nothing was done*: a retriable refusal, or a request that was never sent. It is retried with backoff until the
    deadline. A controller takes over within a session of the election (10 s), and a new topic's leaders are elected
    within milliseconds; both are shorter than the deadline.
-2. *Outcome unknown*: the request may have been carried out. It is retried only if the call is repeatable: carried out
-   twice, it has the effect of once. A shrink to a count is repeatable; an ``immediate_delete`` is not retried. If no
-   later attempt succeeds, ``resolve`` decides by the state of its key, and otherwise the outcome stays unknown.
+2. *Outcome unknown*: the request may have been carried out. It is retried only if the call is repeatable: two runs have
+   the effect of one. A shrink to a count is repeatable; an ``immediate_delete`` is not. If no later attempt succeeds,
+   ``resolve`` decides by the state of the key; without a decision the outcome stays unknown.
 3. *Unknown topic*: retriable in Kafka, because a broker may lag behind a creation. But a mistyped name gets the same
-   answer, so it is retried for ``unknown_topic_s`` after the first of an unbroken row of such answers, then it is
-   final.
+   answer. So in an unbroken row of such answers, the request is retried for ``unknown_topic_s`` after the first; then
+   the error is final.
 Every other error is final at once.
 """
 
@@ -112,8 +112,8 @@ class RetryPolicy:
         """Decide whether to attempt again after ``error``.
 
         Args:
-            repeatable: carried out twice, the request has the effect of once.
-            wait_s: the backoff before that attempt, which must fit into ``left_s``, the time to the deadline.
+            repeatable: whether two runs of the request have the effect of one.
+            wait_s: the backoff before the next attempt; must be less than ``left_s``, the time to the deadline.
             unknown_s: for how long the topic has been unknown in every answer.
         """
         outcome = outcome_of(error)
@@ -125,10 +125,10 @@ class RetryPolicy:
 
 
 def outcome_unknown(_: object, last: ModeAwareError) -> ModeAwareError:
-    """Return the error of a call of which an attempt may have been carried out, given the last attempt's error."""
+    """Return the error of a call whose attempts include one with an unknown outcome. ``last``: the last one's error."""
     if isinstance(last, ClusterError) and outcome_of(last) is Outcome.UNKNOWN:
         return last
-    text: str = last.message  # of a controller whose outcome is unknown: it contains the remedy
+    text: str = last.message  # contains the remedy if the last attempt's own outcome is unknown
     if outcome_of(last) is not Outcome.UNKNOWN:
         text = (
             f"an earlier attempt got no answer; {text}; it may have been carried out: describe the topic ('modeaware "
@@ -175,8 +175,8 @@ class Retrying:
         """Attempt something for many keys, and again for those that may be retried. Returns the last answers.
 
         Args:
-            keys: topics, say. A key without an answer keeps its last one; without any, it is not attempted again.
-            resolve: decides on a key of unknown outcome that did not succeed later, given its last error.
+            keys: topics, for example. A key without an answer keeps its last one, or if it has none is given up.
+            resolve: called with a key of unknown outcome that did not succeed later, and with its last error.
         """
         answers: dict[K, V | ModeAwareError] = {}
         doubtful: set[K] = set()
@@ -231,7 +231,7 @@ class Retrying:
         return answer
 
     def _with_effort(self, last: ModeAwareError) -> ModeAwareError:
-        """Return the error, with the number of attempts if another one might have helped."""
+        """Return the error; with the number of attempts, if a further attempt might have helped."""
         if self._attempts == 1 or outcome_of(last) is Outcome.FINAL:
             return last
         text = f"{last.message} (gave up after {self._now_s() - self._began_s:.1f} s and {self._attempts} attempts)"

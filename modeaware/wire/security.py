@@ -43,7 +43,7 @@ def bootstrap_servers(conf: Mapping[str, Any]) -> str:
 
 
 def servers(conf: Mapping[str, Any]) -> list[str]:
-    """Return the bootstrap servers as ``host:port``, in order; librdkafka also takes URLs: ``PLAINTEXT://host:9092``."""
+    """Return the bootstrap servers as ``host:port``, in order. librdkafka takes URLs, too: ``PLAINTEXT://host:9092``."""
     text = bootstrap_servers(conf)
     addresses = [server.strip().rpartition("://")[2] for server in text.split(",") if server.strip()]
     if not addresses:
@@ -133,8 +133,8 @@ def _load_certificate(context: ssl.SSLContext, conf: Mapping[str, Any]) -> None:
 
 
 def _as_file(conf: Mapping[str, Any], name: str, files: ExitStack) -> str:
-    """Return the path of the setting's PEM. Python reads certificates only from files: a string is written to one until
-    ``files`` is closed, in a directory that only this user can read."""
+    """Return the path of the setting's PEM. Python reads certificates only from files. So until ``files`` is closed, a
+    PEM string is in a file, in a directory that only this user can read."""
     pem = conf.get(f"{name}.pem")
     if not pem:
         return str(conf[f"{name}.location"])

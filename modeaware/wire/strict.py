@@ -6,19 +6,19 @@ bounds:
 
 - Each length is checked against the rest of the frame before anything is read or allocated. A string of n bytes needs n
   bytes; an array of n elements needs n times the size of the smallest element.
-- The objects of one message are counted against ``Budget.objects`` before an array is read, because an element of a few
-  bytes on the wire may be large in memory, and slow to make. A struct in an array counts 1, plus 1 for each field and
-  for each tagged field of its schema; adjacent numbers and booleans are read together and count as one field. A string
-  or UUID in an array counts 1, as does each tagged field in the message. An array of numbers or booleans counts 0: the
-  length of the frame limits it.
+- The objects of one message are counted against ``Budget.objects`` before an array is read. The reason: an element of a
+  few bytes on the wire may be large in memory, and slow to make. A struct in an array counts 1, plus 1 for each field
+  and tagged field of its schema; adjacent numbers and booleans are read together and count as one field. A string or
+  UUID in an array counts 1. So does each tagged field in the message. An array of numbers or booleans counts 0, because
+  the length of the frame limits it.
 - A string has at most ``Budget.string_bytes``.
 - A varint has at most 5 bytes and fits in 32 bits.
-- The depth of recursion is that of the structs in the schema, whatever the bytes contain.
+- The depth of recursion is that of the structs in the schema; the bytes cannot increase it.
 - Null is accepted only where the schema allows null. Every other negative length is rejected.
 - Tagged fields must come in the order of their numbers (KIP-482). A known field must fill its length exactly; an
   unknown field is skipped and not kept.
 
-So time and memory are at worst proportional to the length of the frame, and limited for every frame.
+So time and memory grow at most in proportion to the length of the frame, and have a limit.
 This module calls methods of kafka-python's schema objects and does not import kafka-python.
 """
 
@@ -119,8 +119,8 @@ def _struct(schema: Any, make: Callable[[], Any], version: int, flexible: bool) 
         field.tag: (field.name, _reader(field, version, flexible).read)
         for field in schema.tagged_fields(version)._fields
     }
-    # All other attributes get their defaults at once, because kafka-python looks up an attribute that is not set in a
-    # slow way each time. Each object gets new lists: kafka-python's default is one list for all objects.
+    # All other attributes get their defaults at once: each look-up of an unset attribute is slow in kafka-python. Each
+    # object gets new lists: kafka-python's default is one list for all objects.
     read_names = {name for name, _ in readers}
     absent = [(field.name, field.default) for field in schema._fields if field.name not in read_names]
     lists = [name for name, default in absent if isinstance(default, list)]

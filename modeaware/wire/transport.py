@@ -1,8 +1,8 @@
 """The blocking transport: kafka-python's connections, driven by the thread that waits for a response.
 
 :class:`KafkaLink` has the connections and their event loop. :mod:`modeaware.wire.brokers` sends requests to any broker
-over a link; :class:`OneServer` sends frames to one server. Both translate the librdkafka settings of the client that
-they serve: the same servers, the same user.
+over a link; :class:`OneServer` sends frames to one server. Both translate their client's librdkafka settings, so they
+connect as the client's user.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _TAKEN = TLS_SETTINGS | {
     "sasl.password",
     "sasl.username",
     "security.protocol",
-    # librdkafka's own defaults and tuning: no effect on the broker that is reached, or on the user.
+    # librdkafka's defaults and tuning: these decide neither which broker is reached nor as which user.
     "sasl.kerberos.kinit.cmd",
     "sasl.kerberos.min.time.before.relogin",
     "sasl.oauthbearer.config",
@@ -159,7 +159,7 @@ class OauthCallback(AbstractTokenProvider):  # type: ignore[misc,unused-ignore] 
 
 
 class SaslLogFilter(logging.Filter):
-    """Drops the lines of kafka-python's log that contain a SASL message, as an object or as sent bytes.
+    """Drops each line of kafka-python's log that contains a SASL message, as an object or as sent bytes.
 
     At DEBUG kafka-python logs every request in full, SaslAuthenticate included. Thread-safe.
     """
@@ -307,7 +307,7 @@ class KafkaLink:
         return future.value
 
     async def bootstrap(self, deadline_s: float) -> None:
-        """Learn the brokers from one of the bootstrap servers, trying them in turn."""
+        """Request the list of brokers from the bootstrap servers in turn, until one returns it."""
         while True:
             try:
                 await self.manager.bootstrap_async(min(_left_ms(deadline_s), ANY_BROKER_TIMEOUT_S * 1000))
@@ -317,7 +317,7 @@ class KafkaLink:
                     raise
 
     async def refresh(self, deadline_s: float) -> None:
-        """Learn the brokers again from a known broker."""
+        """Request the list of brokers again, from a known broker."""
         while True:
             try:
                 await self.manager.cluster.refresh_metadata()
@@ -405,7 +405,7 @@ class OneServer:
             return self._ask(_Request(api_key, api_version, encode), deadline_s, wanted)
         except (
             BaseException
-        ):  # a half-sent request must not stay on the connection, nor kafka-python remember a failed login
+        ):  # no half-sent request may stay on the connection, and kafka-python would keep a failed login
             self.close()
             raise
 
@@ -417,7 +417,7 @@ class OneServer:
 
     @property
     def connected(self) -> bool:
-        """Whether the connection is open, or was closed by the server after the last request."""
+        """Whether a connection was opened and not closed by this client; the server may have closed it since."""
         return self._link is not None
 
     def _ask(self, request: _Request, deadline_s: float, wanted: Callable[[], bool]) -> bytes:
@@ -490,8 +490,8 @@ class _RawResponse:
 class Repeated:
     """A request that is sent many times: encoded once, and its responses stay bytes until they are decoded.
 
-    For thousands of topics, encoding and decoding take most of the time. So the caller compares the bytes of a response
-    with those of the last one before it decodes them. A response is the payload of the frame; its first
+    For thousands of topics, encoding and decoding take most of the time. So before the caller decodes a response, it
+    compares the bytes with those of the last response. A response is the payload of the frame; its first
     :data:`CORRELATION_BYTES` differ each time.
 
     One request at a time. After a failure, make a new object: the next broker may have another version.
