@@ -26,7 +26,7 @@ BLOCK_BITS = 7
 """Records without a key go to one partition in blocks of 128 within a task, which fills the producer's batches."""
 _TASK_BITS = 33  # of monotonically_increasing_id: the lower bits count a task's rows
 _STARTS = 8
-"""From how many different candidates :func:`spread` may start. The start is a literal in the code that Spark generates
+"""The number of candidates with which :func:`spread` may begin. The start is a literal in the code that Spark generates
 and compiles, so many different starts would mean many compilations."""
 _pandas_udf: Any = functions.pandas_udf  # its type hints reject functions whose annotations are strings
 
@@ -73,7 +73,7 @@ def _index(frame: DataFrame, placed: Placement) -> Column:
 
 
 def spread(count: int) -> Column:
-    """Return an index for rows that are not hashed: blocks of rows take turns, tasks begin at different candidates."""
+    """Return an index for rows that are not hashed. Blocks of rows take turns; tasks begin at different candidates."""
     row = F.monotonically_increasing_id()
     start = random.randrange(_STARTS) * count // _STARTS
     turn = F.shiftright(row, BLOCK_BITS) + F.shiftright(row, _TASK_BITS) + F.lit(start)

@@ -1,7 +1,7 @@
 """The program ``python -m modeaware.spark.evacuate``, also for spark-submit.
 
-The module of this name only calls the function here and is never imported: an imported module
-``modeaware.spark.evacuate`` would hide the function.
+The module ``modeaware.spark.evacuate`` only calls the function here. It is never imported: the imported module would
+hide the function ``modeaware.spark.evacuate``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SUBMITTED = "PYSPARK_GATEWAY_PORT"
 
 
 def evacuate_main(arguments: Sequence[str] | None = None) -> int:
-    """Run an evacuation and print its report; 1, with a line on standard error, if it was refused or failed.
+    """Run an evacuation and print its report. Return 1 if it failed or was refused; the reason is on standard error.
 
     The job runs in the active session, that of spark-submit, or a new one with the connector.
     """

@@ -1,7 +1,7 @@
 """Spark's Kafka connector: its Maven coordinates, and a client's configuration as its options.
 
 One ``conf`` serves all readers and writers of :mod:`modeaware.spark`. Spark's own source and sink use Java's clients:
-for these, settings are translated from librdkafka's names (CONFIGURATION.md) to Java's. A setting that only tunes
+settings are translated for them from librdkafka's names (CONFIGURATION.md) to Java's. A setting that only tunes
 librdkafka is left out. A setting without a translation is refused if it affects the connection, the user, or the
 handling of records.
 """
@@ -113,7 +113,7 @@ def packages() -> str:
             continue
     else:
         raise ModeAwareError("modeaware.spark needs PySpark: install modeaware[spark]")
-    release = installed.partition("+")[0]  # a vendor's build has a suffix, which Spark's connector lacks
+    release = installed.partition("+")[0]  # a vendor's build has a suffix; the version of the connector has none
     if int(release.partition(".")[0]) < _OLDEST:
         raise ModeAwareError(
             f"modeaware.spark needs PySpark {_OLDEST}.0 or newer, not {installed}: install modeaware[spark]"

@@ -2,9 +2,9 @@
 
 Spark finds it without registration if this package is installed (``pyspark_modeaware``).
 
-A batch reads the readable partitions, to their ends when the job is planned. A stream reads the modes anew for each
-batch, and so continues through shrinks and growths. It reads a topic that has replaced another one after that one
-(:mod:`modeaware.spark.offsets`). Ranges of offsets are decided on the driver, and read on executors as Arrow batches.
+A batch reads the readable partitions, up to their ends at the time the job is planned. A stream reads the modes for
+each batch, and so continues through shrinks and growths. It reads an old topic before the new topic
+(:mod:`modeaware.spark.offsets`). The driver decides ranges of offsets; executors read them as Arrow batches.
 
 Writers send Arrow batches through our Producer on the executors, by the modes in force there, at least once.
 """
@@ -101,7 +101,7 @@ _HARMLESS = (KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError._TRANSPORT, Kafka
 def register(spark: SparkSession) -> None:
     """Register ``format("modeaware")`` in a session whose Python cannot import the module ``pyspark_modeaware``.
 
-    Spark looks for such modules itself and refuses to register a name twice; if Spark finds this one, nothing is done.
+    Spark looks for such modules itself, and refuses to register a name twice. So if Spark finds it, nothing is done.
     """
     if find_spec("pyspark_modeaware") is None:
         spark.dataSource.register(ModeAwareDataSource)
@@ -241,7 +241,7 @@ class _Reader:
 
 
 class BatchReader(_Reader, DataSourceReader):  # type: ignore[misc] # read() of our own ranges
-    """Reads each readable partition in a task of its own; those of an old topic before those of the new topic."""
+    """Reads each readable partition in a task of its own. Tasks of an old topic come before those of the new topic."""
 
     def partitions(self) -> Sequence[OffsetRange]:
         """Return a range for each readable partition that has records to read."""
@@ -278,7 +278,7 @@ class StreamReader(_Reader, DataSourceStreamReader):  # type: ignore[misc] # rea
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 # Spark's name
         """Return where a query without a checkpoint begins: ``startingOffsets``, by default ``latest`` as in Spark.
 
-        Of a replaced topic, ``latest`` skips the new topic's records once the old one is released, as in a group.
+        Once an old topic is released, ``latest`` skips the new topic's records, too, as for a consumer group.
         """
         positions = {}
         for view in first_topics(self._views(), self._starting):
@@ -298,7 +298,7 @@ class StreamReader(_Reader, DataSourceStreamReader):  # type: ignore[misc] # rea
             except ClusterError as error:
                 if not self._goes(view, error):
                     raise
-        # The views come last: records behind these ends that a shrink in the views forbids are stragglers.
+        # The views are read last. If they show a shrink, records behind these ends in its partitions are stragglers.
         self._chain = self._views()
         ids = {view.topic: view.topic_id for view in self._chain}
         for view in looked_at:
@@ -308,12 +308,12 @@ class StreamReader(_Reader, DataSourceStreamReader):  # type: ignore[misc] # rea
             self._look(ends, view)
         self._given, self._log_ends = next_positions(self._chain, ends, self._position, self._given), ends
         latest = Offsets(self._given, self._ids, self._skipped())
-        if self._position is not None:  # checked here, before Spark has noted the batch
+        if self._position is not None:  # checked before Spark notes the batch
             check_topics(self._topic, Offsets(self._position, {}), latest, strict=False)
         return latest.to_json()
 
     def _skipped(self) -> tuple[str, ...]:
-        """Return the topics that a query which begins with this batch skips, if the batch goes beyond them."""
+        """Return the topics that a new query skips: those before its beginning, if its first batch goes beyond them."""
         first = first_topics(self._chain, self._starting)
         if self._starting != LATEST or self._position is not None or len(first) >= len(self._given):
             return ()
@@ -361,7 +361,7 @@ class StreamReader(_Reader, DataSourceStreamReader):  # type: ignore[misc] # rea
         if topic in ends:
             return
         if needs_look(view, self._position):
-            partitions = self._partitions(topic)  # first: this may show that the topic is another one
+            partitions = self._partitions(topic)  # before its ends: the name may have another topic by now
             ends[topic] = self._client(topic).ends(partitions)
         else:
             ends[topic] = (self._position or {})[topic]
@@ -405,7 +405,7 @@ def fetch(conf: Mapping[str, Any], wanted: OffsetRange, *, strict: bool) -> Iter
     """Yield the records of a range; control records and compacted records are gaps.
 
     Raises:
-        RecordsLost: ``strict``, and the first records were deleted; else the first existing record is the first.
+        RecordsLost: ``strict``, and the first records were deleted. Without ``strict`` the existing records are read.
         ClusterError: the partition cannot be read, or returns nothing for :data:`SILENCE_S`.
     """
     if wanted.start >= wanted.end:

@@ -1,17 +1,17 @@
 """How far a stream has read, and how far it may read next: pure.
 
-A topic name stands for a chain of topics (:mod:`modeaware.chain`), nearly always of one. A query reads every partition
-of a topic to its end before it reads the topic that has replaced it. So it reads each key's records in order.
+A topic name stands for a chain of topics (:mod:`modeaware.chain`), nearly always a chain of one. A query reads every
+partition of an old topic to its end before it reads the new topic. So it reads each key's records in order.
 
 A query's offsets, in checkpoints and in progress, contain every partition of the topics that the query has reached, and
 their topic ids (invariant I8): ``{"modeaware:offsets": 1, "modeaware:topic_ids": {"<topic>": "<id>"}, "<topic>":
 {"<partition>": <offset>}}``. The end of a new query's first batch may also contain the topics at whose ends the query
-begins, ``"modeaware:skipped": ["<topic>"]``. Spark requests the beginning again if the batch is run again, and a topic
-may have been released since.
+begins, ``"modeaware:skipped": ["<topic>"]``. The reason: if the batch is run again, Spark requests the beginning again,
+and a topic may have been released since.
 
-Spark requests the end of the next batch without its beginning. While the process of a query runs, the beginning is the
-end of the batch before. The first batch after a start goes as far as any position in the chain requires. That batch may
-contain records of two topics. One task then reads both, the earlier topic first.
+When Spark requests the end of the next batch, it does not pass the beginning. In a running process, the last batch's
+end is the beginning. The first batch after a start goes as far as any position in the chain requires, so it may contain
+records of two topics. One task then reads both, the earlier topic first.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Offsets:
 def resolve(
     name: str, wanted: Wanted, topic: str, starts: Mapping[int, int], ends: Mapping[int, int]
 ) -> dict[int, int]:
-    """Return an offset for every partition of ``starts``; the option ``name`` may have more, and must have all."""
+    """Return an offset for every partition of ``starts``. The option ``name`` must have them all, and may have more."""
     if isinstance(wanted, int):
         wanted = dict.fromkeys(starts, wanted)
     if missing := sorted(starts.keys() - wanted.keys()):
@@ -157,8 +157,8 @@ def next_positions(
 def _is_read(view: TopicView, positions: Positions, position: Positions | None) -> bool:
     """Whether the topic of ``view``, which is replaced, is read to its end: by the query, or else by its next batch.
 
-    An unknown position of the query may be in the new topic already, and a seal of the old topic may have been
-    broken since. Then the earlier seal counts, or the batch would end before the position.
+    If the position is unknown, the query may have reached the new topic already, and a seal of the old topic may have
+    been broken since. So the earlier seal counts: otherwise the batch might end before the position.
     """
     if position is not None:
         return _has_read(view, position.get(view.topic, {}))
@@ -171,8 +171,8 @@ def _is_read(view: TopicView, positions: Positions, position: Positions | None) 
 def readable_to(view: TopicView, ends: Mapping[int, int], last: Mapping[int, int]) -> dict[int, int]:
     """Return how far a stream may read: to the end of readable partitions, and to the seal of those in mode None.
 
-    The offsets always contain every partition, so a stream continues at its position when one is revived. No mode
-    makes them go back behind ``last``, the previous result.
+    The offsets always contain every partition, so a stream continues at its position when a partition is revived. No
+    mode makes an offset go back behind ``last``, the previous result.
     """
     allowed = {}
     for partition, end in ends.items():
@@ -227,8 +227,8 @@ def check_id(topic: str, before: Offsets, after: Offsets) -> None:
     """Check that the topic id is the same in both offsets.
 
     Raises:
-        RecordsLost: the query may not have read all of an earlier topic of the name. It has read all if it had reached
-            the next topic in the chain, and the name stands for a later topic now.
+        RecordsLost: the query may not have read all of an earlier topic of the name. It has read all of that topic if
+            it had reached the next topic in the chain, and the name stands for a later topic now.
     """
     if topic not in before.positions or is_continued(topic, before, after):
         return

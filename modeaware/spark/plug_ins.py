@@ -1,8 +1,8 @@
 """The producer plug-ins for the JVM (docs/jvm.md) in Spark's Kafka sink.
 
-The sink's producer then follows partition modes by itself, between any two records of a job. Spark must have the jar on
-its class path. The plug-ins read the mode log, support fewer partitioners than the Python clients, and never see a
-record with an explicit partition.
+With them the sink's producer follows partition modes by itself, between any two records of a job. Spark must have their
+jar on its class path. The plug-ins read the mode log, support fewer partitioners than the Python clients, and do not
+apply to a record with an explicit partition.
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@ Spark keeps a query's offsets in its checkpoint and commits none, so a drain can
 session commits the offsets of each finished batch for a consumer group without members, and registers a rule that
 requires that group (``modeaware groups require``). The rule comes first: no drain may miss a group with such offsets.
 
-Spark delivers its events late: those of a query's last batch after ``awaitTermination()`` has returned, and none to a
-listener that is too far behind. The query's own ``lastProgress`` is as new as its last batch, also after its end. So
-:meth:`ProgressListener.flush` reads that of every query instead of waiting for events.
+Spark delivers events late: those of a query's last batch come after ``awaitTermination()`` has returned, and a listener
+that is too far behind misses events. The query's own ``lastProgress`` is as new as its last batch, even after its end.
+So :meth:`ProgressListener.flush` reads ``lastProgress`` of every query, and does not wait for events.
 """
 
 from __future__ import annotations
@@ -70,21 +70,21 @@ class ProgressListener(StreamingQueryListener):
     """Publishes the progress of a session's streaming queries: ``spark.streams.addListener(ProgressListener(conf))``.
 
     After each batch, the offsets at which the query continues are committed for a group of the query. The group is a
-    required reader of the topic: no drain ends before the query has read a retired partition. Sources are Spark's own
-    for Kafka and ``format("modeaware")``; if a query reads a topic twice, the slower source counts. For a query of
+    required reader of the topic: no drain ends before the query has read the retired partition. Published sources are
+    Spark's own for Kafka and ``format("modeaware")``. If a query reads a topic twice, the slower source counts. For
     ``format("modeaware")`` on a replaced topic, both topics are published: the old topic is not released before the
     query has reached the new topic.
 
-    A stopped query stays required until ``modeaware groups forget``, because its checkpoint needs the records. A new
-    query is unknown until its first batch is done; call :meth:`require` before it starts. Do not combine the listener
-    with ``asyncProgressTrackingEnabled``, whose checkpoint lags behind the progress that Spark reports.
+    A stopped query stays required until ``modeaware groups forget``, because its checkpoint needs the records. Before
+    its first batch is done, no drain waits for a new query: call :meth:`require` before the start. Do not combine the
+    listener with ``asyncProgressTrackingEnabled``, whose checkpoint lags behind the progress that Spark reports.
 
     Callbacks never block: a thread publishes, logs failures, and retries until it succeeds or newer offsets replace the
     old ones. Thread-safe.
 
     Args:
-        conf: as for :class:`modeaware.Consumer`; only its connection and our settings are used. The user needs the
-            rights of ``modeaware groups require``, and READ on the groups.
+        conf: as for :class:`modeaware.Consumer`; only the connection and ``modeaware.`` settings are used. The user
+            needs the rights of ``modeaware groups require``, and READ on the groups.
         group: returns the group of a query from its ``StreamingQueryProgress``; None for a query not to be published,
             such as one that reads another cluster. Default: :func:`progress_group` of the query's name or id.
 
@@ -142,10 +142,10 @@ class ProgressListener(StreamingQueryListener):
             return self._turn.wait_for(lambda: not self._unpublished(), timeout_s) and not unread
 
     def close(self, timeout_s: float = EXIT_TIMEOUT_S) -> None:
-        """:meth:`flush`, for at most ``timeout_s`` seconds, and stop. Idempotent.
+        """Do :meth:`flush` for at most ``timeout_s`` seconds, and stop. Idempotent.
 
-        The interpreter's exit does the same, but can no longer register a group. A program that ends right after its
-        first batch (``trigger(availableNow=True)``) calls this, or :meth:`flush`, after ``awaitTermination()``.
+        The interpreter's exit closes the listener, but can no longer register a group. So a program that ends right
+        after its first batch (``trigger(availableNow=True)``) calls this method after ``awaitTermination()``.
         """
         atexit.unregister(self.close)
         self.flush(timeout_s)
@@ -211,8 +211,8 @@ class ProgressListener(StreamingQueryListener):
         return True
 
     def _note(self, progress: StreamingQueryProgress) -> None:
-        # From the JSON: where PySpark itself made the progress of JSON (lastProgress since 4.1, all of Spark Connect),
-        # `endOffset` is the text of a Python dict.
+        # The JSON is read, because `endOffset` is the text of a Python dict in a progress that PySpark itself has made
+        # of JSON (lastProgress since 4.1, all of Spark Connect).
         sources = json.loads(progress.json)["sources"]
         positions = positions_of((source["description"], source["endOffset"]) for source in sources)
         if not positions:
@@ -256,8 +256,8 @@ class ProgressListener(StreamingQueryListener):
                 retry_s = min(retry_s * 2, LONGEST_RETRY_S) if failed else FIRST_RETRY_S
 
     def _publish(self, group: str, positions: Positions) -> bool:
-        """Publish, and return whether all succeeded. Without a rule the offsets are still committed: controllers see
-        them."""
+        """Publish, and return whether all succeeded. If the rule cannot be added, the offsets are committed all the
+        same: controllers can read them."""
         failures = []
         try:
             self._require(group, positions, self._reasons[group])

@@ -45,9 +45,9 @@ def write_to_kafka(df: DataFrame, topic: str, conf: Mapping[str, Any], **options
 
     Otherwise the sink's Java producer chooses while every partition is writable. If some are retired, or ``conf`` names
     a partitioner that Java's producer does not have, the frame gets a column ``partition``: ``writable[hash %
-    len(writable)]``; records that the partitioner does not hash are spread over the writable partitions. The modes are
-    those in force at the call: a job that continues after a change writes by the old modes to its end, and the
-    controller waits for it.
+    len(writable)]``. Records that the partitioner does not hash are spread over the writable partitions. The modes are
+    those in force at the call. If they change during the job, it writes by the old modes to its end, and the controller
+    waits for the job.
 
     If another topic has replaced ``topic``, the job writes to that topic. Delivery is at least once, as by the sink,
     which drops timestamps.
@@ -92,7 +92,7 @@ def _write(view: TopicView, df: DataFrame, conf: Mapping[str, Any], options: Map
 
 
 def placement(view: TopicView, conf: Mapping[str, Any]) -> Placement | None:
-    """Return how the records of a job go to the topic of ``view``; None: the sink's producer does exactly that.
+    """Return the placement of a job's records in the topic of ``view``; None: that of the sink's own producer.
 
     Raises ConfigError, PartitionRetired and ClusterError as :func:`write_to_kafka` does.
     """
@@ -116,7 +116,7 @@ def _require_writable(view: TopicView) -> None:
 
 
 def _take_the_same(before: TopicView, after: TopicView) -> bool:
-    """Whether the same partitions of the same topic take records; an epoch moves at each step of a shrink."""
+    """Whether the same partitions of the same topic take records. Epochs do not show it: each step has a new one."""
     same_topic = before.topic == after.topic and before.applies_to(after.topic_id)
     listed = before.writable == after.writable or not before.modes  # without a record all partitions do
     return same_topic and before.all_writable == after.all_writable and listed
@@ -132,13 +132,12 @@ def foreach_batch_writer(
 ) -> BatchWriter:
     """Return a function for ``df.writeStream.foreachBatch(writer)``.
 
-    The modes are read for every batch, and again when it is written. If other partitions take records by then, the
-    whole batch is written again, except through a sink whose producer follows by itself. The batch is also written
-    again if the topic was replaced and brokers have rejected a part; with ``sink``, which may not report a rejection,
-    whenever the topic was replaced. After ``retries`` attempts :class:`~modeaware.spark.EpochMoved` (or
-    ``TopicReplaced``) fails the query; its restart from the checkpoint writes the batch once more. Delivery is at least
-    once, as for ``foreachBatch``. A batch that is written again is computed again: keep non-deterministic expressions
-    out of the query, or persist the frame.
+    The modes are read before each batch is written, and again afterwards. If other partitions take records by then, the
+    whole batch is written again, except through a sink whose producer follows by itself. After a replacement it is
+    written again if brokers have rejected a part; with ``sink``, which may not report a rejection, in any case.
+    After ``retries`` further attempts :class:`~modeaware.spark.EpochMoved` (or ``TopicReplaced``) fails the query; its
+    restart from the checkpoint writes the batch once more. Delivery is at least once, as for ``foreachBatch``. A batch
+    that is written again is computed again: keep non-deterministic expressions out of the query, or persist the frame.
 
     Args:
         conf: as for :func:`write_to_kafka` and the other writers.

@@ -133,8 +133,8 @@ def written(conf: Mapping[str, Any], topic: str, *, acknowledged: bool = True) -
 
 
 def _with_id(conf: Mapping[str, Any], view: TopicView) -> TopicView:
-    """Return the view with the topic's id; if the view has none, with the id on the cluster. After a rename back, two
-    topics of the chain have the same name."""
+    """Return the view with its topic id, or with that on the cluster if the view has none. The name does not identify
+    the topic: after a rename back, two topics of the chain have the same name."""
     if view.topic_id is not None:
         return view
     return replace(view, topic_id=_views(conf).live_id(view.topic, VERIFY_TIMEOUT_S))
@@ -184,12 +184,12 @@ class KeptViews:
         self.idle = threading.Timer(IDLE_S, self.close)
 
     def refresh(self, timeout_s: float) -> None:
-        """As :meth:`modeaware.views.source.Views.refresh`, for the cost of one request if the log has not grown."""
+        """Do :meth:`modeaware.views.source.Views.refresh`, or just one request if the log has not grown."""
         if not self._is_current():
             self.views.refresh(timeout_s)
 
     def _is_current(self) -> bool:
-        """Whether the views come from a log, and include all of it; False in doubt."""
+        """Whether the views come from a log, and include all of it; False if that is not certain."""
         with self._lock:
             if self._closed or not self.views.stats().get("log_present"):
                 return False

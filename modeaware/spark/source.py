@@ -41,10 +41,10 @@ def topics_of(conf: Mapping[str, Any], topic: str) -> tuple[str, ...]:
 
 
 def read_from_kafka(spark: SparkSession, topic: str, conf: Mapping[str, Any], **options: Any) -> DataFrame:
-    """Return the records of the readable partitions of ``topic``; records left in mode None partitions are skipped.
+    """Return the records of the readable partitions of ``topic``. Records in partitions of mode None are skipped.
 
-    The records of a replaced topic are followed by those of the new topic. The partitions are chosen at the call; the
-    range of each is chosen when the frame is used, as in Spark.
+    The records of a replaced topic are followed by those of the new topic. The partitions are chosen at the call. As
+    always in Spark's source, the range of each is chosen when the frame is used.
 
     Args:
         conf: as for :class:`modeaware.Producer` or :class:`modeaware.Consumer`.
@@ -74,8 +74,8 @@ def read_stream_from_kafka(spark: SparkSession, topic: str, conf: Mapping[str, A
     read from its first record. Add a :class:`~modeaware.spark.ProgressListener` to the session. Without it no drain
     waits for the stream, unread records may be deleted, and ``failOnDataLoss``, true by default, then fails the query.
 
-    A topic that replaces ``topic`` (:func:`topics_of`) is read from the next start of the query on, in parallel: the
-    order of a key's records in both is not kept. ``format("modeaware")`` needs no restart, and keeps that order.
+    A topic that replaces ``topic`` (:func:`topics_of`) is read from the next start of the query on. Both topics are
+    then read in parallel: the order of a key is lost. ``format("modeaware")`` needs no restart, and keeps the order.
 
     ``conf`` and ``options`` (``maxOffsetsPerTrigger``, ...) are as for :func:`read_from_kafka`, and so are ConfigError
     and ViewTimeout.
@@ -115,8 +115,8 @@ def caller_options(options: Mapping[str, Any]) -> dict[str, str]:
 
 
 def only_partitions(options: Mapping[str, str], topic: str, readable: Mapping[str, Collection[int]]) -> dict[str, str]:
-    """Return ``options`` with offsets and timestamps by partition for exactly the ``readable`` ones, by topic: Spark
-    refuses others. Other topics than ``topic`` may be missing in them: all of such a topic is read."""
+    """Return ``options`` with offsets and timestamps for exactly the ``readable`` partitions, by topic: Spark refuses
+    others. ``options`` may lack topics other than ``topic``: such a topic is read as a whole."""
     reduced = dict(options)
     for name, value in options.items():
         if name.lower() not in _BY_PARTITION or not value.lstrip().startswith("{"):

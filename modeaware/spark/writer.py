@@ -1,4 +1,4 @@
-"""Writers through our Producer on the executors: by rows, or by Arrow batches, which cost less: no row is pickled.
+"""Writers that use our Producer on the executors, by rows or by Arrow batches (less costly: no row is pickled).
 
 Of the columns ``value``, ``key``, ``partition``, ``timestamp``, ``headers`` and ``topic`` only ``value`` is required;
 other columns are ignored. Delivery is at least once: any failure fails the whole task, which Spark runs again. Spark
@@ -121,8 +121,8 @@ def foreach_partition_writer(
 
 
 def arrow_writer(topic: str, conf: Mapping[str, Any], *, at_least: Version | None = None) -> ArrowWriter:
-    """Return a function for ``df.mapInArrow(writer, modeaware.spark.writer.SCHEMA)``, much faster than row by row, and
-    otherwise as :func:`foreach_partition_writer`. The frame that ``mapInArrow`` returns must be computed once."""
+    """Return a function for ``df.mapInArrow(writer, modeaware.spark.writer.SCHEMA)``, much faster than that of
+    :func:`foreach_partition_writer`, and otherwise equal. Compute the frame that ``mapInArrow`` returns only once."""
     return ArrowWriter(topic, conf, at_least=at_least)
 
 
@@ -237,7 +237,7 @@ def send_batch(sender: Sender, batch: pa.RecordBatch) -> None:
     if columns.keys() <= {"key", "value"}:
         sender.send_pairs(zip(keys, values, strict=True))
         return
-    nothing = [None] * len(values)  # not one iterator for several columns
+    nothing = [None] * len(values)  # a list: several columns would exhaust one iterator
     rest = [
         columns["partition"].to_pylist() if "partition" in columns else nothing,
         _ms_column(columns["timestamp"]) if "timestamp" in columns else nothing,
@@ -275,7 +275,7 @@ def _ms_column(column: pa.Array) -> list[int | None]:
 def producer_conf(conf: Mapping[str, Any]) -> dict[str, Any]:
     """Return ``conf`` with the writers' settings: only failures are reported. Unless ``conf`` sets these, the producer
     is idempotent (retries keep the order of a task's records) and ``linger.ms`` is 50 (a task sends whole batches).
-    ConfigError if it has a setting that the writers decide, or a bad ``modeaware.`` one.
+    ConfigError if ``conf`` has a setting that the writers decide, or a bad ``modeaware.`` setting.
     """
     for name, why in _REFUSED.items():
         if conf.get(name) is not None:
@@ -304,7 +304,7 @@ class SharedProducer:
         self._config, rest = split_client_config(conf)
         self.producer = Producer(producer_conf(conf))
         self.views = acquire(rest, self._config)
-        # The producer explains a rejection only of records that were queued after the announcement of a new topic.
+        # For records that were queued before a new topic was announced, the producer itself explains no rejection.
         self.deliveries = Deliveries(rest)
         self.deliveries.views = self.views
         self._turn = threading.Condition(InnerLock())
@@ -486,7 +486,7 @@ class Sender:
         self, error: Exception, topic: str, value: bytes | None, key: bytes | None, arguments: Mapping[str, Any]
     ) -> None:
         """Retry a record that was not queued because of ``error``; raise an error that waiting cannot change."""
-        # Without a first view, produce has already waited. With one, it limits the wait for the topic id itself.
+        # Without a first view, ``produce`` has already waited. With one, ``produce`` limits the wait for the topic id.
         while isinstance(error, BufferError) and (self._shared.views.ready or not isinstance(error, FirstViewPending)):
             self._poll(FULL_POLL_S)
             if self._failure is not None:

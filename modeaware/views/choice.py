@@ -34,22 +34,22 @@ logger = get_logger(__name__)
 
 THREAD_NAME = "modeaware-modes"
 MIN_TTL_MS = 1_000
-"""A client's ``topic.metadata.refresh.interval.ms`` may be tiny; the log pushes its changes anyway."""
+"""The least age of stale views, even if ``topic.metadata.refresh.interval.ms`` is less: the log pushes its changes."""
 MIN_INTERVAL_MS = 100
 """The shortest time between requests over the wire, whatever ``topic.metadata.refresh.interval.ms`` is."""
 FIRST_BACKOFF_S, LAST_BACKOFF_S = 1.0, 10.0
 REPORTED_AFTER = 2
-"""Failed rounds before a report. One failed round is not reported: one of several brokers may be down, or the only one
+"""Failed rounds before a report. One failed round is not reported: a broker may be down for a moment, or may just be
 starting."""
 ASK_TIMEOUT_S = 5.0
 TRY_TIMEOUT_S = 2.5
-"""The timeout while the log is the source: during the request the thread does not follow the log."""
+"""A request's timeout over the wire while the log is the source: meanwhile the thread does not follow the log."""
 SLICE_S, PROBE_SLICE_S = 0.2, 0.02
 PROBE_WAIT_S = 0.003
 """How long one step of the tail waits for the servers, if the first view needs only their responses."""
 LOG_PATIENCE_S = 0.5
-"""How long to wait for the log's first view although the wire could return one: loading the wire's client takes
-longer."""
+"""How long to wait for the log's first view before the wire is used, although a server has modes: to load the wire's
+client takes longer."""
 IDLE_S = 30.0
 """A connection that is idle for this long is closed: an endpoint has thousands of clients."""
 SOON_S = 1.0
@@ -68,7 +68,7 @@ class FeatureProbe:
 
     A round without any response is an error; the next rounds follow with growing pauses. A round with responses, but
     without the feature, means "not now": the next round follows after ``interval_s``, or earlier after :meth:`hurry`.
-    If some server was silent, it follows after pauses that grow to ``interval_s``.
+    If some server was silent, the pauses before the next rounds grow to ``interval_s``.
 
     Args:
         conf: the client's librdkafka settings.
@@ -203,7 +203,7 @@ class ModeSource:
         self._interval_s = max(config.refresh_interval_ms, MIN_INTERVAL_MS) / 1000
         name = f"the mode log {config.mode_log_topic!r}" if self._source == "log" else "the source of partition modes"
         if self._source == "wire":
-            # Not in the thread: if the process forks meanwhile, the child would wait for that import for ever.
+            # Imported before the thread starts: if the process forked during the import, the child would hang in it.
             with suppress(ImportError):  # the thread reports the error
                 import modeaware.wire.transport  # noqa: F401 # only imported, so that the thread need not
         self.store = ViewStore(self._fetch, max(config.refresh_interval_ms, MIN_TTL_MS), clock, name)
@@ -349,10 +349,10 @@ class ModeSource:
         if self._on_wire or not self._is_wanted():
             return False
         self.checks.step()
-        if self._source == "log" or not self.log.readings:  # the log's client is made before servers are probed
+        if self._source == "log" or not self.log.readings:  # servers are probed only once the log's client exists
             return True
         state = (self.log.readings, self.store.error() is None)
-        if state != self._log_state:  # the log became unreachable or reachable, and perhaps the servers, too
+        if state != self._log_state:  # the log became reachable or unreachable: so may the servers
             self._log_state = state
             self._probe.hurry(even_if_failing=state[1])
         went_over = self._switched_to_wire()
@@ -363,7 +363,7 @@ class ModeSource:
         return not went_over
 
     def _absence_counts(self) -> bool:
-        """Return whether an absent log means that every partition is ReadWrite: no server may have modes."""
+        """Return whether an absent log means that every partition is ReadWrite: only if no server has modes."""
         return self._source == "log" or self.store.ready or self._probe.absent
 
     def _switched_to_wire(self) -> bool:
@@ -460,7 +460,7 @@ class ModeSource:
         return due_s
 
     def _leave_wire(self, error: ModeSourceError) -> None:
-        """Probe for another source; meanwhile follow the log again, if allowed (invariant I6)."""
+        """Probe for another source; meanwhile follow the log again, if the settings allow it (invariant I6)."""
         logger.warning("%s does not return modes any more (%s); looking for another source", self._wire.server, error)
         self._on_wire = False
         self._wire.close()

@@ -144,7 +144,7 @@ class LogSource:
                 self.confirm_absence()
 
     def confirm_absence(self) -> None:
-        """Confirm the log's absence, if that was the last response and counts now. In the tail's thread."""
+        """Confirm the log's absence, if it was the last response and counts now. Called in the tail's thread."""
         with self._store.turn:
             if not self._absent or self.present or self._store.views() or not self._absence_counts():
                 return
@@ -208,7 +208,7 @@ class LogSource:
             # The store may have a view of the id that this replay never had.
             changed |= {view.topic for view in self._store.views().values() if view.topic_id == topic_id}
         elif first:
-            # When a name gets a new id, its other ids are past ids. Not so in the first reading of a log: there the
+            # When a name gets a new id, its other ids are past ids. The first reading of a log does not show that: its
             # order proves nothing, because compaction keeps the last record of each id.
             for past in (past for topic in changed for past in self._replay.records_of(topic)):
                 if past.topic_id != topic_id:
@@ -222,8 +222,8 @@ class LogSource:
         return next((record for record in records if not self._store.is_aside(record.topic_id)), None)
 
     def _hides(self, topic: str, pending: TopicRecord | None, current: TopicRecord | None) -> bool:
-        """Return whether the held view and ``current`` would not show that ``pending`` was between them."""
-        if pending is None:  # the topic was gone; another topic id shows as much
+        """Return whether ``pending``, which was between the held view and ``current``, leaves no trace in these."""
+        if pending is None:  # the topic was gone, of which another topic id would be a trace
             held = self._store.held(topic)
             return current is not None and held is not None and held.topic_id == current.topic_id
         return current is None or current.topic_id != pending.topic_id or current.version < pending.version

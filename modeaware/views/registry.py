@@ -41,8 +41,8 @@ def acquire(conf: Mapping[str, Any], config: ClientConfig) -> Views:
     dropped.
 
     Args:
-        conf: the client's librdkafka settings, without ours.
-        config: the client's settings of ours.
+        conf: the client's librdkafka settings, without ``modeaware.`` settings.
+        config: the client's ``modeaware.`` settings.
     """
     return _Handle(conf, config)
 
@@ -162,7 +162,7 @@ class _Registry:
 
 
 class _Handle:
-    """One client's share of a source; see ``Views``. After close() it still returns the last views.
+    """One client's share of a source; see ``Views``. After close() the handle still returns the last views.
 
     Attributes:
         group: the client's ``group.id``; "": none.
@@ -290,7 +290,7 @@ class _Handle:
             return after
         listeners, had = list(self._listeners), set[str]()
         if before is not None:
-            with before.source.store.turn:  # after its last call of a listener
+            with before.source.store.turn:  # no listener is being called there
                 had.update(before.source.store.views())
                 for listener in listeners:
                     before.source.store.unsubscribe(listener)

@@ -52,7 +52,7 @@ class Views(Protocol):
         ...
 
     def recorded(self, topics: Iterable[str]) -> set[str]:
-        """Return the topics among these that have a record, even of an earlier topic of that name (invariant I8)."""
+        """Return those of ``topics`` that have a record, even one of an earlier topic of the name (invariant I8)."""
         ...
 
     def claim(self) -> ClaimRecord | None:
@@ -60,7 +60,7 @@ class Views(Protocol):
         ...
 
     def removed(self, topic_ids: Iterable[str]) -> tuple[str, ...]:
-        """Return the topic ids among these whose record the mode log has removed. Over the wire: none."""
+        """Return those of ``topic_ids`` whose record was removed from the mode log; none over the wire."""
         ...
 
     def refresh(self, timeout_s: float) -> None:
@@ -86,9 +86,9 @@ class Views(Protocol):
         live id is in force if a record of that id is known, else :meth:`TopicView.unlisted`. From the first call on,
         the source repeats the comparison for these topics, at least every ``topic.metadata.refresh.interval.ms``.
 
-        Free for topics without a record. Blocks for one Metadata request, which concurrent callers share. Without an
-        answer (no broker, not authorized, unknown topic, brokers without topic ids) the last view stays in force, and
-        :meth:`stats` names the topic. Never creates a topic, and never raises.
+        Topics without a record cost no request. For others the call blocks for one Metadata request, which concurrent
+        callers share. Without an answer (no broker, not authorized, unknown topic, brokers without topic ids) the last
+        view stays in force, and :meth:`stats` names the topic. Never creates a topic, and never raises.
 
         Args:
             topics: names of topics that the client is about to use.
@@ -109,7 +109,7 @@ class Views(Protocol):
         ...
 
     def unsubscribe(self, listener: ViewListener) -> None:
-        """Remove ``listener``: no call of it starts after this returns; one may still be running. Idempotent."""
+        """Remove ``listener``. No call of ``listener`` begins afterwards; one may still be running. Idempotent."""
         ...
 
     def set_sasl_credentials(self, username: str, password: str) -> None:

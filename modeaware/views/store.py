@@ -5,8 +5,8 @@ give the same versions. The store decides which views are in force:
 
 * A view belongs to a topic id. A name resolves to the view of one id, the view in force; :meth:`ViewStore.choose`
   resolves the name when the cluster has returned the id. Views of other ids are set aside, by id, until the cluster
-  returns their id (invariant I8). The view of a released old topic keeps the name, which points to the new topic;
-  another topic that is created under the name is not used.
+  returns their id (invariant I8). The view of a released old topic keeps the name, which points to the new topic.
+  Another topic that is created under the name is not used.
 * Of one topic id the newest version counts. A view is removed only when the source reports that its topic is gone
   (invariant I4). A response that does not mention a topic changes nothing.
 * The last views of a failing source stay in force (invariant I6); :meth:`ViewStore.stats` returns their age.
@@ -33,8 +33,8 @@ logger = get_logger(__name__)
 REMEMBERED_IDS = 10_000
 
 Fetch = Callable[[bool, float], None]
-"""``fetch(fresh, timeout_s)`` publishes the source's views, or raises ModeSourceError. ``fresh``: the views as of now,
-not those that a server already has."""
+"""``fetch(fresh, timeout_s)`` publishes the source's views, or raises ModeSourceError. ``fresh``: views as of the call,
+even if a server first has to read the mode log to its end."""
 
 
 class SourceStopped(ModeSourceError):
@@ -42,7 +42,7 @@ class SourceStopped(ModeSourceError):
 
 
 class _Request(NamedTuple):
-    """The last request to the source; callers from before the request share its outcome."""
+    """The last request to the source. Callers that arrived before the request share its outcome."""
 
     number: int = 0
     fresh: bool = False
@@ -73,8 +73,8 @@ class _SetAside(LRUCache[str, TopicView]):
 def _keeps_name(view: TopicView) -> bool:
     """Return whether the name points to the new topic, whatever topic the cluster has under the name.
 
-    It does so from the release on. Then the controller may delete the old topic, and brokers may create another topic
-    of that name before the deletion is on the log.
+    It does from the release on. From then on the controller may delete the old topic, and another topic of that name
+    may be created before the deletion is on the log.
     """
     return view.replaced_by is not None and (view.replaced_by.released or view.replaced_by.gone)
 
@@ -110,7 +110,7 @@ class ViewStore:
         self._failing_since_s = 0.0
         self._failures = 0
         self._answered = threading.Condition(InnerLock())
-        self._flight = InnerLock()  # held by the caller that requests; its log lines come after the others' answers
+        self._flight = InnerLock()  # held by the caller that requests: it logs after the others have their answers
         self._asking = False
         self._asked = 0
         self._last = _Request()
@@ -187,8 +187,8 @@ class ViewStore:
         return error
 
     def subscribe(self, listener: ViewListener, had: Iterable[str] = ()) -> None:
-        """As :meth:`Views.subscribe`. ``had``: the topics of which the listener has views from another store; those
-        without a view here are unlisted."""
+        """Do :meth:`Views.subscribe`. ``had``: the topics of which the listener has views from another store. Those
+        that have no view in this store count as changed to unlisted."""
         with self.turn:
             self._listeners.append(listener)
             if self.ready:
@@ -221,8 +221,8 @@ class ViewStore:
     # For sources
 
     def publish(self, views: Iterable[TopicView], gone: Iterable[str] = ()) -> None:
-        """Put ``views`` in force, and remove the topics ``gone``. Left out are views that are older than those in force
-        (invariant I4), and views of an id that is set aside."""
+        """Put ``views`` in force, and remove the topics ``gone``. Does not put in force a view that is older than the
+        one in force (invariant I4), or whose id is set aside."""
         with self.turn:
             changed: dict[str, TopicView] = {}
             for view in views:
@@ -294,7 +294,7 @@ class ViewStore:
             self._aside.pop(topic_id, None)
 
     def recorded(self, topics: Iterable[str]) -> set[str]:
-        """Return the topics among these for which a view with a topic id is known, in force or set aside."""
+        """Return those of ``topics`` for which a view with a topic id is known, in force or set aside."""
         with self.turn:
             return {t for t in topics if t in self._aside.ids or self.view(t).topic_id is not None}
 

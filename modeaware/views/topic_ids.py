@@ -5,7 +5,7 @@ controller, the record of the deleted topic stays on the mode log. So before a c
 view's id with the id that the cluster returns for the name, by DescribeTopics (Metadata v10 and later, KIP-516; the
 request never creates a topic).
 
-* A response with another id takes the view out of force. If a record of that id is known, its view is in force then.
+* A response with another id takes the view out of force. If a record of that id is known, that record's view follows.
 * One broker may lag behind and return a past id. An id is ignored if its record was removed, or if a record of another
   id came later on the log. Any other response counts until the next one: nothing is final, and the comparison is
   repeated in the background while the topic is in use.
@@ -41,11 +41,11 @@ UNKNOWN_PATIENCE_S = 0.5
 """How long requests for the id of an unknown topic are repeated: brokers learn of a new topic within milliseconds."""
 CHECK_S = 10.0
 """The longest time between comparisons of the ids of topics in use, however long
-``topic.metadata.refresh.interval.ms`` is. So a running client applies the view of a topic that was deleted and created
-again for no longer."""
+``topic.metadata.refresh.interval.ms`` is. If a topic is deleted and created again, a running client applies the old
+view no longer than this."""
 SILENT_TIMEOUT_S = 0.05
-"""How long each wait takes after a timeout, until a broker responds: so a client that uses many topics, or polls
-repeatedly, waits only once for unresponsive brokers. The background comparison continues meanwhile."""
+"""The length of each wait after a timeout, until a broker responds. So a client that uses many topics, or polls
+repeatedly, waits long for silent brokers only once. The background comparison continues meanwhile."""
 CONFIRM_S = 1.0
 """The time after which a comparison is repeated that had no response, or that took a view out of force."""
 _UNKNOWN_TOPIC = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError.LEADER_NOT_AVAILABLE)
@@ -77,7 +77,7 @@ def id_from(answer: Future[Any], timeout_s: float) -> str:
         TopicIdUnknown: no response, or one without an id.
     """
     try:
-        # Not raised, because callers keep the error: a traceback would keep the callers alive, clients included.
+        # The failure is not raised. Callers keep it, and a traceback in it would keep their frames and clients alive.
         failure = answer.exception(max(timeout_s, 0.0))
     except NoAnswerInTime as error:
         raise TopicIdUnknown("no broker has answered in time") from error
@@ -137,8 +137,8 @@ class TopicIds:
         return now_s - asked_s < (max_age_s if future.exception() is None else min(max_age_s, RETRY_S))
 
     def _renew(self) -> None:
-        """Make an admin client, and send the waiting requests. Without the lock: the constructor awaits the
-        application's ``oauth_cb``, which may wait for a thread whose request waits here."""
+        """Make an admin client, and send the waiting requests. The constructor is called without the lock: it waits for
+        the application's ``oauth_cb``, which may wait for a thread that makes a request here."""
         made: Any = None
         failure: Exception = KafkaException(KafkaError(KafkaError._FAIL, "the request was interrupted"))
         try:

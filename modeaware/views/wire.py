@@ -1,7 +1,7 @@
 """KIP-694's Metadata as a source of views, from one server that has the feature ``partition.mode``.
 
 The server is an endpoint of modeaware, which returns epochs and topic ids beside the modes, or a broker that implements
-KIP-694, which returns modes alone. A server may lag behind, so its responses count by these rules (invariant I4):
+KIP-694, which returns modes alone. A server may lag behind, so these rules apply to its responses (invariant I4):
 
 * The store ignores a version that is older than the view in force. It also ignores a past topic id, up to the version
   that was in force when another id took its place.
@@ -31,7 +31,7 @@ from modeaware.wire.security import security_protocol
 logger = get_logger(__name__)
 
 CONFIRM_S = 5.0
-"""After this long a missing topic is requested once more: a broker that has just started may not have it yet."""
+"""The time after which a missing topic is requested once more: a broker that has just started may not have it yet."""
 TURN_S = 0.5
 UNKNOWN_TOPIC, DENIED = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
@@ -209,8 +209,8 @@ class WireSource:
             return {view.topic for view in views}
 
     def _compare(self, topic: Any) -> None:
-        """Pass on the live topic's id while the record has another one (the topic has an id, but no epochs), and once
-        afterwards (invariant I8). A broker may lag behind, so each response counts."""
+        """Pass on the live topic's id while the record has another id (the response has the live id and no epochs), and
+        once afterwards (invariant I8). A broker may lag behind, so the id of each response is passed on."""
         if not _has_record(topic):
             self._replaced.add(topic.name)
         elif topic.name in self._replaced:
@@ -310,8 +310,8 @@ class WireSource:
         self._store.publish(fit)
 
     def _leave_behind(self, view: TopicView) -> None:
-        """Ignore versions of this topic id up to this view's: a server that lags behind may return it (invariant
-        I4)."""
+        """From now on ignore versions of this topic id up to that of ``view``, which a lagging server may return
+        (invariant I4)."""
         if view.topic_id is not None:
             self._store.past_ids[view.topic_id] = view.version
 

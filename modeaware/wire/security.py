@@ -43,7 +43,7 @@ def bootstrap_servers(conf: Mapping[str, Any]) -> str:
 
 
 def servers(conf: Mapping[str, Any]) -> list[str]:
-    """Return the bootstrap servers as ``host:port``, in order. librdkafka takes URLs, too: ``PLAINTEXT://host:9092``."""
+    """Return bootstrap servers as ``host:port``, in order; librdkafka also takes URLs: ``PLAINTEXT://host:9092``."""
     text = bootstrap_servers(conf)
     addresses = [server.strip().rpartition("://")[2] for server in text.split(",") if server.strip()]
     if not addresses:

@@ -2,15 +2,15 @@
 
 Kafka has no compare-and-set for a key, and producers keep writing. A copy appended behind a newer value of its key
 would become the value that consumers keep, and compaction would remove the newer one for good. So copies are written in
-transactions, and before a commit all records in front of the copies are read: records of a transaction have offsets
-before they are visible. If a producer has written one of the keys in between, the transaction is aborted, and begun
-again with the new facts. A committed copy has overtaken nothing.
+transactions, whose records have offsets before they are visible. Before a commit, all records in front of the copies
+are read. If they contain one of the keys, written by a producer, the transaction is aborted, and begun again with the
+new facts. So no committed copy has overtaken a newer value.
 
 ``read_committed`` consumers and compaction never see an aborted copy. But a consumer of uncommitted records has seen
 it. For such consumers the newer value is written once more, unless a later one has followed.
 
-The transactional id contains topic and partition: a later writer of copies there (a task that is run again, another
-job) fences the earlier one, and aborts its open transaction.
+The transactional id contains topic and partition. So a later writer of copies for the partition (a task that is run
+again, another job) fences the earlier one, and aborts its open transaction.
 """
 
 from __future__ import annotations
@@ -107,9 +107,9 @@ class CopyJob:
 
 
 def copy_all(job: CopyJob, partition: int, copies: Iterable[Copy[OldRecord]]) -> Copied:
-    """Write ``copies``, each key once, unless a record written to the partition since makes the copy needless.
+    """Write ``copies``, each key once, except where a record written to the partition since makes the copy needless.
 
-    EvacuationFailed, PartitionRetired and ModeSourceError have the reason if that is not possible now.
+    Raises EvacuationFailed, PartitionRetired or ModeSourceError, with the reason, if that is not possible now.
     """
     conf = {"message.max.bytes": MAX_BYTES} | {name: value for name, value in job.conf.items() if name not in _OURS}
     conf |= {
@@ -161,7 +161,7 @@ class Copying:
         tries = dict.fromkeys((copy.key for copy in copies), 0)
         aborted: dict[bytes, int] = {}  # key -> offset of its last aborted copy
         own: set[int] = set()
-        undecided = 0  # records below are decided before the next attempt: they show what overtook the copy
+        undecided = 0  # the next attempt waits until records below this are decided: they show what a copy overtook
         waiting: deque[Copy[OldRecord | NewRecord]] = deque(copies)
         while waiting:
             self.log.catch_up(undecided)
@@ -267,7 +267,7 @@ class TargetLog:
         self._partition = partition
         self._clean_up_to = base
         self._failed = job.failed
-        # Committed records decide. Others may still be committed, so they count where a copy must not overtake them.
+        # Committed records decide. Others may still be committed, so a copy must not overtake these either.
         self._committed = _Reader(job, partition, base, "read_committed")
         self._all = _Reader(job, partition, base, "read_uncommitted")
 
@@ -303,8 +303,8 @@ class TargetLog:
         return offsets
 
     def pass_over(self) -> None:
-        """Skip our own records that :meth:`others` has just passed: they are committed, and need no second read unless
-        others' records lie among them."""
+        """Skip our own records that :meth:`others` has just passed. They are committed: if no records of others lie
+        among them, they need no second read."""
         self._committed.go_to(self._clean_up_to)
 
     def close(self) -> None:

@@ -49,13 +49,13 @@ LEAST_SHARE = 0.99
 _RECOGNISED_KEYS = 10_000
 _NO_LEADER_EPOCH = -1
 UNKEYED = "unkeyed"
-"""Beside the verdicts: a partition's records without a key."""
+"""The verdict of a row that counts a partition's records without a key."""
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 _ARROW = pa.schema(
     [
         ("verdict", pa.string()),
         ("records", pa.int64()),  # of an UNKEYED row
-        ("placed", pa.bool_()),  # whether the key is where the partitioner places it; null: not by its bytes
+        ("placed", pa.bool_()),  # whether the key is where the partitioner places it; null if its bytes do not decide
         ("home", pa.int32()),
         ("key", pa.binary()),
         ("partition", pa.int32()),
@@ -195,7 +195,7 @@ def evacuate(
 
 @dataclass(frozen=True)
 class Evacuation:
-    """The evacuation that the mode log requires. Work for it counts while the record requires the same.
+    """The evacuation that the mode log requires. Its work counts as long as the record requires the same evacuation.
 
     Attributes:
         topic_id: in Kafka's base64 form.
@@ -203,8 +203,8 @@ class Evacuation:
         epoch: the evacuation's epoch, in the group's name and in the header of each copy.
         count: the number of partitions of the topic.
         seals: partition -> the offset up to which to evacuate it; without evacuated partitions.
-        starts: partition -> the offset up to which an earlier run has evacuated it, where this run begins. For a key
-            without later records the new topic is complete: its tombstone there may have been compacted away.
+        starts: partition -> the offset up to which an earlier run has evacuated it; this run begins there. For keys
+            without later records the new topic is complete: also for a key whose tombstone compaction has dropped.
         seal_epochs: the leader epochs of the seals, if known.
         switched_ms: the time since when producers write to the new topic.
         homes: the writable partitions of the new topic, ascending: the present places of keys.
@@ -224,7 +224,7 @@ class Evacuation:
     homes: tuple[int, ...]
 
     def still_holds(self, current: Evacuation | None) -> bool:
-        """Return whether work for this fulfils ``current``. Partitions may have been emptied meanwhile."""
+        """Return whether the work for this evacuation fulfils ``current``. Partitions may have become empty meanwhile."""
         if current is None or (current.topic_id, current.group) != (self.topic_id, self.group):
             return False
         if (current.homes, current.new_topic_id) != (self.homes, self.new_topic_id):
@@ -233,7 +233,7 @@ class Evacuation:
 
 
 def read_evacuation(conf: Mapping[str, Any], topic: str) -> tuple[Evacuation | None, TopicRecord]:
-    """Return :func:`evacuation_in` the record on the mode log now, and the record."""
+    """Return the present record of the topic on the mode log, behind its :func:`evacuation_in`."""
     config, rest = split_client_config(conf)
     replay = read_mode_log(rest, config.mode_log_topic, LOG_TIMEOUT_S)
     record = replay.record(topic)
@@ -317,7 +317,7 @@ def await_seals(conf: Mapping[str, Any], topic: str, wait_s: float) -> Evacuatio
                 format_ranges(sorted(waiting)) or "(none is retired yet)",
             )
             logged = True
-        time.sleep(CHECK_EVERY_S)  # the controller seals quiet partitions in its own time
+        time.sleep(CHECK_EVERY_S)  # the controller seals a partition once it is quiet
 
 
 def check_topic_id(client: TopicClient, work: Evacuation) -> None:
@@ -333,10 +333,10 @@ def check_topic_id(client: TopicClient, work: Evacuation) -> None:
 
 
 def warn_of_lost_tombstones(client: TopicClient, switched_ms: int) -> None:
-    """Log a warning if the switch was longer ago than the new topic, the client's, keeps tombstones.
+    """Log a warning if the switch was longer ago than the new topic (that of ``client``) keeps tombstones.
 
-    The tombstone of a key deleted since then is in the new topic, its value in the old topic. Once compaction has
-    dropped the tombstone, nothing shows that the value is deleted, and the evacuation copies it.
+    If a key was deleted after the switch, its tombstone is in the new topic, and its value in the old topic. Once
+    compaction has dropped the tombstone, the evacuation copies the deleted value.
     """
     try:
         kept_ms = client.setting(RETENTION)

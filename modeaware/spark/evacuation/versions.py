@@ -4,15 +4,15 @@ Kafka orders records within a partition, but not across partitions or topics. An
 
 1. In one partition the record with the highest offset is the newest.
 2. Groups read the old topic to its seals before the new one. So a record that a producer wrote to the new topic is
-   newer than all records of the old one. Timestamps do not matter, nor whether copies are being made.
+   newer than all records of the old one, whatever its timestamp is, and even while copies are made.
 3. A copy (:data:`HEADER`) stands for its source, a record of the old topic. If the source's partition has a newer
-   record of the key (a straggler), the copy does not count. Applications pass on headers with values of their own, to
-   other topics too. Such a record is no copy: the header contains the evacuated topic, and a digest of the copy's key
-   and value.
+   record of the key (a straggler), the copy does not count. An application may pass on the header with another value,
+   or to another topic. Such a record is no copy, as the header shows: it contains the id of the evacuated topic, and a
+   digest of the copy's key and value.
 4. Between values in different partitions of the old topic (it was grown once) the timestamp decides.
 
-At equal timestamps, a copy at the key's home ranks above its source, which need not be copied again. A copy elsewhere
-(the new topic had another count then) ranks below its source, which is copied again.
+A key's *home* is its partition of the new topic. At equal timestamps, a copy at home ranks above its source, which need
+not be copied again. A copy elsewhere (the new topic had another count then) ranks below its source, which is copied.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def decide(old: Sequence[OldRecord], new: Sequence[NewRecord], home: int) -> tup
 def is_newer(record: NewRecord, than: OldRecord | NewRecord, home: int) -> bool:
     """Return whether ``record``, appended to ``home`` after the decision to write ``than`` there, is as new or newer.
 
-    Then ``than`` must not be written behind it. A producer's record always is.
+    Then ``than`` must not be written behind ``record``. A producer's record is always as new or newer.
     """
     source, other = record.source, than if isinstance(than, OldRecord) else than.source
     if source is not None and other is not None and source.partition == other.partition:
