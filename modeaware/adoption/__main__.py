@@ -24,14 +24,14 @@ _MAIN = "__main__"
 
 
 class ProgramMissing(ModeAwareError):
-    """There is nothing to run; no code of it has run."""
+    """The program was not found; none of its code has run."""
 
 
 def main() -> None:
     """Install, then run the program of the arguments. Only our own errors are printed without a traceback."""
     first, *rest = sys.argv[1:]
     if first != "-m" and not sys.flags.safe_path:
-        # Modules are searched in the file's folder, not in the working directory, before anything else is imported.
+        # Set before any other import: modules are searched in the file's folder, not in the working directory.
         sys.path[0] = _absolute(first) if _is_folder(first) else os.path.dirname(os.path.realpath(first))
     install()
     try:
@@ -62,7 +62,7 @@ def _run_script(path: str, arguments: Sequence[str]) -> None:
 
 
 def _run_module(name: str, arguments: Sequence[str]) -> None:
-    sys.argv[:] = ["-m", *arguments]  # until the module is found, as in Python
+    sys.argv[:] = ["-m", *arguments]  # as in Python, until the module is found
     spec = _spec(name)
     if spec is not None and spec.submodule_search_locations is not None:
         spec = _spec(f"{name}.{_MAIN}")

@@ -26,7 +26,7 @@ from modeaware.config import (
 from modeaware.errors import ConfigError
 
 NOT_TEXT = frozenset({"modeaware.resize_cb"})
-"""A function: for ``install()`` alone."""
+"""The settings that only ``install()`` takes: their values are functions."""
 _SERVERS = "bootstrap.servers"
 _SERVERS_VARIABLE = "MODEAWARE_BOOTSTRAP_SERVERS"
 
@@ -85,10 +85,10 @@ def dotted(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def after_import(name: str, then: Callable[[], object]) -> Callable[[], object]:
     """Call ``then`` once, right after the first import of the module ``name``, in the importing thread. The import
-    raises the exceptions of ``then``. If this is called several times for a module, only the last call counts.
+    raises the exceptions of ``then``. Of several calls for one module only the last one counts.
 
     Returns:
-        A function that cancels this.
+        A function that cancels the call of ``then``.
     """
     finder = _Finder(name, then)
     sys.meta_path.insert(0, finder)
@@ -96,7 +96,7 @@ def after_import(name: str, then: Callable[[], object]) -> Callable[[], object]:
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds one module like the other finders, and is notified when the module has been executed."""
+    """Finds one module through the other finders, and is notified when the module has been executed."""
 
     def __init__(self, name: str, then: Callable[[], object]) -> None:
         self._name = name
@@ -146,22 +146,22 @@ class _Loader(importlib.abc.Loader):
         self._inner.exec_module(module)
         self._finder.arrived()
 
-    def __getattr__(self, name: str) -> Any:  # code that requests a spec without an import may need its source, say
+    def __getattr__(self, name: str) -> Any:  # for code that reads a spec without an import, to get the source
         return getattr(self._inner, name)
 
 
-_NOT_TO_TOUCH = ("modeaware", "partitioners")  # these modules hold stock classes on purpose
+_NOT_TO_TOUCH = ("modeaware", "partitioners")  # these packages need the stock classes
 _LIBRARIES = ("confluent_kafka", "kafka")
 
 
 class _Front(property):
-    """The value of a name for importers; the module itself sees the original value."""
+    """The value of a name for importers; the module's own code gets the original value."""
 
 
 def modules_holding(wanted: Mapping[type, object]) -> list[tuple[ModuleType, str, type]]:
-    """Return all modules of the process with a class of ``wanted``, the attribute, and which class it is.
+    """Return each module of the process that has a class of ``wanted``, with the attribute's name and the class.
 
-    In the libraries themselves only public names count: names such as ``_Impl`` are internal to them.
+    In the libraries' own modules only public names count: names such as ``_Impl`` are internal to the libraries.
     """
     places = []
     by_id = {id(stock): stock for stock in wanted}
@@ -173,7 +173,7 @@ def modules_holding(wanted: Mapping[type, object]) -> list[tuple[ModuleType, str
             stock = by_id.get(id(value))  # by identity: the value may be a proxy, or have an __eq__ of its own
             if stock is None or (top in _LIBRARIES and name.startswith("_")):
                 continue
-            if not isinstance(vars(type(module)).get(name), _Front):  # else it was replaced before
+            if not isinstance(vars(type(module)).get(name), _Front):  # a name with a _Front is already replaced
                 places.append((module, name, stock))
     return places
 
@@ -181,7 +181,7 @@ def modules_holding(wanted: Mapping[type, object]) -> list[tuple[ModuleType, str
 def put(module: ModuleType, name: str, stock: type, ours: type) -> Callable[[], None]:
     """Set ``module.name`` to ``ours`` in place of ``stock``; return a function that undoes this.
 
-    The undo does nothing if the name has another value since.
+    The function does nothing if the name has got another value since.
     """
     if stock.__module__ == module.__name__:
         return _put_in_front(module, name, stock, ours)
@@ -196,10 +196,10 @@ def put(module: ModuleType, name: str, stock: type, ours: type) -> Callable[[], 
 
 
 def _put_in_front(module: ModuleType, name: str, stock: type, ours: type) -> Callable[[], None]:
-    """Do the same for the module that defines ``stock``: importers get ours, its own code still sees ``stock``.
+    """Do :func:`put` in the module that defines ``stock``: importers get ``ours``, its own code still gets ``stock``.
 
-    ``super(AdminClient, self)`` in a method of ``stock`` looks up the name in that module. If it found ours, a
-    subclass, it would find the same method again, for ever.
+    ``super(AdminClient, self)`` in a method of ``stock`` looks up the name in that module. With the subclass ``ours``
+    under the name, ``super`` would find the same method again, for ever.
     """
     before = type(module)
     shown: list[Any] = [ours]
@@ -208,7 +208,7 @@ def _put_in_front(module: ModuleType, name: str, stock: type, ours: type) -> Cal
         return shown[0]
 
     def take(_: ModuleType, value: Any) -> None:
-        # mock.patch saves the namespace's value, the stock class, and restores it when it ends.
+        # mock.patch saves the value in the namespace, the stock class. At its end it sets that value again.
         shown[0] = ours if value is stock else value
 
     front = types.new_class(before.__name__, (before,), exec_body=lambda body: body.update({name: _Front(show, take)}))
@@ -219,7 +219,7 @@ def _put_in_front(module: ModuleType, name: str, stock: type, ours: type) -> Cal
         front_now = type(module)
         if front_now is front:
             module.__class__ = before
-        else:  # another name of this module, or later code
+        else:  # the class was changed since, for another name of this module or by other code
             delattr(front, name)
         if value is not ours:
             _namespace(module)[name] = value
@@ -235,9 +235,9 @@ def _namespace(module: ModuleType) -> dict[str, Any]:
 log = get_logger(__name__)
 
 QUIXSTREAMS = "quixstreams"
-"""Its consumers look up partitions by the application's topics: the topic of a replacement is a KeyError."""
+"""The package whose consumers look up partitions by the application's topics: a new topic is a KeyError there."""
 
-# The modules from which applications import the classes, and those of our classes of the same names.
+# Each entry: the module from which applications import a class, the class, and the module of our class of its name.
 _CONFLUENT = (
     ("confluent_kafka", "Producer", "modeaware.confluent.producer"),
     ("confluent_kafka", "Consumer", "modeaware.confluent.consumer"),
@@ -256,11 +256,11 @@ _KAFKA_PYTHON = (
 
 
 def replacements() -> dict[type, type]:
-    """Return the replacement of each class: of the exported one, and of the stock class beneath.
+    """Return the replacement of each class: of the exported class, and of the stock class beneath.
 
-        kafka-python's classes are included if kafka-python can be imported, which this attempts.
+    Imports kafka-python, and includes its classes if the import succeeds.
 
-    A subclass that other code (a tracer) has put in a package stays in effect: ours extends it.
+    Other code (a tracer) may have put a subclass in a package. That subclass stays in effect: ours extends it.
     """
     replaced: dict[type, type] = {}
     for package_name, name, our_module in (*_CONFLUENT, *_usable_kafka_python()):
@@ -280,7 +280,7 @@ def _is_ours(cls: type) -> bool:
 
 
 def _usable_kafka_python() -> tuple[tuple[str, str, str], ...]:
-    """Return kafka-python's classes; empty if it is missing, or is a release that ours cannot extend."""
+    """Return kafka-python's classes; empty if kafka-python is missing, or is a release that ours cannot extend."""
     try:
         import_module("modeaware.kafka_python")
     except ImportError as error:
@@ -306,8 +306,8 @@ def install(**settings: Any) -> None:
     Not replaced (``docs/adoption.md``): existing clients and subclasses; a stock class kept anywhere but in a module's
     namespace; processes started from this one, except by fork.
 
-    A repeated call adds the settings, and searches again for modules with a stock class. May be called from any thread;
-    best before the application's imports.
+    A repeated call adds the settings, and searches again for modules with a stock class. Any thread may call
+    ``install``, preferably before the application's imports.
 
     Args:
         settings: defaults for clients whose own configuration lacks them, with dots or, as Python's names, with
@@ -315,7 +315,7 @@ def install(**settings: Any) -> None:
             They override environment variables (``MODEAWARE_MODE_LOG_TOPIC``), which are read here.
 
     Raises:
-        ConfigError: an unknown setting, one that is not ours, or a bad value; nothing was installed.
+        ConfigError: a setting is unknown, is not one of modeaware, or has a bad value; nothing was installed.
     """
     with _lock:
         set_process_settings({**from_environment(os.environ), **process_settings(), **dotted(settings)})
@@ -349,7 +349,7 @@ def _quixstreams_arrived() -> None:
 
 
 def _replace() -> None:
-    # All of ours first, with the stock classes that they extend: our own code never sees a replaced class.
+    # All our classes are made before any class is replaced, so they extend the stock classes.
     wanted = replacements()
     for module, name, stock in modules_holding(wanted):
         _undo.append(put(module, name, stock, wanted[stock]))

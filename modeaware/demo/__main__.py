@@ -1,4 +1,4 @@
-"""The command."""
+"""The command ``python -m modeaware.demo``."""
 
 from __future__ import annotations
 

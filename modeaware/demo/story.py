@@ -57,7 +57,7 @@ CONTROLLER_CONFIGS = {
 
 @dataclass
 class ProducerThread:
-    """Sends its flights at an even rate until ``finishing`` is set, then the rest; records every acknowledgement."""
+    """Sends its flights at an even rate; once ``finishing`` is set, all others. Notes every acknowledgement."""
 
     conf: Mapping[str, Any]
     topic: str
@@ -75,12 +75,12 @@ class ProducerThread:
         self.producer = modeaware.Producer({**self.conf, "acks": "all", "enable.idempotence": True, "linger.ms": 20})
 
     def run(self, stopping: threading.Event) -> None:
-        """Send everything and return when all of it is acknowledged; ModeAwareError where a record was not."""
+        """Send all flights; return when each is acknowledged. ModeAwareError if a record was not."""
         self.began_s = last_s = time.monotonic()
         sent, due = 0, 0.0
         while sent < len(self.flights) and not stopping.is_set():
             now_s = time.monotonic()
-            # Nearly done, it slows down: no phase is without records, however long it takes.
+            # The last flights are sent slowly, so that even a long phase has records until its end.
             due += (20 if due >= 0.95 * len(self.flights) else self.rate_per_s) * (now_s - last_s)
             last_s = now_s
             while sent < len(self.flights) and (sent < due or self.finishing.is_set()):
@@ -142,7 +142,7 @@ class ConsumerThread:
 def shares_of(flights: Sequence[Flight]) -> list[list[Flight]]:
     """Return the flights of each producer: each key belongs to one producer, in turn of first appearance.
 
-    A hash of the key would not do: the partitioner hashes the key too, so each producer would use only some partitions.
+    The partitioner hashes the key. So with a hash of the key here, each producer would use only some partitions.
     """
     owners: dict[bytes, int] = {}
     shares: list[list[Flight]] = [[] for _ in range(PRODUCERS)]
@@ -158,7 +158,7 @@ class Story:
     Args:
         bootstrap_servers: the cluster.
         records: how many flights; None: all.
-        lead_s: seconds of work without a change before the shrink and after the replacement; half of it between them.
+        lead_s: seconds without a change before the shrink and after the replacement; between the two, half as many.
     """
 
     def __init__(self, bootstrap_servers: str, records: int | None, lead_s: float) -> None:
@@ -205,7 +205,7 @@ class Story:
         try:
             for topic in self._topics(admin):
                 admin.delete_topics([topic])[topic].result(TIMEOUT_S)
-        except (KafkaException, ModeAwareError, TimeoutError) as error:  # must not hide why the story ended
+        except (KafkaException, ModeAwareError, TimeoutError) as error:  # this error must not hide why the run ended
             self._event(f"the topics of this run could not be deleted: {error}")
 
     def _topics(self, admin: modeaware.AdminClient) -> dict[str, int]:
@@ -289,8 +289,8 @@ class Story:
         self._event(f"the cluster has {self._on_cluster[-1]} partitions of it")
 
     def _read_to_end(self) -> None:
-        """Wait until the group was given as many different records as were sent, or no record for a while (an
-        error)."""
+        """Wait until the group has received as many different records as were sent, or none for a while. The audit
+        reports missing records."""
         self._stage = "reading to the end"
         delivered, last_s = 0, time.monotonic()
 

@@ -1,6 +1,6 @@
-"""A real Apache Kafka for demos and tests: see :func:`start_kafka`.
+"""A real Apache Kafka for demos and tests: :func:`start_kafka`.
 
-Needs the extra ``local`` if the machine has no Java 17 or should use containers; POSIX only.
+POSIX only. Needs the extra ``local`` for containers, or if the machine has no Java 17.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ class Way(Enum):
 def start_kafka(nodes: int = 1, *, configs: Mapping[str, str] | None = None) -> Kafka:
     """Return a running Kafka. Use it as a context manager, or call its ``stop``.
 
-    That is the cluster at KAFKA_BOOTSTRAP_SERVERS; else a container (one node only) if a container engine answers; else
-    Apache Kafka 4.2 as processes of this machine. ``MODEAWARE_LOCAL_KAFKA=container`` or ``=process`` forces one of the
-    last two (default ``auto``).
+    The first choice is the cluster at KAFKA_BOOTSTRAP_SERVERS. Without that variable it is a container (one node only)
+    if a container engine answers, or else Apache Kafka 4.2 as processes of this machine. Of these two,
+    ``MODEAWARE_LOCAL_KAFKA=container`` or ``=process`` forces one (default ``auto``).
 
     Args:
         nodes: 1 to 3; ignored for an external Kafka.
         configs: broker settings; ignored for an external Kafka.
 
     Raises:
-        LocalKafkaError: it did not start.
+        LocalKafkaError: Kafka did not start.
         ConfigError: the variables contradict each other or the number of nodes.
     """
     way = choose_way(nodes, os.environ, engine_answers)
@@ -110,9 +110,9 @@ class ExternalKafka(Kafka):
 
 
 class ContainerKafka(Kafka):
-    """A single-node Kafka in a container that has started, at ``address``: ``host:port`` as seen from this machine.
+    """A single-node Kafka in a running container; this machine reaches it at ``address`` (``host:port``).
 
-    Removed by :meth:`stop` or, after a crash, by testcontainers' reaper.
+    :meth:`stop` removes the container; after a crash, testcontainers' reaper does.
     """
 
     kind = Way.CONTAINER.value
@@ -132,7 +132,7 @@ class ContainerKafka(Kafka):
         return "\n".join(output.splitlines()[-lines:])
 
     def stop(self, *, keep_logs: bool = False) -> None:
-        """Remove the container with its log, whatever ``keep_logs`` is: read :meth:`logs_tail` before."""
+        """Remove the container with its log. ``keep_logs`` has no effect: read :meth:`logs_tail` before."""
         if self._container is not None:
             self._container.stop()
             self._container = None
@@ -142,7 +142,7 @@ def start_container(configs: Mapping[str, str]) -> ContainerKafka:
     """Start one node in a container.
 
     Raises:
-        LocalKafkaError: it did not start (no image, no space, ...).
+        LocalKafkaError: the container did not start (no image, no space, ...).
     """
     import docker
     import requests
@@ -167,8 +167,8 @@ def start_container(configs: Mapping[str, str]) -> ContainerKafka:
 def engine_answers() -> bool:
     """Return whether a container engine answers a ping, and testcontainers is installed.
 
-    Without docker's client, which takes long to import and leaks a socket if no engine answers. Takes at most a second
-    for each address.
+    Does not use docker's client, which takes long to import and leaks a socket if no engine answers. Takes at most a
+    second for each address.
     """
     if importlib.util.find_spec("testcontainers") is None:
         return False
@@ -180,11 +180,11 @@ def engine_answers() -> bool:
 
 
 def _answers(address: str) -> bool:
-    """Return whether there is any HTTP answer: an engine that requires TLS sends one."""
+    """Return whether the address sends any HTTP answer, as an engine that requires TLS does, too."""
     kind, _, place = address.partition("://")
     host, _, port = place.rpartition(":")
     if kind not in ("unix", "tcp") or (kind == "tcp" and not port.isdigit()):
-        return False  # ssh and the like: MODEAWARE_LOCAL_KAFKA=container skips this check
+        return False  # ssh, for example; MODEAWARE_LOCAL_KAFKA=container skips this check
     try:
         with socket.socket(socket.AF_UNIX if kind == "unix" else socket.AF_INET) as connection:
             connection.settimeout(_PING_TIMEOUT_S)

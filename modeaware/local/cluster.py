@@ -1,7 +1,7 @@
 """Clusters of one to three Kafka nodes (KRaft, combined roles), each a process on this machine.
 
-:class:`LocalKafka` ends with its owner. The Kafka of ``modeaware local up`` outlives its owner: at most one per user,
-found again by its description and process ids in the user's state folder.
+:class:`LocalKafka` ends with the process that owns it. The Kafka of ``modeaware local up`` outlives that process. Each
+user has at most one; the user's state folder has its description and process ids.
 """
 
 from __future__ import annotations
@@ -69,11 +69,11 @@ class Kafka(ABC):
     @property
     @abstractmethod
     def bootstrap_servers(self) -> str:
-        """For the setting ``bootstrap.servers``."""
+        """The value of the setting ``bootstrap.servers``."""
 
     @property
     def brokers(self) -> Sequence[LocalBroker]:
-        """The processes of this machine, by node id; empty for the other kinds."""
+        """The brokers that are processes of this machine, by node id; empty for the other kinds."""
         return ()
 
     @abstractmethod
@@ -98,8 +98,8 @@ class Kafka(ABC):
 
 
 class LocalBroker:
-    """A broker that is a process on this machine; ``folder`` holds its ``server.properties``, ``broker.log`` and
-    ``data``.
+    """A broker that is a process on this machine; ``folder`` contains the broker's ``server.properties``,
+    ``broker.log`` and ``data``.
     """
 
     def __init__(
@@ -122,45 +122,45 @@ class LocalBroker:
 
     @property
     def node_id(self) -> int:
-        """Its broker id."""
+        """The broker's id."""
         return self.seat.node_id
 
     @property
     def address(self) -> str:
-        """Its client listener, ``host:port``."""
+        """The broker's listener for clients, ``host:port``."""
         return self.seat.address
 
     @property
     def pid(self) -> int | None:
-        """The id of its process; None while it does not run."""
+        """The id of the broker's process; None while the broker does not run."""
         return self._process.pid if self._process is not None and self._process.running() else None
 
     @property
     def log_path(self) -> Path:
-        """The path of its log."""
+        """The path of the broker's log."""
         return self.folder / "broker.log"
 
     @property
     def data(self) -> Path:
-        """Its log directory."""
+        """The directory of the broker's data (``log.dirs``)."""
         return self.folder / "data"
 
     def kill(self) -> None:
-        """End it with SIGKILL."""
+        """End the broker with SIGKILL."""
         self._end(signal.SIGKILL, _KILL_TIMEOUT_S)
 
     def pause(self) -> None:
-        """Freeze it with SIGSTOP; return once it is stopped."""
+        """Freeze the broker with SIGSTOP; return once its threads are stopped."""
         process = self._running_process()
         process.signal(signal.SIGSTOP)
         wait_until_stopped(process.pid)
 
     def resume(self) -> None:
-        """Continue it after :meth:`pause`."""
+        """Let the broker run again after :meth:`pause`."""
         self._running_process().signal(signal.SIGCONT)
 
     def stop(self) -> None:
-        """End it with SIGTERM; after 30 s, end it with SIGKILL and raise LocalKafkaError."""
+        """End the broker with SIGTERM; after 30 s, end it with SIGKILL and raise LocalKafkaError."""
         if self._process is not None:
             self._process.signal(signal.SIGCONT)  # a stopped process does not receive SIGTERM
         try:
@@ -170,14 +170,14 @@ class LocalBroker:
             raise
 
     def start(self, *, wait: bool = True) -> None:
-        """Start it on its data and port.
+        """Start the broker on its data and port.
 
         Args:
-            wait: wait until it answers as a member of the cluster. False: for several brokers that need each other for
-                a quorum; then call :meth:`wait_until_serving`.
+            wait: wait until the broker answers as a member of the cluster. Pass False for several brokers that need
+                each other for a quorum, and call :meth:`wait_until_serving` afterwards.
 
         Raises:
-            LocalKafkaError: it is already running, or did not start; contains the end of its log.
+            LocalKafkaError: the broker runs already, or did not start; contains the end of its log.
         """
         if self.pid is not None:
             raise LocalKafkaError(f"broker {self.node_id} is already running (pid {self.pid})")
@@ -186,7 +186,7 @@ class LocalBroker:
             self.wait_until_serving([self.node_id])
 
     def restart(self) -> None:
-        """Stop it and start it again on its data and port."""
+        """Stop the broker, and start it again on its data and port."""
         self.stop()
         self.start()
 
@@ -197,7 +197,7 @@ class LocalBroker:
             deadline: on :func:`time.monotonic`'s clock; default: 60 s from now.
 
         Raises:
-            LocalKafkaError: it does not; contains the end of its log.
+            LocalKafkaError: the broker does not do so in time; contains the end of its log.
         """
         try:
             wait_until_serving(
@@ -212,7 +212,7 @@ class LocalBroker:
             raise LocalKafkaError(f"{error}\nThe end of {self.log_path}:\n{self.log_tail(25)}") from error
 
     def log_tail(self, lines: int) -> str:
-        """Return the last lines of its log; empty if it never ran."""
+        """Return the last lines of the broker's log; empty if the broker never ran."""
         if not self.log_path.exists():
             return ""
         return "\n".join(self.log_path.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:])
@@ -238,8 +238,8 @@ class LocalBroker:
 class LocalKafka(Kafka):
     """A real Kafka on this machine, started by :meth:`start` or by entering its context.
 
-    Its brokers end with this process, even if that is killed. Not thread-safe, but its brokers may be killed and paused
-    from other threads. In a fork :meth:`stop` does nothing.
+    The brokers end with this process, even if this process is killed. Not thread-safe, but other threads may kill and
+    pause the brokers. In a fork :meth:`stop` does nothing.
 
     Args:
         nodes: 1 to 3.
@@ -250,7 +250,7 @@ class LocalKafka(Kafka):
         client_config: librdkafka settings for brokers that ``configs`` secured.
         format_args: more arguments for ``StorageTool format`` (``--add-scram``).
         detached: let the brokers outlive this process (``modeaware local up``).
-        version: of Apache Kafka, a release in Maven Central (KRaft only: 3.3 or newer).
+        version: that of Apache Kafka, a release in Maven Central (KRaft only: 3.3 or newer).
 
     Raises:
         ValueError: not 1 to 3 nodes.
@@ -258,7 +258,7 @@ class LocalKafka(Kafka):
 
     kind = "process"
     version: str
-    """Of Apache Kafka."""
+    """The version of Apache Kafka."""
 
     def __init__(
         self,
@@ -288,7 +288,7 @@ class LocalKafka(Kafka):
 
     @property
     def folder(self) -> Path:
-        """Its folder. Raises LocalKafkaError if it does not run."""
+        """The folder of all files. Raises LocalKafkaError if the cluster does not run."""
         if self._folder is None:
             raise LocalKafkaError(_NOT_RUNNING)
         return self._folder
@@ -307,10 +307,10 @@ class LocalKafka(Kafka):
         return "\n".join(f"--- {broker.log_path}\n{broker.log_tail(lines)}" for broker in self._brokers)
 
     def start(self) -> Self:
-        """Start all nodes and wait until each knows all. Takes seconds; the very first time also the download of Kafka.
+        """Start all nodes; wait until each one lists all. Takes seconds; the first start also downloads Kafka.
 
         Raises:
-            LocalKafkaError: no Java, no jars, no such version of Kafka, or a broker did not start (with its log's end).
+            LocalKafkaError: no Java, no jars, no such version of Kafka; or a broker did not start (with its log's end).
         """
         if self._folder is not None:
             return self
@@ -336,7 +336,7 @@ class LocalKafka(Kafka):
         raise AssertionError("unreachable")
 
     def stop(self, *, keep_logs: bool = False) -> None:
-        """Kill all brokers (their data goes anyway) and remove the folder, with ``keep_logs`` all but the logs."""
+        """Kill all brokers, whose data is not needed, and remove the folder (with ``keep_logs`` all but the logs)."""
         if self._folder is None or os.getpid() != self._owner:
             return
         self._kill_all()
@@ -407,7 +407,7 @@ class LocalKafka(Kafka):
         (self.folder / _DESCRIPTION).write_text(json.dumps(description, indent=2), encoding="utf-8")
 
     def _format(self, installed: Installation, seats: Sequence[Seat]) -> None:
-        """Write the files of Kafka's StorageTool; run it only for arguments, and then once, not for each node."""
+        """Write the files of Kafka's StorageTool. The tool runs only if there are arguments, and once for all nodes."""
         formatted = installed.formatted
         for broker in self._brokers:
             broker.data.mkdir(parents=True)
@@ -426,7 +426,7 @@ class LocalKafka(Kafka):
             broker.kill()
 
     def _reset(self) -> Path:
-        """Reset to the state before the start; return the folder, to remove or to keep."""
+        """Reset this object to its state before the start; return the folder, which the caller removes or keeps."""
         folder, self._folder = self.folder, None
         atexit.unregister(self.stop)
         return folder
@@ -455,7 +455,7 @@ class DetachedKafka(NamedTuple):
 
     @property
     def healthy(self) -> bool:
-        """Whether it exists and all its brokers run."""
+        """Whether the Kafka exists and all its brokers run."""
         return bool(self.brokers) and all(broker.pid is not None for broker in self.brokers)
 
 
@@ -463,7 +463,7 @@ def up(nodes: int, configs: Mapping[str, str]) -> tuple[DetachedKafka, bool]:
     """Start the user's local Kafka unless it runs; return it and whether it was started. A broken one is replaced.
 
     Raises:
-        LocalKafkaError: it runs with another number of nodes, or does not start.
+        LocalKafkaError: a Kafka with another number of nodes runs, or the start failed.
     """
     with locked(_lock()):
         running = status()
@@ -478,7 +478,7 @@ def up(nodes: int, configs: Mapping[str, str]) -> tuple[DetachedKafka, bool]:
 
 
 def down() -> DetachedKafka:
-    """Stop the user's local Kafka, remove all its files, and return its last state; without effect if there is none.
+    """Stop the user's local Kafka, remove all its files, and return its last state. Without a Kafka: no effect.
 
     Raises:
         LocalKafkaError: a broker cannot be killed.

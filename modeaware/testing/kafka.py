@@ -23,11 +23,11 @@ QUICK = ControllerConfig(check_interval_ms=250, seal_quiet_ms=200, open_timeout_
 
 
 class MockKafka:
-    """librdkafka's mock broker (its setting ``test.mock.num.brokers``) at an address of this machine. No process, no
-    Java: it starts in milliseconds, keeps records in memory and forgets them when stopped. A context manager.
+    """librdkafka's mock broker (setting ``test.mock.num.brokers``) at an address of this machine. No process, no Java:
+    the broker starts in milliseconds, keeps records in memory and drops them when stopped. A context manager.
 
-    It takes records and serves consumers and groups. It makes a topic, always of :data:`PARTITIONS` partitions, when a
-    producer first requests it. It has no admin requests and hence no modes: script these with
+    The broker takes records, serves consumers and groups, and creates a topic of :data:`PARTITIONS` partitions when a
+    producer first requests it. It answers no admin requests, and so has no modes: script modes with
     :class:`modeaware.testing.ScriptedModes`. Only for clients of librdkafka; kafka-python's do not connect to it.
     """
 
@@ -40,10 +40,10 @@ class MockKafka:
         """The value of ``bootstrap.servers``; empty while the mock broker does not run."""
 
     def start(self) -> Self:
-        """Start it; without effect while it runs.
+        """Start the mock broker; without effect while it runs.
 
         Raises:
-            LocalKafkaError: it has no address.
+            LocalKafkaError: the mock broker has no address.
         """
         if self._host is not None:
             return self
@@ -55,7 +55,7 @@ class MockKafka:
         return self
 
     def make_topic(self, topic: str) -> str:
-        """Make ``topic``, so that a consumer finds it before the first record; without effect if it exists.
+        """Create ``topic``, so that a consumer finds it before the first record; without effect if it exists.
 
         Raises:
             LocalKafkaError: the mock does not run.
@@ -66,7 +66,7 @@ class MockKafka:
         return topic
 
     def stop(self) -> None:
-        """Stop it; its records are lost. Idempotent."""
+        """Stop the mock broker; its records are lost. Idempotent."""
         host, self._host = self._host, None
         self.bootstrap_servers = ""
         if host is not None:
@@ -87,13 +87,13 @@ def run_controller(
     which ``testing`` includes.
 
     Args:
-        bootstrap_servers: of the cluster.
+        bootstrap_servers: those of the cluster.
         conf: further settings of librdkafka, security settings for example.
         configs: fields of :class:`modeaware.config.ControllerConfig`; the others are those of :data:`QUICK`.
 
     Raises:
         ControllerUnavailable: another controller is active on that mode log.
-        ClusterError, ModeSourceError: no broker, or the mode log or the election cannot be used.
+        ClusterError, ModeSourceError: no broker answers, or the mode log or the election cannot be used.
     """
     from modeaware.controller.daemon import Controller  # needs the extra ``controller``; the mock broker does not
 
@@ -107,19 +107,19 @@ def run_controller(
 
 
 def catch_up(conf: Mapping[str, Any], timeout_s: float = 30.0) -> None:
-    """Return when every client of ours in this process and on this cluster has all changes of modes made so far.
+    """Return when every mode-aware client of the cluster in this process has all changes of modes made so far.
 
-    They get them within milliseconds anyway, and an application needs no such call. A test that shrinks a topic and
-    checks the next record does. A consumer applies the changes in its next ``poll()``.
+    Clients get changes within milliseconds, so applications need no such call. A test needs it if it shrinks a topic
+    and checks the next record. A consumer applies the changes in its next ``poll()``.
 
     Args:
-        conf: a client's settings, in librdkafka's names and ours (``bootstrap.servers``, security settings, mode log).
-        timeout_s: the time for everything.
+        conf: a client's settings, of librdkafka and of modeaware (``bootstrap.servers``, security settings, mode log).
+        timeout_s: the time limit of the whole call.
 
     Raises:
-        ViewTimeout: there is no first view within that time.
+        ViewTimeout: no first view exists within that time.
         ModeSourceError: the source of the modes cannot be read, or not within that time.
-        ConfigError: a setting of ours is unknown or has a bad value.
+        ConfigError: a ``modeaware.`` setting is unknown or has a bad value.
     """
     config, rest = split_client_config(with_process_settings(conf))
     deadline_s = time.monotonic() + timeout_s

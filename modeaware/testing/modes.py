@@ -26,7 +26,7 @@ from modeaware.views.source import MAX_ID_AGE_S, ViewListener, Views
 def modes_of(
     count: int, writable: int | Iterable[int], rest: PartitionMode = PartitionMode.READ_ONLY
 ) -> tuple[PartitionMode, ...]:
-    """Return ``count`` modes: ReadWrite for ``writable`` (how many from 0 on, or which), ``rest`` for the others."""
+    """Return ``count`` modes: ReadWrite for ``writable`` (a number from 0 on, or a list), ``rest`` for the others."""
     kept = set(range(writable)) if isinstance(writable, int) else set(writable)
     return tuple(PartitionMode.READ_WRITE if p in kept else rest for p in range(count))
 
@@ -35,7 +35,7 @@ class FakeViews:
     """Implements :class:`modeaware.views.source.Views` in memory; listeners run in the thread that makes the change.
 
     Args:
-        ready: whether the first view is available from the start; else :meth:`set_ready` brings it.
+        ready: whether the first view exists from the start. If not, :meth:`set_ready` makes it available.
         views: the first views.
 
     Attributes:
@@ -113,7 +113,7 @@ class FakeViews:
             self._call({topic: TopicView.unlisted(topic)})
 
     def set_ready(self) -> None:
-        """Bring the first view: listeners get all views, waiting calls return."""
+        """Make the first view available: listeners get all views, waiting calls return."""
         with self._lock:
             if not self._ready.is_set():
                 self._ready.set()
@@ -216,12 +216,12 @@ class FakeViews:
 
 
 class ScriptedModes:
-    """The modes for every client of ours in this process, in place of those of a mode log or an endpoint.
+    """The modes for every mode-aware client of this process, in place of those of a mode log or an endpoint.
 
-    A context manager: clients that are made within it (``modeaware.Producer``, ``Consumer``, their serialising and
-    asyncio forms, ``AdminClient.describe_modes``, ``modeaware.kafka_python``) request modes of no cluster. At first no
-    topic is listed: every partition is ReadWrite. The modes do not depend on a client's cluster. They do not apply to
-    clients made before or after, to other processes, or to Spark.
+    A context manager. Clients made in its block (``modeaware.Producer``, ``Consumer``, their serialising and asyncio
+    forms, ``AdminClient.describe_modes``, ``modeaware.kafka_python``) request no modes from a cluster. At first no
+    topic is listed: every partition is ReadWrite. The modes are the same for every cluster. They do not apply to
+    clients made before or after the block, to other processes, or to Spark.
 
     A change is in force for every client when the method returns. Thread-safe, but the callback
     (``modeaware.resize_cb``) of a change must not use a client if another thread waits for that change.
@@ -247,13 +247,13 @@ class ScriptedModes:
         """Retire partitions ``to`` to ``count`` - 1: ReadOnly, until :meth:`none` hides them from consumers.
 
         Args:
-            topic: the topic's name; no such topic need exist.
+            topic: the topic's name; the topic need not exist.
             count: the topic's number of partitions.
             to: the number of writable partitions from now on, 1 to ``count`` - 1.
 
         Raises:
-            ValueError: nothing would be retired, ``count`` differs from earlier calls, or one of the partitions to stay
-                is retired.
+            ValueError: nothing would be retired, ``count`` differs from earlier calls, or a partition below ``to`` is
+                retired.
         """
         with self._lock:
             before = self.view(topic)
@@ -279,11 +279,11 @@ class ScriptedModes:
         Args:
             topic: a shrunk topic.
             partitions: some of its ReadOnly partitions; default all.
-            resume_offsets: the end offsets at which they were sealed. A consumer without a commit continues there after
-                :meth:`undo`; default none.
+            resume_offsets: the seals of these partitions; default none. After :meth:`undo`, a consumer without a commit
+                continues there.
 
         Raises:
-            ValueError: one of them is not ReadOnly, or there is none.
+            ValueError: one of the partitions is not ReadOnly, or no partition is.
         """
         with self._lock:
             before = self.view(topic)
@@ -311,7 +311,7 @@ class ScriptedModes:
             return self.set(topic, (PartitionMode.READ_WRITE,) * len(before.modes))
 
     def set(self, topic: str, modes: Iterable[PartitionMode]) -> TopicView:
-        """Put partitions 0, 1, 2, ... in any modes, also if a controller would never do so in one step."""
+        """Put partitions 0, 1, 2, ... in ``modes``, even if no controller would do so in one step."""
         with self._lock:
             before = self.view(topic)
             return self._follow(before, modes=tuple(modes), previous_count=None)
@@ -321,8 +321,8 @@ class ScriptedModes:
     def unreadable(self, error: Exception | None = None) -> None:
         """Make the source of the modes unreadable from now on, until :meth:`readable`.
 
-            Clients keep the last modes, and miss all changes until then. A client that is made now, without another
-            client that has seen modes, has no first view: ``modeaware.on.unknown`` decides.
+        Until then clients keep the last modes, and miss all changes. If no client has had views so far, a new client
+        gets no first view: ``modeaware.on.unknown`` decides.
 
         Args:
             error: the error for clients; default a :class:`modeaware.errors.ModeSourceError`.
@@ -346,13 +346,13 @@ class ScriptedModes:
     # Facts for a test
 
     def view(self, topic: str) -> TopicView:
-        """Return the scripted modes in force; ``TopicView.unlisted(topic)`` if it does not mention the topic."""
+        """Return the scripted modes in force; ``TopicView.unlisted(topic)`` if none were set."""
         with self._lock:
             return self._views.get(topic) or TopicView.unlisted(topic)
 
     @property
     def client_count(self) -> int:
-        """The number of clients that see these modes: made in force and not closed."""
+        """The number of clients with these modes: made in the block, and not closed."""
         with self._lock:
             return len(self._open())
 

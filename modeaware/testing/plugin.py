@@ -47,7 +47,7 @@ def modeaware_mock_kafka() -> Iterator[MockKafka]:
 def modeaware_kafka() -> Iterator[Kafka]:
     """Return a real Kafka of one node for the run: :func:`modeaware.local.start_kafka`. Needs the extra ``testing``.
 
-    It is shared: use topics and groups with names of your own.
+    All tests of the run share this Kafka: use topics and groups with names of your own.
     """
     from modeaware.local import start_kafka
 
@@ -57,7 +57,7 @@ def modeaware_kafka() -> Iterator[Kafka]:
 
 @pytest.fixture(scope="session")
 def modeaware_controller_configs() -> Mapping[str, Any]:
-    """Override this for other settings of ``modeaware_controller``: those of
+    """Override this fixture for other settings of ``modeaware_controller``, as in
     :class:`modeaware.config.ControllerConfig`.
 
     The mode log is the one that clients read by default.
@@ -69,14 +69,14 @@ def modeaware_controller_configs() -> Mapping[str, Any]:
 def modeaware_controller(
     modeaware_kafka: Kafka, modeaware_controller_configs: Mapping[str, Any]
 ) -> Iterator[Controller]:
-    """Return the controller of ``modeaware_kafka``, with quick settings. It ends with the run: do not stop it.
+    """Return the controller of ``modeaware_kafka``, with quick settings. Do not stop it: it ends with the run.
 
     Raises:
         pytest.UsageError: the extra ``testing`` is not installed.
     """
     with warnings.catch_warnings():
-        # kafka-python 3.0.12 reads its schemas with a function that is deprecated in Python 3.11 and 3.12. That is an
-        # error if the project's settings make warnings errors.
+        # kafka-python 3.0.12 reads its schemas with a function that is deprecated in Python 3.11 and 3.12. The warning
+        # is an error if the project's settings make warnings errors.
         warnings.simplefilter("ignore", DeprecationWarning)
         try:
             importlib.import_module("modeaware.controller.daemon")

@@ -224,7 +224,7 @@ class Evacuation:
     homes: tuple[int, ...]
 
     def still_holds(self, current: Evacuation | None) -> bool:
-        """Return whether the work for this evacuation fulfils ``current``. Partitions may have become empty meanwhile."""
+        """Return whether the work for this evacuation fulfils ``current`` (partitions may have become empty)."""
         if current is None or (current.topic_id, current.group) != (self.topic_id, self.group):
             return False
         if (current.homes, current.new_topic_id) != (self.homes, self.new_topic_id):
