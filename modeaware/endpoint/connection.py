@@ -51,7 +51,7 @@ class Ticket:
     """Waits for ``future`` and calls ``resolve`` once, in the loop's thread: with its result, its error or a timeout.
 
     A failure is logged, even one that comes too late. The future is never cancelled, because the controller cannot
-    withdraw a command. At the deadline an :class:`Expiring` future begins nothing more, and ends.
+    withdraw a command. At the deadline an :class:`Expiring` future ends, and begins no further command.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class Deadlines:
 
     A connection has a fixed time to be established: its first request, and the user's authentication if brokers require
     that. The idle time runs from one whole request, or response, to the next, so that dripping bytes keep no connection
-    open. It stops while the controller works for the connection, because commands have a time limit of their own.
+    open. While the controller works for the connection, that time stops: commands have a time limit of their own.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, limits: EndpointLimits, passed: Callable[[str], None]) -> None:
@@ -253,7 +253,7 @@ class Connection:
         return "{}:{}".format(*self.client.peer)
 
     def stop(self) -> None:
-        """Close it because the endpoint stops; responses that are complete are still sent."""
+        """Close the connection because the endpoint stops; complete responses are still sent."""
         self._end(logging.DEBUG, "stopped", "the endpoint is stopping")
 
     def abort(self) -> None:
@@ -377,7 +377,7 @@ class Connection:
         self._step(step, payload)
 
     def _takes_more(self, session: ClientSession) -> bool:
-        # Behind a command each request has to wait. In the client's own buffers it costs the endpoint nothing.
+        # Requests behind a command have to wait. In the client's own buffers they cost the endpoint nothing.
         busy = self._ended or self._broker_lost or self._opening or self._full or self._tickets
         return not busy and session.wants_more
 
@@ -460,7 +460,7 @@ class Connection:
 
         try:
             future = start()
-        except ModeAwareError as error:  # it was not accepted
+        except ModeAwareError as error:  # the controller has accepted no work
             future = concurrent.futures.Future()
             future.set_exception(error)
         self._tickets[number] = Ticket(self._shared.loop, self._shared.log, what, future, timeout_s, text, resolve)
@@ -517,7 +517,7 @@ class Connection:
             largest.close_for_room()
 
     def close_for_new(self) -> None:
-        """Close it now: a new connection takes the slot of one that is not established."""
+        """Close the connection now: it is not established, and a new connection takes its slot."""
         self._shared.connections.discard(self)
         self._end(
             logging.INFO,
@@ -527,7 +527,7 @@ class Connection:
         self.client.abort()
 
     def close_for_room(self) -> None:
-        """Close it now: all connections together hold too much, and this one holds most."""
+        """Close the connection now: all connections together hold too many bytes, and this one holds most."""
         most = self._shared.budget.most_bytes
         self._end(
             logging.WARNING,

@@ -23,20 +23,20 @@ class EndpointLimits:
     connections: int = 1_200
     connections_per_peer: int = 600  # of one address
     request_bytes: int = MAX_REQUEST_BYTES  # the largest request of a client, without its length
-    # The largest DeletePartitions, CreatePartitions, ReplaceTopics or AlterGroupRules request. The codec limits its
-    # objects, too: it is decoded in the one thread that serves all clients.
+    # The largest DeletePartitions, CreatePartitions, ReplaceTopics or AlterGroupRules request. The codec also limits
+    # the number of its objects, because one thread serves all clients and decodes the request.
     change_bytes: int = MAX_CHANGE_BYTES
     modes_bytes: int = 262_144  # the largest request for KIP-694's Metadata: about eight thousand topics by name
     versions_bytes: int = 4_096  # the largest ApiVersions request, which comes before authentication
     response_bytes: int = MAX_RESPONSE_BYTES  # the largest response that the endpoint makes, also with modes
-    # The largest response accepted from a broker. It reaches the client unchanged. For a client that does not read
-    # modes its nodes may be replaced; no limit applies to the result.
+    # The largest response accepted from a broker. It reaches the client unchanged. For clients that do not read modes,
+    # the endpoint may replace nodes in the response; no limit applies to the result.
     upstream_bytes: int = 33_554_432
     pipeline: int = 100  # requests of one connection without a response; the next is read after a response
     held_bytes: int = 2_097_152  # of one connection's requests that wait; above it, too, no request is read
     cache_bytes: int = 67_108_864  # of Metadata and ApiVersions responses kept for all connections
-    # For all connections: incomplete frames, waiting frames, and sent frames that peers have not accepted. Beyond it,
-    # the connection that holds most is closed.
+    # For all connections: incomplete frames, waiting frames, and sent frames that peers have not accepted. Beyond this
+    # limit, the connection that holds most is closed.
     buffered_bytes: int = 134_217_728
     # The time without a complete request (Kafka's connections.max.idle.ms), or for a peer to accept sent data.
     idle_s: float = 600.0
@@ -44,8 +44,8 @@ class EndpointLimits:
     # require that.
     establish_s: float = 30.0
     drain_s: float = 30.0  # for a peer to accept sent data, once more than 64 KiB wait
-    linger_s: float = 5.0  # the same for a connection that is being closed
-    # Whether all connections of one address get the time of one. Many clients may share an address (a proxy's, say).
+    linger_s: float = 5.0  # for a peer to accept sent data, before its connection is closed
+    # Whether all connections of an address together get the time of one. Many clients may share a proxy's address.
     time_by_address: bool = False
 
 

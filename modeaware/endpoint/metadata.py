@@ -35,7 +35,7 @@ _CREATION_ASKED_SINCE = 4
 _NO_LISTENER_SINCE = 6
 """In versions below, brokers return LEADER_NOT_AVAILABLE instead of LISTENER_NOT_FOUND."""
 _COMPACT_SINCE = 9
-_ENTRY_BYTES = 500  # of an entry beside the response itself
+_ENTRY_BYTES = 500  # of memory for a cache entry, in addition to the response
 _DECODED_FACTOR = 32
 """Bytes of memory for each byte of a Metadata request of many short names."""
 _LISTED = struct.Struct(">hiii")  # error code, index, leader, leader epoch
@@ -191,7 +191,7 @@ def served(upstream: bytes, version: int, controller: ControllerView) -> bytes:
         return upstream
     if node is None or version < _CONTROLLER_SINCE:
         return upstream
-    # The same id at every endpoint: a client that moves to the active one must not close the connection to the node.
+    # Every endpoint uses the same id, so that a client which moves to the active endpoint keeps its connection there.
     return _with_controller(upstream, version, Node(codec.ENDPOINT_NODE_ID, node.host, node.port))
 
 
@@ -258,7 +258,7 @@ def of_live(view: TopicView, live_id: object) -> TopicView:
 def with_modes(answer: bytes, views: Callable[[str], TopicView], added: Additions, *, with_ids: bool = False) -> bytes:
     """Return the v10 body (the bytes after the response header) for a broker's response (a whole frame).
 
-    A topic with an error is returned unchanged, without a mode: the user may not be authorized to see it. If the record
+    A topic with an error is returned unchanged, without a mode: the user may lack the right to see it. If the record
     has another topic id, the topic is returned without modes and epochs, and with its own id. An old topic that is gone
     is returned with the modes of its record. It is no secret from the user: brokers return "unknown" for a name only
     to users that may describe the name.

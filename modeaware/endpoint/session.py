@@ -12,11 +12,11 @@ code of a SaslAuthenticate response; from these :class:`Authentication` derives 
 state        begins with                                         what is relayed
 ===========  ==================================================  ==========================================
 NEEDED       a connection to brokers that require SASL           ApiVersions, SaslHandshake
-UNDER_WAY    SaslHandshake is sent (KIP-368: as often as wished)  SASL frames. Other requests wait until all SASL
+UNDER_WAY    SaslHandshake is sent, also again (KIP-368)         SASL frames. Other requests wait until all SASL
                                                                  frames have a response. They then end the
                                                                  connection, unless the last response was a
                                                                  SaslAuthenticate's without an error
-OPEN         the response to another request, sent after success  everything
+OPEN         a response to another request, sent after success   everything
 ===========  ==================================================  ==========================================
 
 Only the two sides of a mechanism can tell whether another round follows. If a client sends a request too early, the
@@ -178,7 +178,7 @@ class ClientSession:
         self._queue: deque[bytes] = deque()  # requests not handled yet
         self._queue_bytes = 0
         self._slots: deque[Slot] = deque()  # the first one always waits for the broker
-        self._answer_bytes = 0  # of our own responses that wait in them
+        self._answer_bytes = 0  # of our own responses that wait in the slots
         self._actions: list[Action] = []
         self._in_work: ChangeRequest | ModesQuery | None = None  # the requests behind it wait
         self._ticket: int | None = None  # of the request in work, once it no longer waits for the broker

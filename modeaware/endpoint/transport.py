@@ -31,7 +31,7 @@ CONNECT_TIMEOUT_S = 5.0
 NEXT_ADDRESS_S = 0.25
 """The time after which the next address of a server is tried in parallel (RFC 8305)."""
 DOUBT_S = 60.0
-"""For how long a server is tried last after it accepted no connection, or accepted one and sent nothing."""
+"""How long a server is tried last, after it accepted no connection, or accepted a connection and sent nothing."""
 
 
 # TLS

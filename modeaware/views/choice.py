@@ -43,7 +43,7 @@ REPORTED_AFTER = 2
 starting."""
 ASK_TIMEOUT_S = 5.0
 TRY_TIMEOUT_S = 2.5
-"""A request's timeout over the wire while the log is the source: meanwhile the thread does not follow the log."""
+"""The timeout of a wire request while the log is the source: meanwhile the thread does not follow the log."""
 SLICE_S, PROBE_SLICE_S = 0.2, 0.02
 PROBE_WAIT_S = 0.003
 """How long one step of the tail waits for the servers, if the first view needs only their responses."""
@@ -226,8 +226,8 @@ class ModeSource:
         self._thread.start()
 
     def stop(self, timeout_s: float) -> bool:
-        """Stop the thread and wait for its end; the last views stay. If called in that thread, return at once: it ends
-        after its step.
+        """Stop the thread and wait for its end; the last views stay. If called in that thread, return at once: the
+        thread ends after its present step.
 
         Returns:
             Whether the thread has ended within ``timeout_s``. A thread that waits for a dead broker ends later.

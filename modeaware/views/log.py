@@ -222,7 +222,7 @@ class LogSource:
         return next((record for record in records if not self._store.is_aside(record.topic_id)), None)
 
     def _hides(self, topic: str, pending: TopicRecord | None, current: TopicRecord | None) -> bool:
-        """Return whether ``pending``, which was between the held view and ``current``, leaves no trace in these."""
+        """Return whether the held view and ``current`` show no trace of ``pending``, which was between the two."""
         if pending is None:  # the topic was gone, of which another topic id would be a trace
             held = self._store.held(topic)
             return current is not None and held is not None and held.topic_id == current.topic_id

@@ -73,8 +73,8 @@ class _SetAside(LRUCache[str, TopicView]):
 def _keeps_name(view: TopicView) -> bool:
     """Return whether the name points to the new topic, whatever topic the cluster has under the name.
 
-    It does from the release on. From then on the controller may delete the old topic, and another topic of that name
-    may be created before the deletion is on the log.
+    The name points there from the release on. Then the controller may delete the old topic, and another topic of that
+    name may be created before the deletion is on the log.
     """
     return view.replaced_by is not None and (view.replaced_by.released or view.replaced_by.gone)
 

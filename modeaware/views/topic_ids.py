@@ -5,7 +5,7 @@ controller, the record of the deleted topic stays on the mode log. So before a c
 view's id with the id that the cluster returns for the name, by DescribeTopics (Metadata v10 and later, KIP-516; the
 request never creates a topic).
 
-* A response with another id takes the view out of force. If a record of that id is known, that record's view follows.
+* A response with another id takes the view out of force. If a record of that id is known, its view comes into force.
 * One broker may lag behind and return a past id. An id is ignored if its record was removed, or if a record of another
   id came later on the log. Any other response counts until the next one: nothing is final, and the comparison is
   repeated in the background while the topic is in use.

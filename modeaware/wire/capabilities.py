@@ -25,7 +25,7 @@ SOFTWARE_NAME = "client.software.name"
 CLIENT_ID = "modeaware"
 """The client id of mode-aware clients whose application sets none: brokers show it for each member of a group."""
 IDENTITY: Mapping[str, str] = {SOFTWARE_NAME: UNDERLYING_NAME, "client.id": CLIENT_ID}
-"""librdkafka's settings by which brokers and endpoints recognise a mode-aware client; an application's win."""
+"""librdkafka's settings by which servers recognise a mode-aware client; an application's own take precedence."""
 _IDENTITY = "modeaware.controller."
 _API_VERSIONS_KEY, API_VERSIONS_VERSION, _METADATA_KEY, _MODES_VERSION = 18, 3, 3, 10
 _SUPPORTED_FEATURES_TAG = 0

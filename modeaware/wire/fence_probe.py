@@ -55,8 +55,8 @@ class FenceState(Enum):
 def probe_batch() -> bytes:
     """Return the records of a Produce request (version 3 or later, one for each partition) that is never appended.
 
-    Its 79 bytes are the fewest that the fence rejects. So the topic's own ``max.message.bytes`` does not look like a
-    fence, even if it is small.
+    Its 79 bytes are the fewest that the fence rejects. So a topic's own ``max.message.bytes`` looks like a fence only
+    if it is as small as the fence's.
     """
     length = BATCH_HEADER.size - _COUNTED_FROM + len(_RECORD)
     return BATCH_HEADER.pack(0, length, -1, 2, _WRONG_CRC, _CONTROL, 0, 0, 0, -1, -1, -1, 1) + _RECORD
