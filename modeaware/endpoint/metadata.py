@@ -53,8 +53,8 @@ _UNKNOWN = (int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), int(ErrorCode.TOPIC_AUTHO
 class Answers:
     """A cache of Metadata and ApiVersions responses, for all connections of an endpoint. For one thread.
 
-    Until a mode changes, each broker's response with the same bytes leads to the same response of the endpoint. The
-    cache keeps the most recently used ones, up to ``limits.cache_bytes``.
+    Until a mode changes, responses of brokers with the same bytes get the same response of the endpoint. The cache
+    keeps the most recently used ones, up to ``limits.cache_bytes``.
     """
 
     def __init__(self, limits: EndpointLimits) -> None:

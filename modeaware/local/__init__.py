@@ -46,9 +46,9 @@ class Way(Enum):
 def start_kafka(nodes: int = 1, *, configs: Mapping[str, str] | None = None) -> Kafka:
     """Return a running Kafka. Use it as a context manager, or call its ``stop``.
 
-    The first choice is the cluster at KAFKA_BOOTSTRAP_SERVERS. Without that variable it is a container (one node only)
-    if a container engine answers, or else Apache Kafka 4.2 as processes of this machine. Of these two,
-    ``MODEAWARE_LOCAL_KAFKA=container`` or ``=process`` forces one (default ``auto``).
+    The first choice is the cluster at KAFKA_BOOTSTRAP_SERVERS. The second is a container (one node only), if a
+    container engine answers. The third is Apache Kafka 4.2 as processes of this machine.
+    ``MODEAWARE_LOCAL_KAFKA=container`` or ``=process`` forces one of the last two (default ``auto``).
 
     Args:
         nodes: 1 to 3; ignored for an external Kafka.

@@ -445,7 +445,7 @@ class DetachedBroker(NamedTuple):
 
 
 class DetachedKafka(NamedTuple):
-    """The state of the user's local Kafka; without brokers, none exists."""
+    """The state of the user's local Kafka; no such Kafka exists if it has no brokers."""
 
     brokers: tuple[DetachedBroker, ...]
 
@@ -493,7 +493,7 @@ def status() -> DetachedKafka:
     """Return the user's local Kafka.
 
     Raises:
-        LocalKafkaError: its description cannot be read.
+        LocalKafkaError: the description of the Kafka cannot be read.
     """
     description = _folder() / _DESCRIPTION
     if not description.exists():

@@ -78,7 +78,7 @@ def java_version(java: str) -> int | None:
     try:
         done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired):
-        return None  # not usable: the caller lists it as such
+        return None  # the caller reports it as not usable
     version = _JAVA_VERSION.search(done.stderr + done.stdout)
     return int(version[1]) if version else None
 
@@ -269,7 +269,7 @@ def install(version: str = KAFKA_VERSION) -> Installation:
     """Find or make everything that a start needs. Safe between processes.
 
     Args:
-        version: of Apache Kafka; each has its own feature levels.
+        version: that of Apache Kafka; each version has its own feature levels.
 
     Raises:
         LocalKafkaError: no Java, no jars, no such version, or this Java does not run this Kafka.

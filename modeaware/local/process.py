@@ -54,11 +54,11 @@ class OwnedProcess:
         self.pid = started
 
     def running(self) -> bool:
-        """Return False once it has ended and been reaped."""
+        """Return False once the program has ended and been reaped."""
         return self._supervisor.poll() is None
 
     def signal(self, number: int) -> None:
-        """Send a signal; without effect if it has ended."""
+        """Send a signal; without effect if the program has ended."""
         assert self._supervisor.stdin is not None
         with self._turn:
             if not self.running():
@@ -70,7 +70,7 @@ class OwnedProcess:
             self._read_reply()
 
     def wait(self, timeout_s: float) -> bool:
-        """Return whether it has ended within the timeout."""
+        """Return whether the program has ended within the timeout."""
         try:
             self._supervisor.wait(timeout_s)
         except subprocess.TimeoutExpired:
@@ -115,13 +115,13 @@ class DetachedProcess:
         return process
 
     def running(self) -> bool:
-        """Return False once it has ended and been reaped."""
+        """Return False once the program has ended and been reaped."""
         if self._ended is not None:  # our child, whose command line is empty for a moment during exec
             return not self._ended.is_set()
         return self._marker in command_line(self.pid)
 
     def signal(self, number: int) -> None:
-        """Send a signal; without effect if it has ended."""
+        """Send a signal; without effect if the program has ended."""
         if not self.running():
             return
         try:
@@ -130,7 +130,7 @@ class DetachedProcess:
             return  # it has just ended
 
     def wait(self, timeout_s: float) -> bool:
-        """Return whether it has ended within the timeout."""
+        """Return whether the program has ended within the timeout."""
         deadline = time.monotonic() + timeout_s
         while self.running():
             if time.monotonic() > deadline:

@@ -298,7 +298,7 @@ class StreamReader(_Reader, DataSourceStreamReader):  # type: ignore[misc] # rea
             except ClusterError as error:
                 if not self._goes(view, error):
                     raise
-        # The views are read last. If they show a shrink, records behind these ends in its partitions are stragglers.
+        # The views are read last. If they show a shrink, later records in the retired partitions are stragglers.
         self._chain = self._views()
         ids = {view.topic: view.topic_id for view in self._chain}
         for view in looked_at:

@@ -35,7 +35,7 @@ _SKIPPED_MARK = "modeaware:skipped"
 EARLIEST, LATEST = -2, -1
 """Kafka's numbers (ListOffsets) for the log start and the log end."""
 Wanted = int | Mapping[int, int]
-"""One for every partition, or by partition: offsets, or EARLIEST and LATEST."""
+"""An offset, EARLIEST or LATEST: one for all partitions, or one for each."""
 Positions = Mapping[str, Mapping[int, int]]
 """Topic -> partition -> offset; the topics in the order of their chain."""
 
@@ -109,7 +109,7 @@ def existing(views: Sequence[TopicView]) -> tuple[TopicView, ...]:
 
 def first_topics(views: Sequence[TopicView], wanted: Wanted) -> Sequence[TopicView]:
     """Return the topics of a chain to which ``startingOffsets`` of a new query applies; the query reads the others from
-    their start. ``latest`` skips the records of a new topic once the old topic is released, as in a group."""
+    their start. Once an old topic is released, ``latest`` skips the new topic's records, as for a consumer group."""
     count = 1
     while count < len(views) and wanted == LATEST and (before := views[count - 1].replaced_by) and before.released:
         count += 1

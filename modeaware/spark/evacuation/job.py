@@ -233,7 +233,7 @@ class Evacuation:
 
 
 def read_evacuation(conf: Mapping[str, Any], topic: str) -> tuple[Evacuation | None, TopicRecord]:
-    """Return the present record of the topic on the mode log, behind its :func:`evacuation_in`."""
+    """Return the evacuation that the mode log requires now (:func:`evacuation_in`), and the topic's record."""
     config, rest = split_client_config(conf)
     replay = read_mode_log(rest, config.mode_log_topic, LOG_TIMEOUT_S)
     record = replay.record(topic)
