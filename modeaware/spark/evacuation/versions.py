@@ -12,7 +12,7 @@ Kafka orders records within a partition, but not across partitions or topics. An
 4. Between values in different partitions of the old topic (it was grown once) the timestamp decides.
 
 A key's *home* is its partition of the new topic. At equal timestamps, a copy at home ranks above its source: the source
-needs no new copy. A copy elsewhere (the new topic had another count then) ranks below its source, which is copied again.
+needs no copy. A copy elsewhere (the new topic had another count then) ranks below its source, which is copied again.
 """
 
 from __future__ import annotations
