@@ -1,9 +1,9 @@
-"""Which topics begin next, if only some may be under way at a time. Pure.
+"""The topics whose changes begin next, under a limit on the changes under way. Pure.
 
-The order is that of the files, in which ``modeaware plan --write`` puts the safest topics first. A waiting topic counts
-as under way, so no topic begins while all of those wait. The first trouble stops the pace, since later topics may meet
-the same trouble: a topic that is refused, fails or raises an alarm (:data:`modeaware.lifecycle.reasons.ALARMS`).
-Nothing is kept between runs: the topics themselves show which of them have begun, and which are as declared.
+Topics begin in the order of the files; ``modeaware plan --write`` puts the safest first. A change that waits counts as
+under way, so no topic begins while ``at_once`` changes wait. A topic is in trouble if it is refused, fails or raises an
+alarm (:data:`modeaware.lifecycle.reasons.ALARMS`). The first topic in trouble stops the pace, because later topics may
+meet the same trouble. No state is kept between runs: the topics show which changes have begun, and which are done.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Pace:
     """The limit on topics under way.
 
     Attributes:
-        passes_trouble: topics in trouble are skipped, and the others continue.
+        passes_trouble: whether to skip topics in trouble, and continue with the other topics.
     """
 
     at_once: int

@@ -4,25 +4,25 @@ Brokers keep no rates. But ListOffsets returns the offset of the first record at
 of two such offsets is the number of records between the times. The times are the ends of days, counted back from now,
 and the hours of the two busiest days. Each figure has its traps:
 
-*The window is cut.* Retention may have removed a part of the window. Then the log starts above offset 0, and its first
-record is also the first one of the window. Its timestamp is the time since when the log shows all writes.
+*Retention cuts the window.* Then the log starts above offset 0, and its first record is also the first record of the
+window. From the timestamp of that record on, the log shows all writes.
 
-*Timestamps are the producers'.* A record from the future hides all records behind it: they count as late as that
-record. Brokers return the greatest timestamp (MAX_TIMESTAMP). If it is in the future, the records behind the last point
-have no time. They may be of any hour, so they are added to the busiest one, which gives an upper bound. Otherwise the
-records behind the last point were written during the scan, and belong to the last hour. If brokers set the timestamps
-(LogAppendTime), records that were copied into a topic count in the hour of the copy.
+*Producers set timestamps.* After a record from the future, later records have no known time: brokers return that record
+for every time up to its timestamp. The greatest timestamp (MAX_TIMESTAMP) reveals the case. The records after the last
+point may then belong to any hour. They are added to the busiest hour, which gives an upper bound. In all other cases,
+these records were written during the scan, and belong to the last hour. If brokers set the timestamps (LogAppendTime),
+records that were copied into a topic count in the hour of the copy.
 
-*Offsets are not records.* Each marker of a transaction has an offset (up to one for every record). On a compacted
-topic, offsets count the writes, of which few records may be left. With markers, records/s are an upper bound.
+*Offsets are not records.* The marker of a transaction takes an offset, so up to half of the offsets are markers. With
+markers, records/s are an upper bound. On a compacted topic, offsets count all writes, and few records may be left.
 
-*Bytes are sizes over offsets.* The mean is exact. The peak is an estimate that assumes equal sizes of all records.
-Compressed batches are denser at a peak (measured: the estimate is 32 to 171 % too high), and records may have grown (44
-% too low). Signs of that are a codec in the configs, or partitions that differ; batches of the busiest hour correct it.
-On a compacted topic the size is unrelated to the bytes written.
+*Bytes are sizes over offsets.* The mean is exact. The peak is an estimate, by equal sizes of all records. Compressed
+batches are denser at a peak: measured estimates were 32 to 171 % too high. If records have grown, the estimate is too
+low (measured: 44 %). A codec in the configs, or partitions with other record sizes, are signs of a wrong estimate.
+Batches of the busiest hour correct it. On a compacted topic, the size is unrelated to the bytes written.
 
-*Days before hours.* The busiest day, as if it was written in one hour, is an upper bound of the peak hour without any
-further request.
+*Days come before hours.* The writes of the busiest day, as if made in one hour, are an upper bound of the peak. The
+bound needs no further request.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from modeaware.cluster.stragglers import data_batches
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 HOURS = 24
 FUTURE_MS = HOUR_MS
-"""A timestamp that is later by more than this is in the future: clocks differ by less."""
+"""A timestamp more than this after now is in the future; clocks are assumed to differ by less."""
 BUSIEST_DAYS = 2
 _CODEC, _TRANSACTIONAL = 0x07, 0x10
 _UNEVEN, _MANY = 1.5, 1_000
-"""The factor by which record sizes differ in an uneven topic; of partitions with at least so many records."""
+"""The factor by which mean record sizes differ in an uneven topic, and the offsets that a partition needs to count."""
 _UNCOMPRESSED = ("producer", "uncompressed", None)
 
 
@@ -58,7 +58,7 @@ class Window:
 
     @property
     def points_ms(self) -> tuple[int, ...]:
-        """The ends of its days; the first one is its start."""
+        """The start of the window, then the end of each of its days."""
         return tuple(self.now_ms - day * DAY_MS for day in range(self.days, -1, -1))
 
     def hour_ms(self, hour: int) -> int:
@@ -71,8 +71,8 @@ class PeakBatches:
     """Batches from a topic's busiest hour, by their headers.
 
     Attributes:
-        records, size_bytes: of all batches; bytes as in the log.
-        compressed, transactional: whether one of the batches is.
+        records, size_bytes: the sums over all batches; bytes as in the log.
+        compressed, transactional: whether at least one batch is.
     """
 
     records: int
@@ -82,7 +82,7 @@ class PeakBatches:
 
 
 def peak_batches(parts: Iterable[bytes]) -> PeakBatches | None:
-    """Return the sums over batches, as read from each partition; None: there are no batches."""
+    """Return the sums over the batches read from each partition; None: no batch has records."""
     batches = [batch for part in parts for batch in data_batches(part)]
     if not (records := sum(batch.record_count for batch in batches)):
         return None
@@ -92,16 +92,16 @@ def peak_batches(parts: Iterable[bytes]) -> PeakBatches | None:
 
 @dataclass
 class TopicLogs:
-    """The logs of a topic's partitions, in arrays with an item for each partition: a cluster may have 200 000.
+    """The logs of a topic, in arrays with an item per partition: a cluster may have 200 000 partitions.
 
     Attributes:
-        starts, ends: the log start and the end; an end of -1: the leader did not answer.
-        at_start: the offset of the first record of the window, from ``starts`` to ``ends``.
+        starts, ends: the log start and the log end; an end of -1: the leader did not answer.
+        at_start: the offset of the first record of the window, limited to the log; without such a record, the end.
         first_ms: the timestamp of that record; -1: no record, or unknown.
         sizes: the bytes in the log; -1: unknown.
-        reached: for each point of the window, the sum over all partitions of the first offset that is as late.
+        reached: for each point of the window, the sum over all partitions of the first offset at or after the point.
         newest_ms: the greatest timestamp; -1: there is no record.
-        hours: day -> that sum at the ends of its hours, except the last.
+        hours: day -> the sums of such offsets at the ends of the day's hours, without the last hour.
         batches: batches from the busiest hour, if they were read.
     """
 
@@ -122,7 +122,7 @@ class TopicLogs:
 
     @property
     def record_bytes(self) -> float | None:
-        """The mean bytes of an offset; None: no size is known of a log that has records."""
+        """The mean bytes of an offset; None: some logs have records, and the sizes of all these logs are unknown."""
         logs = [(end - start, size) for start, end, size in zip(self.starts, self.ends, self.sizes, strict=True)]
         held = [(length, size) for length, size in logs if length > 0]
         known = [(length, size) for length, size in held if size >= 0]
@@ -139,7 +139,7 @@ class TopicLogs:
 
 
 def unread_logs(count: int) -> TopicLogs:
-    """Return the logs of so many partitions about which nothing is known."""
+    """Return logs of ``count`` partitions, before anything is read."""
 
     def filled(value: int) -> array[int]:
         return array("q", [value]) * count
@@ -159,7 +159,7 @@ class LogConfigs:
 
 @dataclass(frozen=True)
 class Note:
-    """The limit of a figure, or why it is a bound.
+    """A limit of a figure, or the reason why the figure is a bound.
 
     Attributes:
         code: one of window-cut, future-timestamps, append-time, compressed, uneven, markers, corrected, peak-bound,
@@ -172,12 +172,12 @@ class Note:
 
 @dataclass(frozen=True)
 class Rates:
-    """The write rates of a topic. Rates are per second; bytes as in one replica of the log.
+    """The write rates of a topic, per second; bytes as in one replica of the log.
 
     Attributes:
-        records_per_s, bytes_per_s: the mean over what the log shows of the window.
-        peak_records_per_s, peak_bytes_per_s: of the busiest hour, or an upper bound.
-        is_bound: the peak may be lower.
+        records_per_s, bytes_per_s: the mean over the part of the window that the log shows.
+        peak_records_per_s, peak_bytes_per_s: the rates of the busiest hour, or upper bounds of them.
+        is_bound: whether the peak is only an upper bound.
         seen_ms: how much of the window the log shows.
         written: the offsets written in the window, as far as the log shows.
         last_write_ms: the greatest timestamp; null: no record is left.
@@ -231,7 +231,7 @@ def rates(logs: TopicLogs, configs: LogConfigs, window: Window) -> Rates:
 
 
 class _Mean:
-    """The mean over what each log shows of the window."""
+    """The mean over the part of the window that each log shows."""
 
     def __init__(self, logs: TopicLogs, configs: LogConfigs, window: Window) -> None:
         self.records_per_s = self.bytes_per_s = 0.0
