@@ -1,13 +1,13 @@
-"""Which topics of a cluster have too many partitions, how many they need, and what that frees. Pure.
+"""The topics of a cluster with too many partitions, the partitions that they need, and what changes free. Pure.
 
-A topic needs the greatest of three numbers of partitions: those that twice the load of its busiest hour fills, by bytes
-and by records; the members of one group that hold a partition of it; and two. A topic is left alone if it needs more
-than three quarters of its present partitions, because a change has its cost. It is also left alone if something unknown
-may require more partitions.
+A topic needs the greatest of these numbers of partitions: the number that twice the load of its busiest hour fills, by
+bytes or by records; the most members of one group that hold partitions; and two. A topic that needs more than three
+quarters of its partitions is left alone, because a change has its cost. So is a topic of which an unknown fact may
+require more partitions.
 
-Only a replacement frees replicas. A shrink frees the work of consumers and groups for partitions. It is advised where
-the brokers have no fence for a replacement (:mod:`modeaware.cluster.fence`). Its count divides the present one, so that
-only keys of retired partitions move. Refusals are those of the admission (:mod:`modeaware.lifecycle.objections`).
+Only a replacement frees replicas. A shrink only saves consumers and groups work for partitions. A shrink is advised if
+brokers have no fence for a replacement (:mod:`modeaware.cluster.fence`). The count of a shrink divides the present one,
+so that only keys of retired partitions move. Refusals come from :mod:`modeaware.lifecycle.objections`.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ class Sizing:
     """The capacity of one partition, and its cost.
 
     Attributes:
-        bytes_per_s, records_per_s: of one partition.
+        bytes_per_s, records_per_s: the load that one partition carries.
         most_on_broker: the most replicas that a broker should hold; None: any number.
-        price: of one partition for an hour; None: not given.
+        price: the price of one partition for an hour; None: not given.
     """
 
     bytes_per_s: float = 5 * 1024 * 1024
@@ -76,7 +76,7 @@ class ScannedTopic:
 
     @property
     def largest_group(self) -> tuple[int, str]:
-        """The greatest number of members of one group that hold a partition, and that group."""
+        """The group with the most members that hold a partition: the number of these members, and its name."""
         return max(((group.members.holding, name) for name, group in self.facts.groups.items()), default=(0, ""))
 
 
@@ -85,10 +85,10 @@ class Fleet:
     """The results of a scan.
 
     Attributes:
-        topics: those that were chosen.
-        names: of all topics of the cluster.
-        can_replace: whether its brokers have a fence.
-        why_all_renamed: why no topic of the cluster can keep its name when it is replaced; None: topics can.
+        topics: the topics that were chosen for the plan.
+        names: the names of all topics of the cluster.
+        can_replace: whether the brokers have a fence for replacements.
+        why_all_renamed: why no topic of the cluster can keep its name when it is replaced; None: topics can keep it.
         replaced: the records of topics that are or were replaced.
         unseen: what the scan could not read.
     """
@@ -108,20 +108,20 @@ class TopicAdvice:
     """The advice about one topic.
 
     Attributes:
-        topic: its name.
-        partitions: how many it has.
-        to: how many to have: what it needs, what it has where it is left, or 0 where it may be deleted.
-        do: replace, shrink, leave, or delete? where nothing was written in the window and no group uses it.
-        needs: how many partitions its rates and its groups need.
-        keep_name: it is to be replaced, and can keep its name.
-        replacement: the name for the new topic, where it is to be replaced and cannot keep its name.
-        why_renamed: why it cannot.
-        frees: the replicas that go with it.
-        rates: what is written to it.
-        retention_ms: -1: records are kept.
+        topic: the name of the topic.
+        partitions: the number of its partitions.
+        to: the advised number of partitions; 0 if the topic may be deleted.
+        do: replace, shrink, leave, or delete? (nothing was written in the window, and no group uses the topic).
+        needs: the number of partitions that the rates and the groups need; a shrink rounds it up to a divisor.
+        keep_name: whether the topic is to be replaced and can keep its name.
+        replacement: the name of the new topic, if the topic is to be replaced and cannot keep its name.
+        why_renamed: why the topic cannot keep its name.
+        frees: the replicas that the advice frees.
+        rates: the rates at which the topic is written.
+        retention_ms: the retention of the topic; -1: no limit.
         members: the greatest number of members of one group that hold a partition.
         groups: the groups that use it.
-        blocks: the reasons why the change would be refused, by the codes of ``modeaware plan TOPIC``.
+        blocks: the codes of the reasons why the change would be refused, as in ``modeaware plan TOPIC``.
         reason: the deciding fact.
         notes: the limits of the figures.
     """
@@ -188,7 +188,7 @@ class TopicAdvice:
 
 @dataclass(frozen=True)
 class BrokerLoad:
-    """The replicas on one broker: before, and after all replacements, with new replicas spread like the old ones.
+    """The replicas on one broker, before and after all replacements, if new replicas are spread like the old ones.
 
     Attributes:
         above: whether the broker exceeds ``--max-partitions-per-broker`` afterwards.
@@ -206,15 +206,15 @@ class FleetPlan:
 
     Attributes:
         window_ms: the time over which rates were read.
-        topics: by the number of replicas that they free, the most first.
-        partitions, replicas: of all topics.
+        topics: the topics by advice: replace, shrink, delete?, leave; within each, those that free the most first.
+        partitions, replicas: the sums over all topics.
         frees: the replicas that all replacements free.
-        frees_partitions: the partitions that they free.
+        frees_partitions: the partitions that all replacements free.
         deletable: the replicas of topics that may be deleted; not part of ``frees``.
         saved_a_month: the cost of ``frees_partitions`` for a month, by ``--price-per-partition-hour``.
         by_members: the number of topics below 1 MB/s with more partitions than their largest group has members.
         brokers: the replicas of each broker.
-        curve: the replicas that the first 1, 2, 3, ... topics free.
+        curve: the replicas that the first 1, 2, 3, ... replacements free.
         unseen: what the scan could not read.
     """
 
@@ -264,12 +264,12 @@ class FleetPlan:
         return tuple(accumulate(topic.frees for topic in self.advised("replace")))
 
     def advised(self, do: Action) -> list[TopicAdvice]:
-        """Return the topics for which this is the advice."""
+        """Return the topics with this advice."""
         return [topic for topic in self.topics if topic.do == do]
 
 
 def make_fleet_plan(fleet: Fleet, sizing: Sizing) -> FleetPlan:
-    """Return the advice about the topics of a fleet, by freed replicas, the most first."""
+    """Return the advice about the topics of a fleet."""
     names = set(fleet.names)
     rows = []
     for topic in sorted(fleet.topics, key=lambda topic: topic.facts.topic):
@@ -317,7 +317,7 @@ def advise(topic: ScannedTopic, fleet: Fleet, sizing: Sizing, names: Collection[
 
 
 def _why_renamed(topic: ScannedTopic, needs: int, fleet: Fleet) -> str | None:
-    """Return why a topic that is to be replaced cannot keep its name; None: it can."""
+    """Return why a topic that is to be replaced cannot keep its name; None: the topic can keep it."""
     interim = interim_name(topic.facts.topic, topic.facts.topic_id or "")
     command = ReplaceTopicCommand(topic.facts.topic, interim, needs, keep_name=True)
     return fleet.why_all_renamed or next((each.text for each in _refusals(command, topic, fleet)), None)
@@ -345,7 +345,7 @@ def _floors(topic: ScannedTopic, rate: Rates, sizing: Sizing) -> Iterator[tuple[
 
 
 def _why_left(topic: ScannedTopic, rate: Rates, needs: int, refused: Sequence[Objection]) -> str | None:
-    """Return why a topic is left alone; None: it is not."""
+    """Return why a topic is left alone; None: the topic is to be changed."""
     count = topic.facts.partition_count
     if topic.logs.unread:
         return f"no leader answers for partitions {format_ranges(topic.logs.unread)}"
@@ -363,7 +363,7 @@ def _why_left(topic: ScannedTopic, rate: Rates, needs: int, refused: Sequence[Ob
 
 
 def _is_unused(topic: ScannedTopic, rate: Rates) -> bool:
-    """Return whether a topic is neither written nor used, as far as the whole window shows."""
+    """Return whether a topic was not written in the part of the window that its logs show, and no group uses it."""
     facts, is_plain = topic.facts, topic.configs.cleanup_policy == "delete"
     used = facts.internal or facts.groups or facts.any_doubt or facts.stateful_owner
     unknown = topic.record or topic.record_error or topic.logs.unread
@@ -387,7 +387,7 @@ def new_name(topic: str, taken: Collection[str]) -> str:
 
 
 def batches(plan: FleetPlan, limit: int | None = None) -> dict[str, list[TopicAdvice]]:
-    """Return the topics to change (at most ``limit``: those that free the most) in batches, the safest first."""
+    """Return the topics to change in batches, the safest first; ``limit``: only so many, those that free the most."""
     by_title: dict[str, list[TopicAdvice]] = {
         "not written in the window, no group": [],
         "not written in the window": [],

@@ -1,4 +1,4 @@
-"""The plan of a fleet in sections, which text and page share. Pure."""
+"""A fleet's plan as sections, from which the text and the page are made. Pure."""
 
 from __future__ import annotations
 
@@ -81,12 +81,12 @@ def brokers(plan: FleetPlan) -> Section:
 
 
 def unseen(plan: FleetPlan) -> list[Section]:
-    """Return what the scan could not read; empty if it could read everything."""
+    """Return what the scan could not read; empty if the scan could read everything."""
     return [Section("Not seen", plan.unseen)] if plan.unseen else []
 
 
 def cells(row: TopicAdvice) -> tuple[str, ...]:
-    """Return the cells of a topic, below :data:`HEADINGS`."""
+    """Return the cells of a topic's row, in the order of :data:`HEADINGS`."""
     rates, bound = row.rates, "≤ " if row.rates.is_bound else ""
     return (
         row.topic,
@@ -105,7 +105,7 @@ def cells(row: TopicAdvice) -> tuple[str, ...]:
 
 
 def reasons(row: TopicAdvice) -> Iterable[str]:
-    """Return all facts about a topic, for a row that opens."""
+    """Yield all facts about a topic, for the details that its row on the page opens."""
     yield f"{row.do}: {row.reason}."
     mean = "?" if row.rates.bytes_per_s is None else size(row.rates.bytes_per_s)
     yield f"Mean: {row.rates.records_per_s:.2f} records/s, {mean}/s."

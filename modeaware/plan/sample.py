@@ -1,8 +1,8 @@
-"""A sample of a topic's records: the choice of offsets, the weights and the reading; and the topic on the brokers.
+"""A sample of a topic's records (its offsets, weights and reading), and the topic's facts from the brokers.
 
-The consumer reads assigned partitions in bounded stretches, and commits nothing. It consumes no more records than the
-sample has. (The network carries slightly more: brokers answer with whole batches.) Records of open transactions are
-read too: only their partitions matter.
+The consumer reads bounded stretches of offsets, joins no group and commits nothing. It consumes no more records than
+were requested. (The network carries slightly more, because brokers return whole batches.) Records of open transactions
+are read too: they also show the partition of their key.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ from modeaware.modelog.records import TopicRecord
 from modeaware.reports.session import Session, no_such_topic
 
 READ_TIMEOUT_S = 30.0
-"""The time for the whole sample; the rest is left out, and reported as unread."""
+"""The time for the whole sample; partitions that are not complete by then are reported as unread."""
 _BATCH = 500
 _FETCH_BYTES = 1 << 16
-"""A partition's part of one response; brokers send at least one batch."""
+"""The most bytes of a partition in one response; brokers return a larger batch whole."""
 _HARMLESS = (KafkaError._PARTITION_EOF, KafkaError.GROUP_AUTHORIZATION_FAILED)  # the consumer joins no group
 STRETCHES = 4
-"""The number of stretches that are read of a partition; the newest stretch gives half of the records."""
+"""The number of stretches to read from a partition; the newest stretch has half of the records."""
 
 
 class SampledRecord(NamedTuple):
     """One record, without its value.
 
     Attributes:
-        key: None for a record without one.
+        key: None: the record has no key.
         size: bytes of key, value and headers, before compression.
-        timestamp_ms: -1 for a record without a timestamp.
+        timestamp_ms: -1: the record has no timestamp.
     """
 
     partition: int
@@ -71,12 +71,12 @@ class Sample:
     Attributes:
         count: the topic's number of partitions.
         asked: the requested number of records, an upper bound.
-        logs: partition -> its log start and end when the sample was taken, without partitions that did not answer.
+        logs: partition -> its log start and end at the time of the sample; only partitions whose leader answered.
         recent_from: partition -> the offset at which the newer half of the partition's sample begins.
         from_start: whether the sample begins at each log's start, so that its timestamps span the whole topic.
-        total_records: the offsets that the topic holds.
-        sampled_bytes, total_bytes: of key, value and headers, before compression.
-        span_ms: the time that the records of the topic span.
+        total_records: the number of offsets from the log starts to the log ends.
+        sampled_bytes, total_bytes: the bytes of key, value and headers, before compression; the total is an estimate.
+        span_ms: the time from the oldest to the newest record of the sample, if the sample spans the topic.
         unread: partitions whose part of the sample could not be read to its end in time.
     """
 
@@ -101,13 +101,13 @@ class Sample:
 
     @cached_property
     def weights(self) -> Mapping[int, float]:
-        """Partition -> the number of records for which each of its sampled records stands (>= 1)."""
+        """Partition -> the number of the topic's records that one sampled record represents (>= 1)."""
         sampled = Counter(record.partition for record in self.records)
         return {p: max(1.0, self.logs[p].length / n) if p in self.logs else 1.0 for p, n in sampled.items()}
 
     @cached_property
     def span_ms(self) -> int | None:
-        """None where the sample does not span the topic, or timestamps are not usable."""
+        """None: the sample does not span the topic, or its timestamps are not usable."""
         if not self.from_start:
             return None
         stamps = [record.timestamp_ms for record in self.records if record.timestamp_ms > 0]
@@ -142,10 +142,10 @@ class Sample:
 
 
 def choose_stretches(logs: Mapping[int, Stretch], asked: int) -> dict[int, tuple[Stretch, ...]]:
-    """Return the stretches to read: equal shares of all partitions with records, from several places, oldest first.
+    """Return the stretches to read of each partition, oldest first.
 
-    Longer partitions make up for a short one. The lengths add up to at most ``asked``. The first stretch begins at the
-    log's start and the last one ends at the log's end, so the timestamps span the whole topic.
+    Partitions with records have equal shares of ``asked``; longer partitions make up for short ones. A small share is
+    one stretch at the log end. Other shares begin at the log start and end at the log end, and so span the topic.
 
     Raises:
         ValueError: ``asked`` is not positive.
@@ -194,10 +194,10 @@ class TopicLook:
     """The topic on the brokers and in the mode log.
 
     Attributes:
-        unknown: the facts that neither returned, in words.
+        unknown: the facts that could not be read, in words.
         record: the topic's record; None: the topic was never changed.
-        replaced: the records of all old topics, whose replacements are in progress or complete.
-        config: the assumed configs of the controller.
+        replaced: the records of all old topics: their replacements are in progress or complete.
+        config: the configs that the controller is assumed to have.
     """
 
     facts: TopicFacts
@@ -318,12 +318,12 @@ def read_sample(
 
 def _settings() -> dict[str, Any]:
     return {
-        "group.id": f"modeaware-plan-{uuid.uuid4().hex}",  # librdkafka requires an id; no client joins or commits
+        "group.id": f"modeaware-plan-{uuid.uuid4().hex}",  # librdkafka requires an id; nothing joins or commits
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
         "enable.partition.eof": True,
         "isolation.level": "read_uncommitted",
-        "auto.offset.reset": "earliest",  # the log start may have advanced since
+        "auto.offset.reset": "earliest",  # retention may have advanced the log start
         "queued.min.messages": 1,
         "fetch.queue.backoff.ms": 10,
         "max.partition.fetch.bytes": _FETCH_BYTES,
@@ -342,13 +342,13 @@ class _Reading:
         self.unread: set[int] = set()
 
     def read(self, conf: Mapping[str, Any], places: Mapping[int, Stretch], in_time: Callable[[], bool]) -> None:
-        """Read one stretch of each partition, with a new consumer: a paused one takes a second to resume."""
+        """Read one stretch of each partition, with a new consumer: a paused partition takes a second to resume."""
         consumer = Consumer({**conf, **_settings()})
         try:
             consumer.assign([TopicPartition(self._topic, p, place.start) for p, place in sorted(places.items())])
             waiting = {p: place.length for p, place in places.items()}
             while waiting and self._left > 0 and in_time():
-                # At most the least number that a partition still lacks, so that no partition exceeds its part.
+                # At most what the shortest unfinished stretch lacks, so that no partition exceeds its stretch.
                 for message in consumer.consume(min(_BATCH, self._left, *waiting.values()), timeout=0.2):
                     partition = message.partition()
                     if self._take(message, places, waiting) and partition is not None:
@@ -369,7 +369,7 @@ class _Reading:
             return False
         if error is not None:
             return error.code() == KafkaError._PARTITION_EOF
-        if offset >= places[partition].end:  # the log has gaps in its offsets
+        if offset >= places[partition].end:  # after a gap in the offsets: no record is left here
             return True
         self.records.append(_record(message, partition, offset))
         waiting[partition] -= 1

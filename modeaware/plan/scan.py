@@ -1,12 +1,12 @@
 """The brokers' facts about all topics of a cluster, in as few requests as possible.
 
-One request has all partitions of a leader at one point in time, at most :data:`PARTITIONS_A_REQUEST`. So the number of
-requests grows with brokers and points, hardly with topics. A request may have another time for each topic, so 46
-requests to each broker read the hours of every topic's own two busiest days. Hours are read only where they can change
-the advice, and for the topics that free the most.
+One request covers the partitions of one leader at one point in time, at most :data:`PARTITIONS_A_REQUEST`. So the
+number of requests grows with brokers and points in time, and hardly with topics. The time may differ between the topics
+of a request. So 46 requests to each broker read the hours of the two busiest days of every topic. Hours are read for
+topics whose advice they can change, and for the topics that free the most.
 
-A partition whose leader does not answer is not requested again, and :mod:`modeaware.plan.fleet` leaves its topic alone.
-Other facts that could not be read are reported.
+If the leader of a partition does not answer, the partition is not requested again, and :mod:`modeaware.plan.fleet`
+leaves the topic alone. Other facts that could not be read are reported.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ from modeaware.wire.requests import DescribeLogDirsRequest
 PARTITIONS_A_REQUEST = 5_000
 TOPICS_A_REQUEST = 500
 HOURS_OF = 200
-"""The number of topics, by freed replicas, whose hours are read in any case."""
+"""The number of topics whose hours are read in any case: those that free the most replicas."""
 SAMPLED_PARTITIONS, SAMPLED_AT_ONCE = 2, 4
-"""Of a topic, and in a request: brokers return a mebibyte of each."""
+"""The partitions to sample of a topic, and in one request; brokers return a mebibyte of each partition."""
 _CONFIGS = ("cleanup.policy", "retention.ms", "message.timestamp.type", "compression.type")
 _NOT_KNOWN = LogConfigs(None, None, None, None)
 _ANSWERED = PartitionFacts(0, 0, 0, 0, 0)
@@ -56,7 +56,7 @@ _T = TypeVar("_T")
 
 
 def scan(session: Session, chosen: Callable[[str], bool], days: int, sizing: Sizing, *, sample: bool = False) -> Fleet:
-    """Read the facts about the topics that ``chosen`` accepts, over so many days. Changes nothing.
+    """Read the facts about the topics that ``chosen`` accepts, over the last ``days`` days. Changes nothing.
 
     Args:
         sizing: decides whose hours are read.
@@ -95,7 +95,7 @@ def scan(session: Session, chosen: Callable[[str], bool], days: int, sizing: Siz
 
 
 def _why_all_renamed(brokers: Brokers) -> str | None:
-    """Return why the cluster does not admit kept names, or that this is unknown; None: it does."""
+    """Return why no topic of the cluster can keep its name, or that this is unknown; None: topics can keep it."""
     try:
         return automatic_creation(partial(creating_broker, brokers))
     except (ClusterError, RequestRefused) as error:
@@ -153,7 +153,7 @@ class _Scanner:
                 self._logs[name].hours = {**self._logs[name].hours, day: [reached[name] for reached in hours]}
 
     def _reached(self, times_ms: Mapping[str, int]) -> dict[str, int]:
-        """Return the sum over each topic's partitions of the first offset that is as late as the topic's time."""
+        """Return topic -> the sum over its partitions of the first offset at or after the topic's time."""
         partitions = self._filled(times_ms)
         sums = {name: sum(max(end, 0) for end in self._logs[name].ends) for name in times_ms}
         for name, p, answer in self._offsets(partitions, times_ms):
@@ -161,14 +161,14 @@ class _Scanner:
         return sums
 
     def _filled(self, names: Iterable[str]) -> list[Partition]:
-        """Return the partitions that have records and answer."""
+        """Return the partitions that have records and a leader that answers."""
         logs = ((name, self._logs[name]) for name in names)
         return [(name, p) for name, log in logs for p, end in enumerate(log.ends) if end > log.starts[p]]
 
     def _offsets(self, partitions: Iterable[Partition], times_ms: Mapping[str, int]) -> Iterator[tuple[str, int, Any]]:
-        """Yield each partition with the first record that is as late as its topic's time (offset -1: no such record).
+        """Yield each partition with its first record at or after its topic's time (offset -1: no such record).
 
-        A partition whose leader does not answer is left out, also later: its end is unknown.
+        If its leader does not answer, a partition is left out, and gets the end -1, so that it stays left out.
         """
         led: dict[tuple[int, str], list[Partition]] = {}
         again: list[Partition] = []
@@ -208,7 +208,7 @@ class _Scanner:
             names: all topics that the user may see; others are counted as unseen.
         """
         hidden: set[str] = set()
-        for node in self._brokers.node_ids():  # one after the other: a response has all partitions of a broker
+        for node in self._brokers.node_ids():  # one at a time: a response has all partitions of a broker
             (answer,) = self._brokers.ask_each([Ask(node, DescribeLogDirsRequest(topics=None))], BULK_TIMEOUT_S)
             if isinstance(answer, ClusterError) or not answer.results:
                 why = answer if isinstance(answer, ClusterError) else "the right to DESCRIBE the cluster is missing"
@@ -224,7 +224,7 @@ class _Scanner:
             self.unseen.append(f"Topics on the brokers that this user may not DESCRIBE: {len(hidden)}.")
 
     def topics(self) -> list[ScannedTopic]:
-        """Return the topics with their configs and groups, without their records."""
+        """Return the topics with their configs and groups, and without their records in the mode log."""
         configs, groups = self._configs(), self._groups()
         topics = []
         for name, shape in self._shapes.items():
@@ -278,7 +278,7 @@ class _Scanner:
             return None
 
     def sample(self, hours: Mapping[str, int]) -> None:
-        """Read batches of the busiest hour (topic -> hour of the window), of a few partitions of each topic."""
+        """Read batches of a few partitions of each topic from its busiest hour (topic -> hour of the window)."""
         starts: dict[Partition, int] = {}
         taken = Counter[str]()
         for name, p, answer in self._offsets(
@@ -298,7 +298,7 @@ class _Scanner:
 
 
 def _within(logs: TopicLogs, p: int, offset: int) -> int:
-    """Return an offset of a response as one of the log; -1 is the end."""
+    """Return an offset of a response, limited to the log; -1 (no such record) becomes the log end."""
     return min(max(offset, logs.starts[p]), logs.ends[p]) if offset >= 0 else logs.ends[p]
 
 

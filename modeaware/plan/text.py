@@ -1,4 +1,4 @@
-"""A plan in sections, shared by text and page, and the text that ``modeaware plan`` prints. Pure."""
+"""One topic's plan as sections, from which the text and the page are made. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CHOSEN = ">"
 
 
 class Bar(NamedTuple):
-    """A cell that draws a share (0 to 1), ``width`` characters wide in text, before its own text."""
+    """A cell with a bar for a share (0 to 1), then ``text``. In the text, the full bar has ``width`` characters."""
 
     share: float
     width: int
@@ -34,11 +34,11 @@ class Bar(NamedTuple):
 
 @dataclass(frozen=True)
 class Section:
-    """A heading; paragraphs, a table and notes below it; and columns drawn to one scale.
+    """A heading, with paragraphs, a table, notes and drawn charts below.
 
     Attributes:
         right: headings of the columns that are right-aligned.
-        drawn: (label, heights from 0 to 1, left to right).
+        drawn: the charts, each with its label and the heights of its columns (0 to 1, to one scale).
     """
 
     title: str
@@ -99,7 +99,7 @@ def _cell(cell: str | Bar) -> str:
 
 
 def encodable(text: str, encoding: str) -> str:
-    """Return ``text``, with plain characters for its charts where ``encoding`` lacks the others."""
+    """Return ``text``, or if ``encoding`` lacks its chart characters, ``text`` with plain characters for them."""
     try:
         text.encode(encoding)
     except UnicodeEncodeError:
@@ -108,7 +108,7 @@ def encodable(text: str, encoding: str) -> str:
 
 
 def _prose(paragraphs: Sequence[str]) -> list[str]:
-    """Return filled lines; words that may be copied (options, names of groups) are not broken."""
+    """Return wrapped lines, and do not break words that users copy (options, names of groups)."""
     whole = TextWrapper(
         _WIDTH, initial_indent="  ", subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
     )
@@ -116,7 +116,7 @@ def _prose(paragraphs: Sequence[str]) -> list[str]:
 
 
 def _hash_section(plan: ResizePlan) -> Section:
-    """Return the verdict, and each hash over the topic's count; first the present placement if over another count."""
+    """Return the verdict, and a row per hash over the topic's count. A present placement over fewer comes first."""
     recognition, present = plan.recognition, plan.recognition.present
     shown = sorted(recognition.evidence, key=lambda placement: -placement.share) if recognition.keys else []
     if shown and present is not None and present.over != plan.count:
@@ -200,7 +200,7 @@ def _groups(plan: ResizePlan) -> Section:
 
 
 _KEPT, _NOT_KEPT = 0.9, 0.25
-"""How often two records of one key are together, beyond chance, with a rule that keeps them together, and without."""
+"""Keys are kept together from the first share of record pairs in one partition (beyond chance), apart to the second."""
 _MUCH_UNEXPLAINED = 0.05
 _CERTAIN = -6.0
 _LEAST_ODDS = -12
