@@ -1,9 +1,9 @@
 """The hash that placed the keys of a sample, its number of partitions, and the odds of chance. Pure.
 
-A key is one case, however often it occurs. If the key's records are in several partitions, each partition has its part
-of the case. With n partitions, a wrong hash matches by chance in one case of n. The cases that the best candidate does
-not explain are tried against all candidates again. That finds the count before the topic grew, and producers with
-different hashes.
+A candidate is a hash over a number of partitions. Each key is one case, however often it occurs. If a key's records are
+in several partitions, each partition has its share of the case. Over n partitions, a wrong hash matches one case in n
+by chance. The cases that the best candidate does not explain are tried against all candidates again. The repetition
+finds the count before the topic grew, and producers with different hashes.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from modeaware.plan.sample import Sample
 from partitioners import NUMBERS, PLACERS
 
 _SCREENED_LEAST, _SCREENED_MOST, _SCREENED_TRIES = 100, 400, 100_000
-"""How many keys choose the counts that are tried in full; fewer with many partitions, where chance explains less."""
+"""The number of keys that screen the candidates; fewer with many partitions, where chance explains less."""
 _TRIED_IN_FULL = 4
 _MOST_PLACEMENTS = 4
 _LEAST_FIRST, _LEAST_NEXT = 0.25, 0.05
-"""The share of all keys that a placement must explain beyond chance: some regular keys match weak hashes anyway."""
+"""The share of keys that a placement must explain beyond chance: regular keys may match a weak hash by their form."""
 _ODDS_FIRST, _ODDS_NEXT = -2.0, -6.0
-"""log10 of the odds of chance at which a placement is accepted."""
+"""log10 of the odds of chance up to which a placement is accepted."""
 _ODDS_NONE = -6.0
-"""The verdict may be "none" if a hash that had placed the whole sample would have been recognised with these odds."""
+"""The verdict "none" needs a sample in which a hash that had placed all keys would be recognised with these odds."""
 _LEAST_REPEATED = 20
 _MOMENT_MS = 100
 _HASHED = 0.9
-"""From this share of moments on, records without a key are assumed to be hashed like an empty key."""
+"""From this share of moments (each _MOMENT_MS) on, records without a key count as hashed like an empty key."""
 
 Verdict = Literal["recognised", "mixed", "none", "unknown"]
 
 
 class Candidate(NamedTuple):
-    """A placer (by its name) over a number of partitions."""
+    """A placer (a name in :data:`partitioners.PLACERS`) over a number of partitions."""
 
     name: str
     over: int
@@ -52,11 +52,11 @@ class Placement:
     """How many keys of the sample a candidate explains.
 
     Attributes:
-        matched, of: keys in the candidate's partition, and tried keys; a key with records apart counts in parts.
-        chance: the share that would be there by chance.
-        records_share: the share of *all* keyed records of the sample in the candidate's partitions.
-        recent: matched keys by *all* their recent records.
-        log10_odds: log10 of the odds that keys placed otherwise match as often, with all candidates tried.
+        matched, of: the number of keys that match, and of tried keys; a key in several partitions counts in parts.
+        chance: the share that would match by chance.
+        records_share: the share of *all* keyed records of the sample that match.
+        recent: the number of *all* keys that match, counted by their recent records only.
+        log10_odds: log10 of the odds that keys of another rule match as often, over all candidates.
     """
 
     json_only: ClassVar = {
@@ -103,22 +103,22 @@ class Recognition:
     """The result: which hash placed the keys.
 
     Attributes:
-        verdict: ``recognised``: one hash; ``mixed``: several of them; ``none``: none of those tried; ``unknown``: too
-            few keys.
+        verdict: ``recognised``: one hash placed the keys; ``mixed``: several hashes; ``none``: no tried hash;
+            ``unknown``: too few keys.
         name, clients: the hash that places keys now, and the clients that use the hash.
-        placements: the recognised placements, the one with the most keys first. Each was tried on the keys that the
-            earlier ones left.
+        placements: the recognised placements, the one with the most keys first. Each was tried on the keys that earlier
+            placements do not explain.
         evidence: each hash over the topic's present count, tried on all keys.
-        keyed, null, empty: records with a key, without one, with an empty one (which clients treat differently).
-        keys: the number of keys, without the empty one.
+        keyed, null, empty: records with a key, without a key, with an empty key (which clients treat differently).
+        keys: the number of different keys, without the empty key.
         null_share: the share of moments whose records without a key are in the partition that the hash gives for an
             empty key; None: unknown.
-        null_home: the one partition (of several) that holds all records without a key; None: several partitions, or
-            too few records.
+        null_home: the partition that holds all records without a key, although the topic has several; None: no such
+            partition, or too few records.
         unexplained: the share of keys outside the partitions that the recognised placements give.
         numbers: each key's number by each placer.
-        together: how often two records of one key are in one partition, on average over keys that occur more than once
-            (1: always; the share of one partition: by chance); None: too few such keys.
+        together: the share of pairs of a key's records that are in one partition, on average over keys with two or more
+            records. 1: all pairs; 1 / partitions: as by chance; None: too few such keys.
     """
 
     json_only: ClassVar = {
@@ -152,7 +152,7 @@ class Recognition:
 
     @property
     def present(self) -> Placement | None:
-        """The placement of recent records, which places keys now."""
+        """The placement that the most recent records match, and that so places keys now."""
         return max(self.placements, key=lambda placement: placement.recent, default=None)
 
     @property
@@ -174,7 +174,7 @@ class Recognition:
 
     @property
     def placed(self) -> bool:
-        """Whether the placement of records is known: by a hash or, where no record has a key, anywhere."""
+        """Whether the placement of records is known: by a hash, or anywhere because no record has a key."""
         return self.present is not None or not (self.keyed or self.null_home is not None)
 
     @property
@@ -184,8 +184,8 @@ class Recognition:
 
 
 class _Part(NamedTuple):
-    """Records of one key in one partition: their number, and their share of all and of the recent records of the
-    key."""
+    """The records of one key in one partition: their number, their share of the key's records, and the partition's
+    share of the key's recent records."""
 
     key: bytes
     numbers: KeyNumbers
@@ -275,7 +275,7 @@ def _try(candidate: Candidate, left: Sequence[_Part], parts: Sequence[_Part], co
     matching = _matching(candidate, left)
     matched, of, by_chance = _sum(matching), _sum(left), _by_chance(left, candidate.over)
     records = sum(part.records for part in parts)
-    # Each key is an independent case between 0 and 1: Hoeffding's bound holds for these as for a count.
+    # Each key is an independent case with a value from 0 to 1. Hoeffding's bound holds for such cases.
     keys = len({part.key for part in left})
     odds = math.log10(len(PLACERS) * count) + log10_odds_of_chance(matched, keys, by_chance / keys if keys else 0.0)
     return Placement(
@@ -302,14 +302,14 @@ def _by_chance(parts: Sequence[_Part], count: int) -> float:
 
 
 def _would_show(keys: int, count: int) -> bool:
-    """Return whether a hash that had placed all of this number of keys would certainly have been recognised."""
+    """Return whether a hash that had placed all keys would certainly have been recognised, by the number of keys."""
     if count < 2 or not keys:
         return False
     return math.log10(len(PLACERS) * count) + log10_odds_of_chance(keys, keys, 1 / count) <= _ODDS_NONE
 
 
 def _null_moments(sample: Sample) -> list[int]:
-    """Return the partitions of records without a key, one case a moment: clients keep one partition for a while.
+    """Return the partitions of records without a key, each once a moment, because clients keep a partition for a while.
 
     Empty if there are too few moments for a conclusion.
     """
@@ -350,10 +350,10 @@ _Z_95 = 1.96
 
 
 def log10_odds_of_chance(matched: float, of: int, chance: float) -> float:
-    """Return log10 of the greatest probability that ``matched`` or more of ``of`` trials succeed, each with ``chance``.
+    """Return log10 of a bound on the probability that ``matched`` or more of ``of`` trials succeed, each by ``chance``.
 
-    Chernoff's bound by the relative entropy, which also holds for trials that succeed in part (Hoeffding 1963,
-    theorem 1): never too small, and exact where all match. 0.0 where the share is not above chance.
+    This upper bound is Chernoff's, by the relative entropy. It also holds for trials that succeed in part (Hoeffding
+    1963, theorem 1), and is exact if all trials match. If the share is not above chance, the result is 0.0.
     """
     if of == 0 or matched <= chance * of:
         return 0.0
@@ -376,9 +376,9 @@ def margin(share: float, of: float) -> float:
 
 
 def effective_cases(weights: list[float]) -> float:
-    """Return the number of independent cases to which the weighted cases amount (Kish).
+    """Return the number of independent cases that weighted cases are worth (Kish).
 
-    Cases of equal weight count one each; a case that outweighs all others counts alone.
+    Cases of equal weight count one each. If one case outweighs all others, the result is near 1.
     """
     squares = sum(weight * weight for weight in weights)
     return sum(weights) ** 2 / squares if squares > 0 else 0.0

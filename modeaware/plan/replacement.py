@@ -22,7 +22,7 @@ _REGISTERED = "registered, so the drain waits for it: run it, or waive it (modea
 
 @dataclass(frozen=True)
 class PlannedConfig:
-    """A config of the new topic; ``origin``: copied, scaled (copied, for another count) or given."""
+    """A config of the new topic; ``origin``: copied, scaled (a limit of a partition, for the new count) or given."""
 
     name: str
     value: str
@@ -31,12 +31,12 @@ class PlannedConfig:
 
 @dataclass(frozen=True)
 class PlannedGroup:
-    """A group that uses the topic or is registered for it, and the work of its owner.
+    """A group that uses the topic or is registered for it, and the steps for the group's owner.
 
     Attributes:
         kind: classic, consumer, share or streams; null for a group that does not use the topic.
         members: the members that read the topic.
-        stateful: the group keeps state per partition.
+        stateful: whether the group keeps state per partition.
     """
 
     group: str
@@ -53,13 +53,13 @@ class ReplacementPlan:
 
     Attributes:
         acls: null where the cluster has no authorizer.
-        evacuate: the topic is compacted: a job copies the latest values of its keys.
-        keep_name: the new topic is an interim topic, which is replaced by a new topic of the old name.
+        evacuate: whether the topic is compacted, so that a job copies the latest values of its keys.
+        keep_name: whether the new topic is an interim topic, which a new topic of the old name then replaces.
         hints: other places that may contain the topic's name, or reset its configs.
         not_copied: configs of the topic that name its partitions.
         groups_doubt: the reason why more groups may use the topic.
-        pause_ms: the approximate time that readers in key order without lag wait for the new topic.
-        delay_ms: null: the topic is deleted only after its own retention has emptied it.
+        pause_ms: about how long readers in key order that keep up wait for the new topic.
+        delay_ms: the least time to the deletion of the topic; null: until its own retention has emptied the topic.
     """
 
     topic: str
@@ -116,13 +116,13 @@ def plan_replacement(
     names: Collection[str] = (),
     requirement: Requirement | None = None,
 ) -> ReplacementPlan:
-    """Plan a first command.
+    """Return the plan of the first command of a replacement.
 
     Args:
         given: the configs that the operator named; ``command`` has all configs.
         names: the names of all topics of the cluster.
         requirement: the groups that a drain would wait for, including registered groups that brokers do not list. None:
-            no rules.
+            there are no rules about groups.
     """
     requirement = required_of((), facts, (), (), 0) if requirement is None else requirement
     required = requirement.waited_for(facts.groups)

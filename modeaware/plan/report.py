@@ -1,6 +1,6 @@
 """The result of ``modeaware plan`` as one value, from which text, JSON and HTML are made. Pure.
 
-Refusals are those of the admission (:mod:`modeaware.lifecycle.objections`).
+The refusals in a plan are those of a controller (:mod:`modeaware.lifecycle.objections`).
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class Blocker:
     """One reason against a shrink.
 
     Attributes:
-        severity: ``refused``: the shrink would not be admitted; ``waits``: the shrink would wait for this; ``check``:
-            this is not visible from outside.
+        severity: ``refused``: the shrink would not be admitted; ``waits``: the shrink would wait; ``check``: brokers do
+            not show the fact, so a person has to check it.
         text: the reason, and what to do.
     """
 
@@ -50,7 +50,7 @@ class GroupLag:
         members: the members that read the topic.
         lag: offsets that the group has not consumed.
         retiring: the part of ``lag`` in the partitions that would retire.
-        uncommitted: the number of retiring partitions with records on which the group has never committed.
+        uncommitted: the number of partitions that would retire and have records, but no commit of the group.
     """
 
     group: str
@@ -72,7 +72,7 @@ class ResizePlan:
         base: the number of partitions over which producers place keys now: all, or fewer after a shrink.
         recognition: the hash that places the keys.
         unchanged: the effect of no change: the load of each partition as keys are placed now.
-        effects: the effects of the target and its alternatives, ascending.
+        effects: the effects of the target and its alternatives, by ascending count.
     """
 
     json_only: ClassVar = {
@@ -114,10 +114,10 @@ class ResizePlan:
 
 
 def make_plan(look: TopicLook, sample: Sample, target: int, now_ms: int) -> ResizePlan:
-    """Plan by a sample.
+    """Return the plan by a sample.
 
     Raises:
-        RequestRefused: ``target`` is not positive, or is the current count.
+        RequestRefused: ``target`` is not positive, or is the number over which keys are placed now.
     """
     recognition = recognise(sample)
     base = _base(sample, recognition, target)
@@ -154,7 +154,7 @@ def _base(sample: Sample, recognition: Recognition, target: int) -> int:
     return base
 
 
-# Facts that block a shrink, that it would wait for, and that a person has to check first
+# The facts that block a shrink, that a shrink would wait for, and that a person has to check first
 
 
 def group_lags(facts: TopicFacts, target: int) -> tuple[GroupLag, ...]:
@@ -180,7 +180,7 @@ def group_lags(facts: TopicFacts, target: int) -> tuple[GroupLag, ...]:
 
 
 def find_blockers(look: TopicLook, target: int, now_ms: int, last_write_ms: int | None = None) -> tuple[Blocker, ...]:
-    """Return everything that blocks ``target``, refusals first. For a growth these are checks about keys that move.
+    """Return what blocks ``target``, refusals first. For a growth, checks about keys that move take the place of waits.
 
     Args:
         last_write_ms: the newest timestamp of the sample.
