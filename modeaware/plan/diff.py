@@ -1,7 +1,7 @@
-"""The way from a current topic to a declared one: steps, warnings, or a refusal; as a diff and as JSON. Pure.
+"""The steps from a topic's current state to the declared one, with warnings; or a refusal. As a diff and as JSON. Pure.
 
-A step deletes no topic, and no step concerns a topic that no file names. A config that the file does not name stays
-unchanged.
+Topics that no file names stay unchanged, and so do configs that the file does not name. Only a replacement may end
+with the deletion of a topic.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ class CurrentTopic:
 
     Attributes:
         count: the number of partitions on the brokers.
-        replication_factors: those of the partitions; during a reassignment, those before it.
-        overrides: the topic's own configs; None where the user may not see them.
+        replication_factors: the replication factors of the partitions, as before any reassignment in progress.
+        overrides: the topic's own configs; None: the user may not see them.
         topic_id: the topic's id.
-        record: the topic's record in the mode log; None for a topic that was never changed.
+        record: the topic's record in the mode log; None: the topic was never changed.
     """
 
     count: int
@@ -88,10 +88,10 @@ class TopicDiff:
 
     Attributes:
         where: the file and line of the declaration; empty for a topic that a command names.
-        steps: each has step (create, grow, shrink, replace, alter_configs or accept_state_loss) and its own fields.
+        steps: a list of objects: step (create, grow, shrink, replace, alter_configs, accept_state_loss) and its fields.
         warnings: the costs of the steps.
         in_progress: the phase, in words, of an earlier change that is not done.
-        begun: earlier steps that are not repeated: the command waits for them.
+        begun: earlier steps, which are not repeated; the command waits for their end.
         status: unchanged, in_progress, pending, refused, applied or failed.
         error: why there are no steps, or why the steps failed.
     """
@@ -151,7 +151,7 @@ class ApplyReport:
     """The output of ``modeaware apply``.
 
     Attributes:
-        changed: the number of topics whose steps were taken without a failure.
+        changed: the number of topics whose steps were all taken.
     """
 
     json_also: ClassVar = ("version", "changed")
@@ -221,11 +221,11 @@ def diff_topic(desired: DesiredTopic, current: CurrentTopic | None) -> TopicDiff
 def diff_replaced(
     desired: DesiredTopic, record: TopicRecord, replacement: Replacement, new_topic: CurrentTopic | None
 ) -> TopicDiff:
-    """Return the diff of an old topic with a replacement that is in progress or complete: no steps, only a wait.
+    """Return the diff of an old topic whose replacement is in progress or complete: a wait or a refusal, no steps.
 
     Args:
         record: the old topic's record, which has ``replacement``.
-        new_topic: as it is; None: it does not exist.
+        new_topic: the current new topic; None: the new topic does not exist.
     """
     try:
         if replacement.released_ms is None:
@@ -238,7 +238,7 @@ def diff_replaced(
             raise _RefusedError(objection_to_change(replacement))
         else:
             _check_new_topic(desired, replacement, new_topic)
-            if topic_phase(record) == "done" or replacement.policy == RETENTION:  # no command waits for retention
+            if topic_phase(record) == "done" or replacement.policy == RETENTION:  # commands do not wait for retention
                 return TopicDiff(desired.name, desired.where)
     except _RefusedError as refused:
         return TopicDiff(desired.name, desired.where, refusal=str(refused))
@@ -270,7 +270,7 @@ def diff_kept(desired: DesiredTopic, change: KeptName) -> TopicDiff:
 
 
 def _check_new_topic(desired: DesiredTopic, replacement: Replacement, new_topic: CurrentTopic | None) -> None:
-    """Raise where the new topic is not as declared."""
+    """Raise _RefusedError if the new topic is not as declared."""
     what = f"it was replaced by {replacement.new_topic!r}"
     instead = f"declare {replacement.new_topic} instead"
     if new_topic is None or new_topic.topic_id != replacement.new_topic_id:
@@ -294,7 +294,7 @@ def _check(desired: DesiredTopic, current: CurrentTopic) -> None:
         raise _RefusedError(_INTERNAL)
     factor = desired.replication_factor
     gets_another = desired.replace is not None or desired.keep_name
-    is_new = gets_another and desired.partitions != current.goal  # that topic is created with it
+    is_new = gets_another and desired.partitions != current.goal  # the new topic is created with the factor
     if factor is not None and current.replication_factors != {factor} and not is_new:
         factors = " and ".join(map(str, sorted(current.replication_factors)))
         raise _RefusedError(
@@ -368,8 +368,8 @@ def _replacement(desired: DesiredTopic, new_topic: str, current: CurrentTopic) -
 
 
 def _again(desired: DesiredTopic, record: TopicRecord) -> TopicDiff:
-    """Return the diff where the target is that of the shrink in progress: further groups of the file, and a warning
-    about changed rules."""
+    """Return the diff if a shrink to the declared count is in progress: the file's further groups that may lose state,
+    and a warning if other rules of the file differ."""
     again = repetition_of(desired.shrink_rules.command(desired.name, record.writable_count), record)
     deletion = record.deletion
     if again is None or deletion is None or desired.shrink is None:
@@ -379,7 +379,7 @@ def _again(desired: DesiredTopic, record: TopicRecord) -> TopicDiff:
         how = ", ".join(again.differs)
         began = f"the shrink in progress continues as it began, with {how}; the file's rules apply to the next one"
         warnings = (began, *warnings)
-    command = DeletePartitionsCommand(  # as it began: the controller would refuse anything else
+    command = DeletePartitionsCommand(  # with the rules from its beginning: the controller refuses others
         desired.name, record.writable_count, deletion.delay_ms, deletion.immediate_delete, again.accepts
     )
     steps = (AcceptStateLoss(command, again.accepts),) if again.accepts else ()

@@ -34,15 +34,15 @@ class Effect:
         divides: whether one count divides the other. If so, ``hash % count`` moves as few keys as possible.
         keys, records, bytes: the share that moves to another partition (0 to 1), and half the width of its 95 %
             interval; null if no hash was recognised.
-        survivors: the share of keys that move, among those in partitions that stay.
-        expected: the share of keys that arithmetic gives for evenly spread hashes.
-        least: the share that any rule would have to move.
-        load: bytes of each partition, if the topic's records were placed over the target. If no hash was recognised:
-            the present load for the topic's own count, and empty for others.
-        mean_bytes, most_bytes, load_bytes: of a partition, before compression.
-        mean_per_s, most_per_s: bytes a second at which that load arrived; null without usable timestamps.
-        skew: the greatest load over the mean one (1: even).
-        span_ms: the time that the topic's records span.
+        survivors: of the keys in partitions that stay, the share that moves.
+        expected: the share of keys that moves by arithmetic alone, if hashes are evenly spread.
+        least: the least share of keys that must move under any rule.
+        load: the bytes of each partition if all records were placed over the target. If no hash was recognised: the
+            present load for the topic's own count, and empty for other counts.
+        mean_bytes, most_bytes, load_bytes: the mean, greatest and each load of a partition, before compression.
+        mean_per_s, most_per_s: the bytes per second in which that load arrived; null without usable timestamps.
+        skew: the greatest load over the mean load (1: even).
+        span_ms: the time from the topic's oldest to its newest record.
     """
 
     json_only: ClassVar = {
@@ -128,7 +128,7 @@ def _arithmetic(recognition: Recognition, base: int, target: int) -> Effect:
 
 @dataclass
 class _Case:
-    """Records with one key, placed by the key's number (``placer`` None: in any partition)."""
+    """The records with one key. The key's number places them; ``placer`` None: they may be in any partition."""
 
     placer: Placer | None
     number: int
@@ -142,7 +142,7 @@ class _Case:
 
 
 def _cases(sample: Sample, recognition: Recognition) -> list[_Case] | None:
-    """Return the records of the sample by key and placer; None where the placement is unknown."""
+    """Return the records of the sample by key and placer; None: the placement is unknown."""
     if not recognition.placed:
         return None
     cases: dict[tuple[bytes | None, str | None], _Case] = {}
@@ -157,7 +157,7 @@ def _cases(sample: Sample, recognition: Recognition) -> list[_Case] | None:
 
 
 def _placed_by(record: SampledRecord, recognition: Recognition, present: Placement | None) -> tuple[Placer | None, int]:
-    """Return the placer of a record, and its key's number; None: the record may be in any partition."""
+    """Return the placer of a record, and the key's number. Placer None: the record may be in any partition."""
     if present is None:
         return None, 0
     placer = PLACERS[present.name]

@@ -1,6 +1,6 @@
-"""Topics as files declare them: the reader of these files, and their writer.
+"""The files that declare topics: their reader and their writer.
 
-An unknown key, or one given twice, is an error with its line. The format is documented in docs/apply.md.
+An unknown key, or a key that is given twice, is an error with its line. The format is documented in docs/apply.md.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _STR, _INT, _BOOL, _FLOAT, _NULL = (f"{_TAG}{kind}" for kind in ("str", "int", "
 _MOST_REPLICAS = 32_767
 _COMMENT_WIDTH = 118
 _MOST_CONFIGS = 250
-"""Brokers have some 40 topic configs. The limit bounds the comparisons, even if YAML aliases share configs."""
+"""Brokers have some 40 topic configs. The limit bounds the comparisons even if YAML aliases repeat configs."""
 
 
 POLICIES = (RETENTION, DRAINED)
@@ -51,9 +51,9 @@ class ShrinkRules:
     """The rules for shrinking a topic, named like the options of ``modeaware shrink``.
 
     Attributes:
-        delay_ms: for the policy ``drained``: records of retired partitions are deleted when every group has consumed
-            them, and no earlier than this many milliseconds after the shrink began. None: the policy ``retention``:
-            only the topic's own retention removes them.
+        delay_ms: the policy ``drained``: records of retired partitions are deleted once every group has consumed them,
+            and at least this many milliseconds after the shrink began. None: the policy ``retention``: only the
+            topic's own retention deletes the records.
         accept_state_loss: groups that keep state per partition and may lose the state of keys that move.
     """
 
@@ -71,9 +71,9 @@ class DesiredTopic:
 
     Attributes:
         partitions: the number of writable partitions.
-        replication_factor: None: any; the cluster's default for a new topic.
-        configs: the configs in the file; None as a value: the topic has no own value, so the cluster's default applies.
-        shrink: None: the file has no rules, so the defaults apply.
+        replication_factor: None: an existing topic may have any; a new topic gets the cluster's default.
+        configs: the configs in the file; value None: no value of its own, so the cluster's default applies.
+        shrink: the rules for a shrink; None: the file has none, so the defaults apply.
         where: the file and line.
         replace: the new topic that replaces this one if the number of partitions differs; None: partitions are retired
             or added.
@@ -100,7 +100,7 @@ class DesiredTopic:
 def topics_text(
     batches: Mapping[str, Iterable[DesiredTopic]], *, head: str | None, why_renamed: Mapping[str, str]
 ) -> str:
-    """Return a file that declares these topics, each batch below its title. Names are quoted, as one may be a number.
+    """Return a file that declares these topics, each batch below its title. Names are quoted: a name may be a number.
 
     Args:
         head: a comment on the whole file.
@@ -174,7 +174,7 @@ def read_topics(text: str, name: str) -> tuple[list[DesiredTopic], list[str]]:
 class _Reader:
     """Reads one file. Reading continues after a mistake, so that all mistakes are reported at once.
 
-    A part of the file is read once, however many YAML aliases point to it: a small file may have very many aliases.
+    A part of the file is read once, however many YAML aliases point to the part: a small file may have very many.
     """
 
     def __init__(self, name: str) -> None:

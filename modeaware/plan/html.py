@@ -1,7 +1,7 @@
-"""Plans as self-contained pages: one file each, no font, no image, no network. Pure.
+"""Plans as self-contained pages: one file each, no font, no image, no network. Pure, except :func:`write_file`.
 
-A page is ``plan.html.jinja`` over the sections of the text; ``fleet.html.jinja`` adds a curve and a table of topics.
-jinja2 escapes every text, and makes it printable.
+``plan.html.jinja`` renders the sections of the text; ``fleet.html.jinja`` adds a curve and a table of topics. Every
+text is escaped and made printable.
 """
 
 from __future__ import annotations

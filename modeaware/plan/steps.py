@@ -1,7 +1,7 @@
-"""The steps of a change: one class each, with its command, its lines, its JSON and its message when done.
+"""The steps of a change, one class each, with the step's command, lines in a diff, JSON, and message when done.
 
-A controller admits and carries out the ``command`` of a step. The steps without a command (:data:`BrokerStep`) have the
-method ``at_brokers`` instead, which sends a request to the brokers.
+A controller admits and carries out the ``command`` of a step. A step without a command (:data:`BrokerStep`) has the
+method ``at_brokers``, which sends a request to the brokers.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _DEFAULT = "the cluster's default"
 
 @dataclass(frozen=True)
 class Create:
-    """A topic that does not exist."""
+    """The creation of a topic that does not exist."""
 
     json_also: ClassVar = ("step",)
     step: ClassVar = "create"
@@ -94,7 +94,7 @@ class Resizes:
 
 @dataclass(frozen=True)
 class Grow(Resizes):
-    """More writable partitions: ``revived`` retired ones first, then ``created`` ones.
+    """More writable partitions: first retired partitions are ``revived``, then new ones ``created``.
 
     Attributes:
         before: the number of writable partitions now.
@@ -124,7 +124,7 @@ class Grow(Resizes):
 
 @dataclass(frozen=True)
 class Shrink(Resizes):
-    """Fewer writable partitions; those from ``command.total_count`` on are retired. The topic stays.
+    """Fewer writable partitions: the partitions from ``command.total_count`` on are retired. The topic stays.
 
     Attributes:
         before: the number of writable partitions now.
