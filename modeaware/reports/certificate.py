@@ -1,8 +1,7 @@
-"""The drain certificate: the proof that permits the deletion of the records of retired partitions, or of an old topic,
-in a form that others can check.
+"""The drain certificate: a proof, which others can check, that retired partitions or an old topic were drained.
 
-The certificate has the mode log's facts (seal, leader epoch, proof, waivers), the same facts looked up live, a verdict
-for each partition, and for each figure the command of Kafka's own tools that shows it. Pure, except
+The certificate has the mode log's facts (seal, leader epoch, proof, waivers), the brokers' current facts, and a verdict
+for each partition. Each figure has a command of Kafka's own tools that shows the figure. Pure, except
 :func:`take_certificate`.
 """
 
@@ -37,7 +36,7 @@ _GROUP_TOOLS = {"share": "kafka-share-groups.sh", "streams": "kafka-streams-grou
 
 @dataclass(frozen=True)
 class KafkaCommand:
-    """A command of Kafka's own tools (add --command-config if the cluster needs it), and its output.
+    """A command of Kafka's own tools (add --command-config if the cluster needs it), and the output to expect.
 
     Attributes:
         what: the fact that the command shows.
@@ -53,8 +52,8 @@ class LivePartition:
     """The brokers' current facts of a partition and its groups.
 
     Attributes:
-        sealed_epoch_ends_at: where the leader's log ends for the seal's leader epoch, if that is a past epoch.
-        groups: group -> kind and committed offset, both null for a group that the brokers do not list.
+        sealed_epoch_ends_at: the end of the seal's leader epoch in the leader's log, if that epoch is past.
+        groups: group -> kind and committed offset; both are null if the brokers do not list the group.
     """
 
     last_stable_offset: int
@@ -68,9 +67,9 @@ class ProofReport:
     """The record's part of the proof that groups had read a partition to its seal.
 
     Attributes:
-        groups: how many groups had committed an offset at the seal.
-        lowest_offset: the lowest of these offsets: the seal, or an offset below the seal with nothing in between that
-            the group would receive.
+        groups: the number of groups whose committed offsets are the proof.
+        lowest_offset: the lowest of these offsets: the seal, or an offset below the seal. In the latter case no record
+            between the two would reach the group.
     """
 
     groups: int
@@ -82,13 +81,13 @@ class PartitionCertificate(PartitionReport):
     """One retired partition.
 
     Attributes:
-        proof: null for a partition that held no record, or that is not None yet.
+        proof: null: the partition is not drained yet, or needed no commit of a group.
         reason: the code of the record's reason why the partition waits.
-        checked_now: looked up live, like log_start and log_end.
-        verdict: drained, reclaimed (its records are deleted), deleted (with its topic, which was replaced), or "not
-            drained: " and the reason.
+        checked_now: the brokers' current facts, like log_start and log_end.
+        verdict: drained; reclaimed: its records are deleted; deleted: the partition is deleted with its replaced topic;
+            or "not drained: " and the reason.
         verdict_reason: the code of the verdict's reason.
-        check_with: commands of Kafka's own tools that show the same.
+        check_with: commands of Kafka's own tools that show the current facts.
     """
 
     seal_leader_epoch: int | None
@@ -102,20 +101,20 @@ class PartitionCertificate(PartitionReport):
 
 @dataclass(frozen=True, kw_only=True)
 class Certificate(TopicReport):
-    """The certificate.
+    """The certificate of a topic.
 
     Attributes:
         recorded_ms: when the record of the topic was written.
-        required_groups: the groups that used the topic, or were registered, when the shrink was admitted, or at the
-            switch.
+        required_groups: the groups that used the topic or were registered, at the admission of the shrink or at the
+            switch of the replacement.
         drained_groups: the groups whose committed offsets proved that partitions were read to their seals; null: the
             record had no room for their names.
-        not_recorded: the parts of the proofs that the record no longer has.
+        not_recorded: the parts of the proofs that the record leaves out, because its size is limited.
         partitions: the retired partitions.
-        checked_ms: when the groups, the logs and the fence were looked up.
+        checked_ms: when the groups, the logs and the fence were read.
         rules_in_force: the operators' rules about groups, with their reasons.
         fence_proved_now: partitions of an old topic whose leader refuses a probe, and whose replicas in sync all have
-            the fence's configs; null: unknown, because the check needs the right to WRITE to the topic.
+            the fence's configs; null: no fence is checked, or the check lacks the right to WRITE to the topic.
         check_with: commands of Kafka's own tools that show the fence, and the groups that have moved.
     """
 
@@ -136,7 +135,7 @@ class Certificate(TopicReport):
 
     @property
     def all_drained(self) -> bool:
-        """Return whether every partition is drained or reclaimed, and an old topic is released and fenced."""
+        """Return whether every partition is drained, reclaimed or deleted, and an old topic is released and fenced."""
         return self.objection is None and all(
             partition.verdict in (DRAINED, RECLAIMED, DELETED) for partition in self.partitions
         )
@@ -162,7 +161,7 @@ class Certificate(TopicReport):
 
     @property
     def not_checked(self) -> str | None:
-        """Return the check that could not be made, in words; it alone decides no verdict."""
+        """Return the check that could not be made, in words. A missing check changes no verdict."""
         replacement = self.replacement
         if (
             replacement is None
@@ -180,8 +179,8 @@ class Certificate(TopicReport):
 class Evidence:
     """The input of a certificate: a topic's record, and the cluster's facts at ``checked_ms``.
 
-    ``requirement`` has the groups that a drain waits for now, ``rules`` the rules of all topics, ``bootstrap_server``
-    is for the commands. ``fence`` is looked up for an old topic.
+    ``requirement``: the groups that a drain waits for now. ``rules``: the rules of all topics. ``bootstrap_server``:
+    for the commands. ``fence``: only for an old topic.
     """
 
     record: TopicRecord
@@ -194,14 +193,14 @@ class Evidence:
     fence: FenceFacts | None = None
 
     def requirement_for(self, retired: RetiredPartition) -> Requirement:
-        """Return the groups that one partition waits for; a complete evacuation needs no more proof."""
+        """Return the groups that one partition waits for, without an evacuation that is complete."""
         return still_reading(self.requirement, self.record.replacing, self.facts).of(retired)
 
 
 def take_certificate(session: Session, topic: str, partitions: Iterable[int] | None = None) -> Certificate:
-    """Return the certificate of a topic's retired partitions, or of some; RequestRefused if one is not retired.
+    """Return the certificate of ``partitions`` (None: all that are retired). RequestRefused: one is not retired.
 
-    If nothing of the topic is retired, it is the certificate of the topic that :func:`deleted_before` returns.
+    If the topic has no retired partition, the certificate is of the topic that :func:`deleted_before` returns.
     """
     log = session.read_log()
     rules = log.rules
@@ -217,7 +216,7 @@ def take_certificate(session: Session, topic: str, partitions: Iterable[int] | N
     is_other = shape.topic_id not in ("", record.topic_id)
     shape = replace(shape, partition_count=0) if is_other else shape
     facts = session.observer().observe_for_reports({record.topic: (shape, record)}, rules)[record.topic]
-    if is_other:  # its groups are those of another topic
+    if is_other:  # these groups use another topic of the name
         facts = replace(facts, groups={}, groups_doubt=None, unclear_groups={})
     now_ms = session.clock.now_ms()
     described = wait(session.cluster.admin.describe_cluster(request_timeout=REQUEST_TIMEOUT_S), "describe the cluster")
@@ -232,9 +231,9 @@ def take_certificate(session: Session, topic: str, partitions: Iterable[int] | N
 
 def deleted_before(log: ModeLog, topic: str, topic_id: str) -> TopicRecord | None:
     """Return the record of the deleted topic that had the name ``topic`` before the topic of ``topic_id``; else of the
-    deleted topic that this one has replaced.
+    deleted topic that the topic of ``topic_id`` has replaced.
 
-    After a rename back there is the first while the topic between the two exists, and the second from then on.
+    After a rename back, the former record lasts until the interim topic is deleted; then only the latter exists.
     """
     if (earlier := log.deleted(topic)) is not None:
         return earlier
@@ -262,7 +261,7 @@ def certificate(evidence: Evidence, partitions: Sequence[int]) -> Certificate:
 
 
 def _not_recorded(record: TopicRecord, partitions: Sequence[int]) -> tuple[str, ...]:
-    """Return the parts of these partitions' proofs that the record lacks, because its size is limited."""
+    """Return the parts of these partitions' proofs that the record leaves out, because its size is limited."""
     if not any(record.retired[p].drained_by for p in partitions):
         return ()
     names = () if record.drained_groups is not None else ("the names of the groups that proved the drains",)
@@ -300,7 +299,7 @@ def check(partition: int, evidence: Evidence) -> tuple[str, str | None]:
 
     ``deleted``: a controller deleted the partition with its topic; the record still has the proof. ``reclaimed``: below
     the seal no record is left that a group would receive, and no record came after the seal. ``drained``: every
-    required group has consumed the whole partition. Else ``not drained``, and the reason.
+    required group has consumed the whole partition. In all other cases: ``not drained``, and the reason.
     """
     retired, log = evidence.record.retired[partition], evidence.facts.partitions.get(partition)
     if _is_deleted(evidence):
@@ -400,7 +399,7 @@ def _required(requirement: Requirement) -> set[str]:
 
 
 def _provers(partition: int, seal: int, evidence: Evidence) -> dict[str, int]:
-    """Return the groups to check, with the least offset of each: by the proof, else by the current requirement."""
+    """Return group -> the least offset that proves its drain, by the record's proof, else by the current facts."""
     retired, log = evidence.record.retired[partition], evidence.facts.partitions.get(partition)
     if (recorded := _proof(retired)) is not None:
         return dict.fromkeys(evidence.record.drained_groups or (), recorded.lowest_offset)

@@ -32,8 +32,8 @@ class TopicDescription(TopicReport):
     """One topic, with all its partitions, and the mode log's records of its name.
 
     Attributes:
-        gone_ids: ids of records written for deleted topics of that name; they apply to nothing.
-        points_to: the topic that has replaced another topic of this name: clients use it instead of this one.
+        gone_ids: ids of the records of deleted topics of that name, which have no effect.
+        points_to: the topic that replaced a deleted topic of this name; clients use that topic instead of this one.
         replaces: the old topic that this topic has replaced; null if there is none.
     """
 
@@ -52,12 +52,12 @@ class Description:
 def describe_topics(
     session: Session, topics: Iterable[str] | None = None, log: ModeLog | None = None
 ) -> list[TopicDescription]:
-    """Describe ``topics``, by ``log`` or a new reading; None: every topic that has a usable record in the mode log."""
+    """Describe ``topics`` (None: all that have a usable record in the mode log), by ``log`` or by a new reading."""
     log = session.read_log() if log is None else log
     wanted = {record.topic for record in log.replay.records.values()} if topics is None else set(topics)
     try:
         rules = log.rules
-    except RecordError:  # of a newer version, say: then waived groups count as waited for
+    except RecordError:  # without the rules, waived groups count as waited for
         rules = ()
     snapshot = session.snapshot(log, wanted, rules, named=topics is not None)
     now_ms = session.clock.now_ms()
@@ -148,8 +148,8 @@ def _change_lines(topic: TopicDescription) -> list[str]:
 
 
 def describe_changes(session: Session, topics: Iterable[str]) -> list[TopicDescription]:
-    """Describe ``topics`` whose changes are waited for. In the second half of a change that keeps a topic's name, the
-    description has the interim topic's replacement, under the topic's name."""
+    """Describe ``topics``, for a wait until their changes end. In the second half of a change that keeps a name, the
+    description is of the interim topic, under the kept name."""
     log = session.read_log()
     described = []
     for topic in describe_topics(session, topics, log):
@@ -162,8 +162,8 @@ def describe_changes(session: Session, topics: Iterable[str]) -> list[TopicDescr
 
 
 def describe_all_parts(session: Session, topics: Sequence[str] | None, log: ModeLog) -> list[TopicDescription]:
-    """Describe ``topics`` as :func:`describe_topics` does, and the other topic of each change that keeps the name of
-    one; None: every changed topic, and each kept name that has no topic between the halves."""
+    """Describe ``topics``, and the other topic of each of their changes that keeps a name. None: every changed topic,
+    and every change that keeps a name, even if the name has no topic between the halves."""
     described = describe_topics(session, topics, log)
     changes = [topic.kept_name for topic in described]
     if topics is None:
@@ -174,8 +174,8 @@ def describe_all_parts(session: Session, topics: Sequence[str] | None, log: Mode
 
 
 def _part(change: KeptNameReport) -> str | None:
-    """Return the topic or the alias whose record shows the wait of a change in its second half; None: the change is not
-    in its second half, or over."""
+    """Return the topic or the alias whose record shows the wait of a change that keeps a name; None: the change is in
+    its first half, is over, or no longer keeps the name."""
     if change.half == 1 or not change.keeps or change.phase == "done":
         return None
     return change.name if change.waits_between_halves else change.interim

@@ -1,6 +1,6 @@
 """The groups that a drain waits for, and the reasons: the output of ``modeaware groups``.
 
-The controller's own functions gather the facts and decide (:mod:`modeaware.lifecycle.drain`). Pure, except
+The controller's own functions read the facts and decide on them (:mod:`modeaware.lifecycle.drain`). Pure, except
 :func:`look_at_topics`.
 """
 
@@ -39,11 +39,11 @@ class GroupReport(GroupProgress):
     """One group in the drain of one topic.
 
     Attributes:
-        state_loss_accepted: the change names the group as one that may lose state.
+        state_loss_accepted: whether the change accepts that the group loses state.
         because: a list of noted (when the shrink was admitted, or at the switch of a replacement), using (the group
             uses the topic now), registered (by a rule), evacuation (the group's commits prove the evacuation of a
             compacted topic), ignored (not waited for until the group commits).
-        held_up: retired partition -> reason code for which the partition waits for the group.
+        held_up: retired partition -> the code of the reason why the partition waits for the group.
         to_do: the steps that move the group to the new topic; null: the group has nothing to do.
     """
 
@@ -64,7 +64,7 @@ class TopicGroups(TopicReport):
 
     Attributes:
         rules: the rules in force for the topic.
-        spared: waived groups that may or may not use the topic -> why that is unknown.
+        spared: waived group -> why it is unknown whether the group uses the topic.
     """
 
     groups: tuple[GroupReport, ...]
@@ -78,9 +78,9 @@ class RuleReport:
 
     Attributes:
         kind: require, waive or closed.
-        glob: group is a pattern.
+        glob: whether group is a pattern.
         expires_ms: null: until removed.
-        uncommitted_only: only on partitions where the group has never committed.
+        uncommitted_only: whether the rule holds only for partitions on which the group has never committed.
     """
 
     kind: str
@@ -99,7 +99,7 @@ class GroupsReport:
     """The output of ``modeaware groups list``.
 
     Attributes:
-        topics: the named topic, else all topics in a change.
+        topics: the named topic; if none is named, all topics in a change.
         rules: all rules, expired ones too.
     """
 
@@ -117,7 +117,7 @@ class GroupsReport:
 class GroupSituation:
     """The rules in force, and the record and facts of each topic in the snapshot.
 
-    ``moved``: id of an old topic -> the groups whose gate of its new topic is open.
+    ``moved``: id of an old topic -> the groups for which the gate of the new topic is open.
     """
 
     rules: tuple[GroupRule, ...]
@@ -166,7 +166,7 @@ def report_groups(
     now_ms: int,
     moved: Moved | None = None,
 ) -> TopicGroups:
-    """Report every group that is required, or that uses the topic, with its unread offsets of retired partitions."""
+    """Report every group that is required or uses the topic, with the group's unread offsets of retired partitions."""
     record = current_record(record, facts.topic, facts.topic_id or "", facts.partition_count)
     requirement = requirement_of(record, facts, rules, ignored_groups, now_ms)
     noted = set(record.required_groups) if in_progress(record) else set()
@@ -283,7 +283,7 @@ def given_up(before: Sequence[TopicGroups], after: Sequence[TopicGroups], waiver
     """Return the effect of a waiver, per topic: the groups that are no longer waited for, and their unread offsets.
 
     Args:
-        before, after: the topics without and with the waiver.
+        before, after: each topic without, and with, the waiver.
     """
     lines = []
     for topic, waived in zip(before, after, strict=True):

@@ -30,10 +30,10 @@ class Scope:
 
     Attributes:
         topics: the topics to shrink, or the topics of a client; empty: unknown.
-        groups: the groups that use the topics; for a client its own group, which makes the client a consumer.
-        transactional_ids: the client's own.
+        groups: the groups that use the topics. For a client: its own group; a client with a group is a consumer.
+        transactional_ids: the transactional ids of the client.
         new_topics: the names of the new topics that are to replace ``topics``.
-        closed: the lists of groups are closed (``modeaware groups closed``), so not all groups need be visible.
+        closed: whether the lists of groups are closed (``modeaware groups closed``); then groups may stay hidden.
         mode_source: a client's ``modeaware.mode.source``; controllers and operators read the log.
         session_timeout_ms: ``modeaware.controller.session.timeout.ms``.
     """
@@ -56,7 +56,7 @@ class Scope:
 
 @dataclass(frozen=True)
 class Need:
-    """One right, and its purpose. ``named`` is False if a placeholder stands for a name."""
+    """One right, and its purpose. ``named`` is False if the name is a placeholder."""
 
     kind: str
     name: str

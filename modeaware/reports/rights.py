@@ -2,9 +2,9 @@
 
 Metadata and DescribeCluster return the operations that a user is granted on topics and on the cluster (KIP-430). For
 groups and transactional ids, the check sends requests that brokers must refuse: a heartbeat of a member that does not
-exist, and a transaction's step of a producer that does not exist. Brokers check the right first. So any answer but the
-missing right means that the user has the right, even from a broker that is not the coordinator. No coordinator is
-looked up, because that would create ``__consumer_offsets``. The check changes nothing.
+exist, and a transaction's step of a producer that does not exist. Brokers check the right first. So any answer
+other than a missing right proves the right, even from a broker that is not the coordinator. The check looks up no
+coordinator, because a look-up would create ``__consumer_offsets``. The check changes nothing.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from modeaware.wire.requests import (
 from modeaware.wire.transport import Ask
 
 PLACEHOLDER = "User:NAME"
-"""The principal if none is named."""
+"""The principal if no user is named."""
 
 
 class State(Enum):
@@ -85,7 +85,7 @@ def check(brokers: Brokers, scope: Scope, conf: Mapping[str, Any], site: Site) -
 
 
 def over_the_wire(scope: Scope, conf: Mapping[str, Any]) -> tuple[Scope, Verdict | None]:
-    """Return the scope with the source that ``auto`` selects for a client, and the verdict on ``wire`` if that is it.
+    """Return the scope with the source of the modes that a client uses, and the verdict on the source ``wire`` if used.
 
     A client whose bootstrap servers return the modes needs no right on the mode log.
     """
@@ -124,7 +124,7 @@ _NOT_DESCRIBED = frozenset(
 """Each of these includes DESCRIBE: a user who may not describe a topic has none of them."""
 _TOPIC_REFUSED = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED})
 _NO_VERDICT = frozenset({KafkaError.NOT_CONTROLLER, KafkaError.REQUEST_TIMED_OUT})
-"""Errors of a creation that no controller has checked."""
+"""Errors of a validated creation after which its outcome stays unknown."""
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ class Asked:
     Attributes:
         topics: the mode log and the scope's topics, by name.
         node, brokers: the broker that answered, and the number of brokers.
-        not_creatable: why the mode log could not be created despite the right; None: it could, or was not tried.
+        not_creatable: why the mode log could not be created despite the right; None: no reason was found.
     """
 
     verdicts: Mapping[Need, Verdict]
@@ -181,7 +181,7 @@ def ask(brokers: Brokers, wanted: Sequence[Need], mode_log: str) -> Asked:
 
 @dataclass
 class _Questions:
-    """Requests to one broker. With ZooKeeper, requests for the cluster's controller go to that broker instead."""
+    """Requests to one broker. With ZooKeeper, requests for the cluster's controller go to the controller's broker."""
 
     brokers: Brokers
     route: Route
@@ -229,7 +229,7 @@ class _Questions:
         return Verdict(State.UNKNOWN, "the brokers do not return what this user may do with it")
 
     def _creation(self, name: str, seen: SeenTopic) -> Verdict:
-        """Check by a validated creation, as the controller would do it (of a new topic: with the brokers' defaults)."""
+        """Let brokers validate a creation: of the mode log as controllers create it, of other topics with defaults."""
         there = Verdict(State.PASS, "not needed: it exists")
         if seen.partitions is not None:
             return there
@@ -257,7 +257,7 @@ class _Questions:
             reason = f"{KafkaError(result.error_code).name()}: {result.error_message}"
             if result.error_code in _NO_VERDICT:
                 return Verdict(State.UNKNOWN, reason)
-            if not is_log:  # by a policy, say: the real creation may comply with it
+            if not is_log:  # for example by a policy, which the real creation may satisfy
                 return Verdict(State.PASS, reason)
             self.not_creatable = reason
         return Verdict(State.PASS)
@@ -292,7 +292,7 @@ def _asked_name(need: Need, stranger: str) -> str:
 
 def _seen(topic: Any) -> SeenTopic:
     refused = topic.error_code in _TOPIC_REFUSED
-    # A user who is shown a topic may describe it: so an empty set means that the broker returned no operations.
+    # A user who is shown a topic may describe it. So an empty set means that the broker returned no operations.
     operations = None if refused else authorized_operations(topic.authorized_operations) or None
     replicas = min((len(partition.replica_nodes) for partition in topic.partitions), default=None)
     return SeenTopic(len(topic.partitions) or None, not refused, operations, replicas)
@@ -410,7 +410,7 @@ the right is not needed. For another name set modeaware.mode.log.topic, in all c
 
 @dataclass(frozen=True)
 class Site:
-    """The target of the commands: the cluster, the user (``User:...``), and how an administrator connects."""
+    """What the printed commands name: the cluster, the user (``User:...``), and how an administrator connects."""
 
     servers: str
     principal: str = PLACEHOLDER

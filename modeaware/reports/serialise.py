@@ -1,10 +1,10 @@
-"""One serialiser of reports for every ``--json``, and the help text that documents it. Both follow the dataclasses.
+"""One serialiser of reports for every ``--json``, and the help text about the JSON. Both follow the dataclasses.
 
-A report's JSON object has its fields, under their names, and the properties that ``json_also`` names. A field whose
-JSON name differs (``from`` is not a Python name) has ``metadata={"json": "from"}``; a field that is left out has None
-there. ``json_only`` (key -> attribute, which may be dotted) replaces all of these. The meaning of a field is documented
-once: under ``Attributes:`` in the docstring of its class. ``to_json`` is a single-dispatch function. A class of another
-layer whose JSON form differs from its fields registers that form here.
+The JSON object of a report has the report's fields, and the properties that ``json_also`` names. A field with another
+name in JSON (``from`` is not a Python name) has ``metadata={"json": "from"}``; None as the name leaves the field out.
+``json_only`` (JSON key -> attribute, which may be dotted) replaces these rules. The meaning of a field is documented
+once, under ``Attributes:`` in the docstring of its class. ``to_json`` is a single-dispatch function. A class of another
+layer whose JSON form differs from its fields registers the form here.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def to_json(value: Any) -> Any:
 
 
 def json_text(report: Any) -> str:
-    """Return a report as ``--json`` prints it, below its ``schema_version``."""
+    """Return the text that ``--json`` prints for a report: ``schema_version``, then the report."""
     return json.dumps({"schema_version": SCHEMA_VERSION, **to_json(report)}, indent=2)
 
 
@@ -83,7 +83,7 @@ def _help_lines(report: type, indent: str, documented: dict[type, str]) -> Itera
     }
     hints, names = get_type_hints(report), json_names(report)
     constants = {key: getattr(report, name) for key, name in names.items() if hints.get(name) is ClassVar}
-    for key, name in sorted(names.items(), key=lambda item: item[0] not in constants):  # first: they distinguish kinds
+    for key, name in sorted(names.items(), key=lambda item: item[0] not in constants):  # constants name the kind
         computed = getattr(report, name, None)  # a property, or the default of a field
         hint = get_type_hints(computed.fget)["return"] if isinstance(computed, property) else hints.get(name)
         parts = _reports_in(hint)

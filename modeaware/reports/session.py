@@ -1,11 +1,11 @@
 """A session: one connection to a cluster, with the mode log that its settings name, for commands and reports.
 
-A command reads the mode log once (:class:`ModeLog`), so that all its output and decisions are of one moment. The group
-rules and a topic's record can each be unreadable (malformed, or written by a newer version). Then the rules or modes in
-force are not known here, and reading them raises RecordError.
+A report uses one reading of the mode log (:class:`ModeLog`), so that its facts are of one moment. The group rules and a
+topic's record can be unreadable: malformed, or written by a newer version. Then the rules or modes in force are not
+known, and reading them raises RecordError.
 
-Functions that take snapshots of topics raise RequestRefused for a named topic that does not exist, RecordError as
-above, and ClusterError or ModeSourceError if brokers do not answer, or refuse.
+Functions that take snapshots of topics raise RequestRefused for a named topic that does not exist, RecordError for an
+unreadable record, and ClusterError or ModeSourceError if brokers do not answer, or refuse.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class ModeLog:
 
     @cached_property
     def replaced(self) -> tuple[TopicRecord, ...]:
-        """Return the records of old topics, also of those whose replacement was undone."""
+        """Return the records of all topics with a replacement: in progress, complete or undone."""
         return tuple(record for record, _ in replaced(self.replay.records.values()))
 
     @cached_property
@@ -82,7 +82,7 @@ class ModeLog:
         )
 
     def gone_ids(self, topic: str, topic_id: str) -> tuple[str, ...]:
-        """Return the ids of records written for deleted topics of that name; ``topic_id`` is the live topic's."""
+        """Return the ids of the records of deleted topics of that name; ``topic_id`` is the live topic's."""
         others = (record for record in self.replay.records_of(topic) if record.topic_id != topic_id)
         return tuple(record.topic_id for record in others if record.replacing.switched_ms is None)
 
@@ -92,9 +92,9 @@ class ModeLog:
         return next((record for record, replacement in of_name if replacement.deleting_ms is not None), None)
 
     def points_to(self, topic: str, topic_id: str | None = None) -> str | None:
-        """Return the new topic to which the name of a deleted topic points; ``topic_id`` as of :meth:`gone_ids`.
+        """Return the new topic to which the name of a deleted topic points; ``topic_id``: the live topic's, if any.
 
-        None also after a rename back, if the live topic is a new topic with an earlier name of its chain.
+        After a rename back, the live topic is itself a new topic, with an earlier name of its chain: then None.
         """
         if topic_id is not None and topic_id in self.replaces:
             return None
@@ -157,7 +157,7 @@ class Session:
     def snapshot(
         self, log: ModeLog, topics: Iterable[str], rules: Sequence[GroupRule], *, named: bool
     ) -> list[tuple[TopicRecord | None, TopicFacts]]:
-        """Return each topic's record in ``log``, and its facts; leave out unusable topics that are not ``named``.
+        """Return each topic's record in ``log``, and its facts; unless ``named``, omit missing and unusable topics.
 
         A named topic that a controller has deleted has no partitions.
         """

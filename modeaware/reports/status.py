@@ -14,7 +14,7 @@ from modeaware.printable import table
 from modeaware.reports.describe import alike
 
 Typed = Callable[..., str]
-"""Returns a command from its words, with the options of the connection."""
+"""Makes a command line of words, with the options of the connection."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Waiting:
     """Partitions that wait for the same reason.
 
     Attributes:
-        partitions: their numbers; empty: the replacement waits as a whole.
+        partitions: the numbers of the partitions; empty: the replacement waits as a whole.
         reason: the code of the reason; null: the next step is due.
         waits_for: the reason in words.
         next: the command that examines or resolves the reason; null: the wait ends by itself, or was requested.
@@ -40,11 +40,11 @@ class ChangeStatus:
     """A change under way.
 
     Attributes:
-        topic: the topic that is changed; of a change that keeps a name, that name.
-        change: in words: a shrink, growth or replacement, and to what.
-        phase: of the partition that is furthest behind; gap between the halves of a change that keeps the name.
+        topic: the topic that is changed; for a change that keeps a name, the kept name.
+        change: the change in words: a shrink, growth or replacement, and its target.
+        phase: the phase of the partition that is furthest behind; gap between the halves of a change that keeps a name.
         waiting: a list of objects.
-        members: of all groups that read the topic.
+        members: the members of all groups that read the topic.
     """
 
     topic: str
@@ -80,19 +80,19 @@ def status_report(topics: Iterable[TopicReport], typed: Typed, controller_runs: 
 
 
 def _name(topic: TopicReport) -> str:
-    """Return the topic's name; in the second half of a change that keeps a name, that one."""
+    """Return the topic's name; for a change that keeps a name, the kept name."""
     kept = topic.kept_name
     return topic.topic if kept is None or not kept.keeps else kept.name
 
 
 def change_phase(topic: TopicReport) -> str:
-    """Return the phase of a topic's change; ``gap`` for a kept name whose second half has still to begin."""
+    """Return the phase of a topic's change; ``gap`` if a change that keeps a name waits for its second half."""
     kept = topic.kept_name
     return GAP if kept is not None and kept.waits_between_halves and kept.name == topic.topic else topic.phase
 
 
 def change_text(topic: TopicReport) -> str:
-    """Return the change of a topic in words: a shrink, growth or replacement, and to what."""
+    """Return the change of a topic in words: a shrink, growth or replacement, and its target."""
     replacement, kept = topic.replacement, topic.kept_name
     if replacement is not None and replacement.undone_ms is not None:
         return f"undo of the replacement by {replacement.new_topic}"
@@ -129,14 +129,14 @@ def _waiting(topic: TopicReport, typed: Typed) -> Iterator[Waiting]:
 def next_command(topic: TopicReport, reason: str | None) -> tuple[str, ...] | None:
     """Return the command that examines or resolves a reason, as words, without the options of the connection.
 
-    None: the reason passes by itself, or waits as requested.
+    None: the wait ends by itself, or was requested.
     """
     code, group = (reasons.code_of(reason), reasons.group_of(reason)) if reason is not None else ("", "")
     if reason is None or code in BY_ITSELF:
         return None
     replacement, shrink = topic.replacement, topic.deletion
     template = (NEXT if replacement is None else NEXT | _OF_REPLACEMENT).get(code, _DESCRIBE)
-    if ("{group}" in template and not group) or ("{count}" in template and shrink is None):  # not in the record
+    if ("{group}" in template and not group) or ("{count}" in template and shrink is None):  # the value is unknown
         template = _GROUPS
     filled = {"topic": topic.topic, "group": group, "new": replacement.new_topic if replacement is not None else ""}
     if shrink is not None:

@@ -1,4 +1,4 @@
-"""Topics by the brokers: selection by name or pattern; configs, leaders, replicas, reassignments."""
+"""Topics as brokers return them: selection by name or pattern; configs, leaders, replicas, reassignments."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def matching(
 ) -> list[ListedTopic]:
     """Return the topics whose whole name matches (None: all).
 
-    As ``kafka-topics`` reads a pattern: commas separate alternatives, blanks and outer quotes do not count.
+    Patterns are those of ``kafka-topics``: commas separate alternatives; blanks and outer quotes are ignored.
 
     Raises:
         RequestRefused: the pattern is no regular expression.
@@ -81,10 +81,10 @@ def named(topics: Sequence[ListedTopic], pattern: str) -> list[ListedTopic]:
 
 
 def named_for_change(topics: Iterable[ListedTopic], pattern: str, mode_log_topic: str) -> list[ListedTopic]:
-    """Return the topics to alter or delete. A possible topic name means that topic alone, whether it exists or not.
+    """Return the topics to alter or delete. A pattern that is a valid topic name selects only the topic of that name.
 
-    ``kafka-topics`` takes ``a.b`` for ``aXb``, too, even to delete it. A pattern never means internal topics, nor the
-    mode log.
+    In ``kafka-topics``, ``a.b`` also selects ``aXb``, even for a deletion. No other pattern selects internal topics or
+    the mode log.
     """
     if is_topic_name(pattern):
         return [topic for topic in topics if topic.name == pattern]
@@ -125,8 +125,8 @@ class TopicState:
 
     Attributes:
         configs: the configs that are not Kafka's defaults; None if the user lacks DESCRIBE_CONFIGS.
-        overrides: the configs that were set for this topic; None likewise.
-        min_isr: the topic's ``min.insync.replicas``; None likewise.
+        overrides: the configs that were set for this topic; None as for ``configs``.
+        min_isr: the topic's ``min.insync.replicas``; None as for ``configs``.
     """
 
     name: str
@@ -140,7 +140,7 @@ class TopicState:
 def topic_states(
     brokers: Brokers, names: Sequence[str], live_brokers: frozenset[int], limit: int = PARTITIONS_PER_ANSWER
 ) -> list[TopicState]:
-    """Request the state of these topics, without those that no longer exist. In the order of ``names``.
+    """Return the states of these topics that still exist, in the order of ``names``.
 
     Args:
         limit: the most partitions in a response of DescribeTopicPartitions.
@@ -186,7 +186,7 @@ def _partitions(brokers: Brokers, names: Sequence[str], live: frozenset[int], li
 
 
 def _described(brokers: Brokers, names: Sequence[str], limit: int) -> Iterator[Any]:
-    """Yield the topics of DescribeTopicPartitions; a topic that spans responses comes in pieces."""
+    """Yield the topics of DescribeTopicPartitions; a topic that spans responses is yielded in pieces."""
     left, cursor = sorted(names), None  # brokers return them in this order
     while True:
         request = DescribeTopicPartitionsRequest(
@@ -229,7 +229,7 @@ def _reassignments(brokers: Brokers) -> dict[PartitionKey, PartitionReassignment
 
 
 def _configs(brokers: Brokers, names: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Return, per topic, the configs of :class:`TopicState`, without topics that are gone."""
+    """Return, per topic that exists, the fields of :class:`TopicState` about configs."""
     configs: dict[str, dict[str, Any]] = {}
     for some in _slices(names):
         for result in brokers.ask(configs_request(TOPIC_RESOURCE, some, min_version=1)).results:
