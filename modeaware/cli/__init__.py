@@ -1,12 +1,12 @@
 """The command ``modeaware``.
 
-To add a command, write a module here with a subclass of :class:`Command` and name it in :data:`COMMANDS`: its module is
-loaded when the command is chosen. A command declares its options in :meth:`Command.configure`, opens a session on the
-cluster (:mod:`modeaware.cli.session`) and prints a report of :mod:`modeaware.reports`. A command that changes topics is
-a request of the engine :mod:`modeaware.cli.change`.
+To add a command, write a module here with a subclass of :class:`Command`, and name the class in :data:`COMMANDS`. The
+module is loaded when the command is chosen. A command declares its options in :meth:`Command.configure`, opens a session
+on the cluster (:mod:`modeaware.cli.session`) and prints a report of :mod:`modeaware.reports`. A command that changes
+topics passes a request through the engine :mod:`modeaware.cli.change`.
 
 Exit status: 0 done; 1 an error, printed on standard error as ``error: ...``; 2 bad usage; 130 ended by Ctrl-C; 141 the
-reader of the output is gone (``| head``). Commands may add further statuses, and document them in their epilog.
+reader of the output has closed it (``| head``). Commands may add statuses, and document them in their epilog.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class BadUsage(Exception):
 
 
 class Command:
-    """A command; made without arguments when it is chosen.
+    """A command. The class is instantiated without arguments when the command is chosen.
 
     Attributes:
         epilog: the text that ``--help`` prints below the options.
@@ -133,7 +133,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the flush at exit would fail once more
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else the flush at exit fails, too
         return OUTPUT_CLOSED
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -158,7 +158,7 @@ def _logged_once(logger: logging.Logger) -> Iterator[None]:
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """Parse with the options of the chosen command only: other commands are not loaded."""
+    """Parse with the options of the chosen command; other commands are not loaded."""
     parser, subparsers = _frame(argparse.SUPPRESS)
     words = [argument for argument in arguments if not argument.startswith("-")]
     for entry in COMMANDS:
@@ -188,7 +188,7 @@ def whole_parser() -> argparse.ArgumentParser:
 def _frame(
     help: str,
 ) -> tuple[argparse.ArgumentParser, argparse._SubParsersAction[argparse.ArgumentParser]]:
-    """Return the parser without commands, and the place for them; ``help``: the text about them."""
+    """Return the parser, and the object to which commands are added; ``help``: the text about the commands."""
     parser = argparse.ArgumentParser(
         prog="modeaware",
         usage="modeaware COMMAND ...",
@@ -210,7 +210,7 @@ def _declare(entry: Entry, parser: argparse.ArgumentParser) -> Command:
 
 
 def _overview() -> str:
-    """Return all commands, one a line, by their groups."""
+    """Return all commands, one per line, under their groups."""
     width = max(len(entry.name) for entry in COMMANDS)
     lines = []
     for group in GROUPS:
@@ -219,7 +219,7 @@ def _overview() -> str:
 
 
 def _check_word(parser: argparse.ArgumentParser, kind: str, words: Sequence[str], known: Collection[str]) -> None:
-    """End with the name nearest to a mistyped one; argparse refuses a word without a similar name."""
+    """End with the nearest known name if a word is unknown; argparse refuses a word that is near no name."""
     for word in words:
         if known and word not in known and (near := nearest(word, known)) is not None:
             parser.error(with_hint(f"no {kind}: {word!r}", near))
@@ -228,7 +228,7 @@ def _check_word(parser: argparse.ArgumentParser, kind: str, words: Sequence[str]
 def add_action(
     subparsers: argparse._SubParsersAction[argparse.ArgumentParser], name: str, help: str
 ) -> argparse.ArgumentParser:
-    """Add a command, or an action of one, whose usage BadUsage then shows."""
+    """Add a command or a command's action. After BadUsage, the usage of this parser is shown."""
     parser = subparsers.add_parser(
         name,
         help=help,

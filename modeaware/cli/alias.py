@@ -36,9 +36,9 @@ class AliasReport:
 
     Attributes:
         alias: the name.
-        points_to: the topic that clients use in its place.
+        points_to: the topic that clients use under the name.
         topic_id: the id of the deleted topic.
-        since_ms: when its deletion was found, in ms since the epoch.
+        since_ms: when a controller found the topic deleted, in ms since the epoch.
         taken_by: the id of another topic that exists under the name, and that clients do not use; or null.
         reason: the problem that the controller has found, ``name-taken`` or ``points-nowhere``
             (docs/replace-reference.md); or null.
@@ -116,7 +116,7 @@ def _report(session: Session, log: ModeLog) -> AliasesReport:
 
 
 def _forget(args: argparse.Namespace, session: Session) -> int:
-    """Forget an alias; refuse before the question what the controller would refuse."""
+    """Forget an alias. What the controller would refuse is refused before the question."""
     topic, log = args.topic, session.read_log()
     facts = session.observer().observe(topic, None, log.rules)
     points_to = log.points_to(topic) or ""

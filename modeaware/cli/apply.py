@@ -45,7 +45,7 @@ CHANGES_PENDING, SOME_FAILED = 3, 4
 
 
 class Apply(Command):
-    """Diffs, validates, confirms, carries out; with --dry-run or --check only the first two."""
+    """Diffs, validates, confirms and carries out; with --dry-run or --check, ends after the validation."""
 
     epilog = f"""\
 Shows the changes as a diff, lets the brokers and the controller validate every step, asks, and carries the steps out.
@@ -102,7 +102,7 @@ ended by Ctrl-C.
 
 
 def look_at(session: Session, log: ModeLog, names: Sequence[str]) -> dict[str, CurrentTopic]:
-    """Return those of the topics that exist, by one request for all."""
+    """Return the current state of those topics that exist, read together."""
     listed = list_topics(session.cluster.brokers)
     internal = {topic.name for topic in listed.topics if topic.internal} | {log.topic}
     present = {topic.name for topic in listed.topics}
@@ -157,8 +157,8 @@ class _Application(Request):
         return replace(diff, notes=tuple(notes))
 
     def _with_controller(self, diff: TopicDiff) -> TopicDiff:
-        """Return the diff, with a note if nothing progresses. Raises ControllerUnavailable if a step needs a
-        controller, and none runs."""
+        """Return the diff, with a note if its change does not progress. Raises ControllerUnavailable if a step needs
+        a controller, and no controller runs."""
         how = "start one (modeaware controller), or pass --wait, which does the controller's work until all is done"
         if self.args.wait:
             return diff
@@ -166,7 +166,7 @@ class _Application(Request):
             raise ControllerUnavailable(f"no controller is running to keep the modes: {how}")
         if diff.needs_controller or diff.progress is None:
             return diff
-        with suppress(ControllerUnavailable):  # this host or user cannot determine that
+        with suppress(ControllerUnavailable):  # unknown to this host or user
             if not self._controller_runs():
                 return replace(diff, notes=(*diff.notes, f"no controller is running, so nothing progresses: {how}"))
         return diff
@@ -209,7 +209,7 @@ class _Paced(_Application):
             del begun[topic]
         self._left, self._is_looked_at = begun, not begun
         if set(self._states().values()) <= {"done"}:
-            return  # all topics are as declared, and the output has said so
+            return  # all topics are as declared, and the output shows this
         self.wait(begun, self._begin_next)
         states = self._states()
         self.say(f"Topics: {pace_text(states)}.")
@@ -231,9 +231,9 @@ class _Paced(_Application):
         return {topic: state(diff) for topic, diff in self.diffs.items()}
 
     def _begin_next(self, progress: Progress) -> list[str]:
-        """Begin the topics that are due, and return those that are under way then."""
+        """Begin the topics that are due, and return those of them that are under way afterwards."""
         begun: list[str] = []
-        if not self._is_looked_at:  # a topic that an earlier run has begun may be in trouble
+        if not self._is_looked_at:  # first see if topics of an earlier run are in trouble
             self._is_looked_at = True
             return begun
         while not begun and (due := self._pace.due(self._states())):
@@ -264,7 +264,7 @@ class _Paced(_Application):
 
 
 def diff_of(desired: DesiredTopic, topics: Mapping[str, CurrentTopic], log: ModeLog) -> TopicDiff:
-    """Return the diff of a topic, which may be being replaced or was included."""
+    """Return the diff of a topic; its replacement may be in progress or complete."""
     name, current = desired.name, topics.get(desired.name)
     if current is not None and (error := log.unusable(name, current.topic_id or "")) is not None:
         return TopicDiff(name, desired.where, refusal=error.message)
@@ -276,7 +276,7 @@ def diff_of(desired: DesiredTopic, topics: Mapping[str, CurrentTopic], log: Mode
         if record.topic != name:
             continue
         is_it = current is not None and current.record is record
-        has_returned = current is not None and current.topic_id in log.replaces  # the record is of another topic
+        has_returned = current is not None and current.topic_id in log.replaces  # this record is of a deleted topic
         if is_it or (replacement.switched_ms is not None and not has_returned):
             if desired.replace is not None:
                 return diff_replaced(desired, record, replacement, topics.get(replacement.new_topic))

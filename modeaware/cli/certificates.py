@@ -1,9 +1,9 @@
 """The certificates of topics that a change has deleted, which ``--wait`` writes to a folder (``--certificates``).
 
 A certificate is made from the topic's record in the mode log. The record of most replaced topics stays there, as an
-alias. But a change that keeps the topic's name leaves no alias. Then the record of the old topic ends with the deletion
-of the interim topic, which may follow within seconds; the record of the interim topic ends ten minutes later. So the
-first look that finds a topic deleted takes its certificate.
+alias. But a change that keeps the topic's name leaves no alias. The deletion of the interim topic ends the record of the
+old topic, and ten minutes later the record of the interim topic ends. So the first look that finds a topic deleted takes
+its certificate.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def add_certificates_option(parser: argparse.ArgumentParser) -> None:
 
 
 class CertificateFolder:
-    """Writes the certificate of each topic to ``TOPIC.json``, once; without a folder, writes nothing."""
+    """Writes the certificate of each topic to ``TOPIC.json``, once. Without a folder, nothing is written."""
 
     def __init__(self, folder: Path | None, session: Session) -> None:
         self._folder = folder
@@ -48,7 +48,7 @@ class CertificateFolder:
         for name in [name for name in _deleted(topic) if name not in self._ended]:
             try:
                 certificate = run_interruptibly(partial(_take, self._session, name))
-            except RequestRefused as error:  # another tool has deleted the topic, say
+            except RequestRefused as error:  # for example, another tool deleted the topic
                 tell(f"{name}: no certificate: {error}")
             else:
                 file = self._folder / f"{name}.json"
@@ -58,14 +58,14 @@ class CertificateFolder:
 
 
 def _deleted(topic: TopicDescription) -> list[str]:
-    """Return the deleted topics: a change that keeps a name deletes one after the other."""
+    """Return the topics that are deleted by now: a change that keeps a name deletes two, one after the other."""
     if (kept := topic.kept_name) is not None:
         return [kept.name] * (kept.half == 2) + [kept.interim] * (kept.phase == "done")
     return [topic.topic] if topic.replacement is not None and topic.replacement.gone_ms is not None else []
 
 
 def _take(session: Session, topic: str) -> Certificate:
-    # A separate connection, which may still be used after an interruption.
+    # A separate connection, because interrupted work may still use it.
     with Session(session.conf, session.config, session.controller) as own:
         certificate = take_certificate(own, topic)
     if certificate.topic != topic:
