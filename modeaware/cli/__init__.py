@@ -1,9 +1,9 @@
 """The command ``modeaware``.
 
 To add a command, write a module here with a subclass of :class:`Command`, and name the class in :data:`COMMANDS`. The
-module is loaded when the command is chosen. A command declares its options in :meth:`Command.configure`, opens a session
-on the cluster (:mod:`modeaware.cli.session`) and prints a report of :mod:`modeaware.reports`. A command that changes
-topics passes a request through the engine :mod:`modeaware.cli.change`.
+module is loaded when the command is chosen. A command declares its options in :meth:`Command.configure`, opens a
+session on the cluster (:mod:`modeaware.cli.session`) and prints a report of :mod:`modeaware.reports`. A command that
+changes topics passes a request through the engine :mod:`modeaware.cli.change`.
 
 Exit status: 0 done; 1 an error, printed on standard error as ``error: ...``; 2 bad usage; 130 ended by Ctrl-C; 141 the
 reader of the output has closed it (``| head``). Commands may add statuses, and document them in their epilog.

@@ -1,9 +1,9 @@
 """The certificates of topics that a change has deleted, which ``--wait`` writes to a folder (``--certificates``).
 
 A certificate is made from the topic's record in the mode log. The record of most replaced topics stays there, as an
-alias. But a change that keeps the topic's name leaves no alias. The deletion of the interim topic ends the record of the
-old topic, and ten minutes later the record of the interim topic ends. So the first look that finds a topic deleted takes
-its certificate.
+alias. But a change that keeps the topic's name leaves no alias. The record of the old topic is removed when the interim
+topic is deleted, and the record of the interim topic ten minutes later. So the first look that finds a topic deleted
+takes the topic's certificate.
 """
 
 from __future__ import annotations

@@ -3,16 +3,16 @@
 1. *Look*: the mode log is read once, and the brokers describe the topics (:class:`Situation`).
 2. *Objections*: requests that a controller or the brokers would refuse are refused now, by the controller's own rules
    (:meth:`Change.admission`) and by validations of the brokers (:meth:`Change.validate`).
-3. *Steps*: the effect of the command on each topic is a :class:`~modeaware.plan.diff.TopicDiff`, whose steps
-   (:mod:`modeaware.plan.steps`) are the unit of all later phases.
+3. *Steps*: the effect of the command on each topic is a :class:`~modeaware.plan.diff.TopicDiff`. All later phases work
+   on its steps (:mod:`modeaware.plan.steps`).
 4. *Confirm*: the steps are shown, and the user decides. A question may stay open for hours, so the first three phases
-   are repeated after it: if the steps have changed by then, nothing is done.
-5. *Carry out*: by the running controller, or by one in this process (``--wait``). From here on, an error fails its
-   topic, and the other topics continue.
-6. *Wait* (``--wait``): until the change of each topic is done, or only waits for another command or for the topic's
-   retention (:mod:`modeaware.cli.outcome`).
+   are repeated after the answer. If the steps have changed by then, nothing is done.
+5. *Carry out*: the running controller, or a controller in this process (``--wait``), carries out the steps. From here
+   on, an error fails only its topic.
+6. *Wait* (``--wait``): the wait ends when the change of each topic is done, or needs another command, or only waits for
+   the topic's retention (:mod:`modeaware.cli.outcome`).
 
-A command is a :class:`Request`: its :meth:`Request.judge` returns the wanted steps of a topic, and its words show them.
+Each command has a :class:`Request`. Its :meth:`Request.judge` returns the wanted steps of a topic.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ Answers = Mapping[str, TopicDiff | ModeAwareError]
 
 @dataclass(frozen=True)
 class Situation:
-    """One topic, as the mode log and the brokers show it now; without ``record`` it was never changed.
+    """The current state of one topic, in the mode log and on the brokers. ``record`` None: it was never changed.
 
     Attributes:
         replaced: the records of all topics that are or were replaced.
@@ -82,7 +82,7 @@ class Situation:
 
     @property
     def current(self) -> CurrentTopic:
-        """The topic, from its record and the brokers' answers."""
+        """The topic's state, from its record and the brokers' responses."""
         return CurrentTopic(self.facts.partition_count, topic_id=self.facts.topic_id, record=self.record)
 
     @property
@@ -93,7 +93,7 @@ class Situation:
 
 @dataclass(frozen=True)
 class Seen:
-    """The result of one look at the cluster: the mode log, and topics by name."""
+    """The result of one look at the cluster: the mode log, and the facts about topics by name."""
 
     session: Session
     log: ModeLog
@@ -107,7 +107,7 @@ class Seen:
         return facts
 
     def situation(self, topic: str) -> Situation:
-        """Return a topic that is to be changed; errors as for :mod:`.reports.session`."""
+        """Return the state of a topic that is to be changed. Raises the errors of :mod:`.reports.session`."""
         facts = self.facts(topic)
         if facts.topic_id is None:
             raise no_such_topic(topic, self.session.cluster.topic_names(), self.log)
@@ -116,13 +116,13 @@ class Seen:
 
 
 class Change:
-    """The requests of the phases to a cluster, in one session. A context manager; one thread.
+    """The requests that the phases send to a cluster, in one session. A context manager; one thread.
 
-    Commands go to the running controller, or after :meth:`embed` to one in this process.
+    Commands go to the running controller, or after :meth:`embed` to a controller in this process.
 
     Args:
-        timeout_s: how long attempts that did nothing are retried: the looks and validations before a question together,
-            and each command.
+        timeout_s: how long attempts that changed nothing are retried. The limit holds for all looks and validations
+            before a question together, and for each command.
     """
 
     def __init__(self, session: Session, timeout_s: float = REQUEST_TIMEOUT_S) -> None:
@@ -142,19 +142,19 @@ class Change:
         return self._stack.enter_context(admin_client(self.session))
 
     def retry_each(self, topics: Sequence[str], attempt: Callable[[Sequence[str]], Answers]) -> Answers:
-        """Return the answer for each topic, or its error: requests are retried until a deadline."""
+        """Return the answer or the error of each topic; attempts are retried until the deadline."""
         retrying = Retrying(Deadline(self._timeout_s), RetryPolicy.from_conf(self.session.conf))
         return retrying.each(topics, attempt, repeatable=True, resolve=lambda _, last: last)
 
     def look(self, topics: Collection[str], log: ModeLog | None = None) -> Seen:
-        """Read topics together, with this reading of the mode log or a new one."""
+        """Read topics together, with the reading ``log`` of the mode log, or else a new reading."""
         log = self.session.read_log() if log is None else log
         looks = [Look(topic, None) for topic in topics]
         facts = self.session.observer().observe_all(looks, log.rules) if looks else []
         return Seen(self.session, log, dict(zip(topics, facts, strict=True)))
 
     def admission(self, command: TopicCommand, situation: Situation) -> Admission:
-        """Return what a controller would make of the command; raises RequestRefused if it would refuse."""
+        """Return how a controller would admit the command. Raises RequestRefused if the controller would refuse."""
         config, now_ms = self.session.controller, self.session.clock.now_ms()
         record, facts, rules, replaced = situation.record, situation.facts, situation.rules, situation.replaced
         return admit(command, record, facts, config, now_ms, rules, replaced)
@@ -175,7 +175,7 @@ class Change:
                 raise refused
 
     def embed(self, claim: ClaimRecord | None) -> None:
-        """Run a controller in this process, unless one runs already: that of ``claim``, or a later one."""
+        """Run a controller in this process, unless the controller of ``claim`` or of a later claim runs."""
         self._embedded = self._stack.enter_context(embedded_controller(self.session, claim))
 
     @property
@@ -183,7 +183,7 @@ class Change:
         return self._embedded is not None
 
     def send(self, steps: Sequence[Step]) -> dict[str, ModeAwareError | None]:
-        """Make a controller carry out its part of ``steps``, together: at most one step of each topic.
+        """Make a controller carry out its part of ``steps`` together; ``steps`` has at most one step of each topic.
 
         Returns:
             Topic -> the reason of a failure; None: the step was carried out.
@@ -205,7 +205,7 @@ class Change:
         return {t: a if isinstance(a, ModeAwareError) else None for t, a in (missing | dict(answers)).items()}
 
     def _ask(self, commands: Sequence[TopicCommand]) -> Mapping[str, object]:
-        """Return the answers of the running controller. After Ctrl-C no further attempt begins, so that nothing happens
+        """Return the answers of the running controller. After Ctrl-C no attempt begins: otherwise a topic could change
         minutes later."""
         deadline, session = Deadline(self._timeout_s), self.session
 
@@ -254,8 +254,8 @@ class Change:
         lost: Callable[[RequestRefused], None],
         begin: Begin = begin_none,
     ) -> None:
-        """Show the progress until each of ``topics``, and of those that begin meanwhile, has ended or is lost: as
-        :func:`wait_for_topics`."""
+        """Show the progress until each of ``topics``, and each topic that ``begin`` adds, has ended or is lost. The
+        arguments are those of :func:`wait_for_topics`."""
 
         def failure() -> BaseException | None:
             return self._embedded.failure if self._embedded is not None else None
@@ -264,7 +264,7 @@ class Change:
 
 
 def goes_to_controller(step: Step) -> bool:
-    """Return whether a controller carries the step out, by its command alone."""
+    """Return whether a controller carries out the whole step, by the step's command."""
     return step.by_controller and not (isinstance(step, Grow) and step.minimum is not None)
 
 
@@ -274,16 +274,16 @@ def _sent_for(step: Step) -> str:
 
 
 class Request:
-    """A command's request for some topics, and one run of the engine. Each command has a subclass.
+    """A command's request to change some topics, and one run of the engine. Each command has a subclass.
 
     Attributes:
         what: the action of the command, for errors of Kafka.
-        together: if one topic is refused, nothing is changed, and hints are not given for single topics.
+        together: whether nothing is changed if one topic is refused. Then no hints are given, either.
         failed: the exit status if a topic failed.
-        change: the requests of the phases to the cluster.
-        claim: the claim of the controller, as read by :meth:`find`.
-        drafts: the parts of the diffs that refused topics keep.
-        diffs: the steps of each topic, and then their outcome.
+        change: the connection by which the phases send requests.
+        claim: the controller's claim that :meth:`find` has read.
+        drafts: topic -> the diff to which a refusal of the topic is added.
+        diffs: topic -> the diff with its steps, and later with its outcome.
     """
 
     what = "change the topic"
@@ -304,11 +304,11 @@ class Request:
         self._made: dict[str, TopicRecord] = {}
 
     def look(self, topics: Sequence[str]) -> Seen:
-        """Look at those of the topics that are to be judged."""
+        """Read the cluster's facts about these topics, for :meth:`judge`."""
         return self.change.look(topics)
 
     def judge(self, topic: str, seen: Seen) -> TopicDiff:
-        """Return the steps of a topic. Raises ModeAwareError if they would be refused."""
+        """Return the steps of a topic. Raises ModeAwareError if the steps would be refused."""
         raise NotImplementedError
 
     def find(self, topics: Sequence[str] | None = None) -> dict[str, TopicDiff]:
@@ -340,8 +340,8 @@ class Request:
             return error
 
     def admit(self, command: TopicCommand, seen: Seen) -> Admission:
-        """Return what a controller would make of a command after the earlier ones, for this and other topics. Raises
-        RequestRefused if it would refuse."""
+        """Return how a controller would admit a command after the commands that were admitted so far. Raises
+        RequestRefused if the controller would refuse."""
         situation = seen.situation(command.topic)
         facts, record = situation.facts, self._made.get(command.topic, situation.record)
         if isinstance(command, ReplaceTopicCommand):
@@ -353,7 +353,7 @@ class Request:
         return admission
 
     def shown(self, diff: TopicDiff) -> Iterable[str]:
-        """Return the lines about one topic to show before the question; a refusal is shown after them."""
+        """Return the lines about one topic to show before the question; :meth:`show` adds refusals."""
         return diff.lines() if diff.refusal is None else ()
 
     def show(self) -> None:
@@ -404,8 +404,8 @@ class Request:
         return not others
 
     def carry_out(self, begun: dict[str, Watch]) -> None:
-        """Take the steps of all topics, and wait for the end of those in ``begun``, if a wait is requested. Topics that
-        fail or end are removed from ``begun``."""
+        """Take the steps of all topics. If a wait is requested, wait for the end of the topics in ``begun``. Topics
+        that fail or end are removed from ``begun``."""
         pending = [diff.topic for diff in self.diffs.values() if diff.status == PENDING]
         if pending:
             self.begin(pending)
@@ -418,14 +418,14 @@ class Request:
             self.say(*self.hints(begun))
 
     def begin(self, topics: Iterable[str]) -> None:
-        """Take the pending steps of these topics; those of a controller together."""
+        """Take the pending steps of these topics; the first steps go to a controller together."""
         pending = [diff for topic in topics if (diff := self.diffs[topic]).status == PENDING]
         failures = self.change.send([diff.steps[0] for diff in pending])
         for diff in pending:
             self._attempt(diff.topic, partial(self._take, diff, failures.get(_sent_for(diff.steps[0]))))
 
     def _take(self, diff: TopicDiff, failure: ModeAwareError | None) -> None:
-        """Take the steps in turn; ``failure``: of the first one, if a controller has carried it out already."""
+        """Take the steps in turn; ``failure``: the error of the first step, if a controller has tried the step already."""
         if failure is not None:
             raise failure
         for number, step in enumerate(diff.steps):
@@ -435,7 +435,7 @@ class Request:
         self.diffs[diff.topic] = replace(diff, applied=True)
 
     def wait(self, left: dict[str, Watch], begin: Begin = begin_none) -> None:
-        """Wait for the end of each topic (``begin`` may add others), and print its outcome at once."""
+        """Wait for the end of each topic (``begin`` may add topics), and print each outcome at once."""
         certificates = CertificateFolder(self._folder, self.change.session)
 
         def ended(topic: TopicDescription) -> bool:
@@ -462,7 +462,7 @@ class Request:
         return False
 
     def _attempt(self, topic: str, work: Callable[[], object]) -> None:
-        """Keep an error, which by now does not imply that nothing was changed."""
+        """Do ``work``; an error fails the topic. By now, an error does not mean that nothing was changed."""
         try:
             with kafka_errors(f"change topic {topic!r}"):
                 work()
@@ -475,7 +475,7 @@ class Request:
         tell(f"error: {error}")
 
     def hints(self, begun: Mapping[str, Watch]) -> list[str]:
-        """Return commands that the user may run next about changes that have begun."""
+        """Return lines with commands that the user may run next, to watch or undo changes that have begun."""
         line = partial(command_line, self.args, "modeaware")
         hints = [f"Watch it:     {line('topics', '--describe', '--topic', topic)}" for topic in begun]
         hints += [
@@ -486,7 +486,7 @@ class Request:
         return hints
 
     def say(self, *lines: str) -> None:
-        """Print the actions, for people; on standard error if standard output is the program's (``--json``)."""
+        """Print lines for people, on standard error if standard output has the JSON (``--json``)."""
         if getattr(self.args, "json", False):
             tell(*lines)
         elif lines:

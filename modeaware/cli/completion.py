@@ -16,7 +16,7 @@ from modeaware.cluster.group_listing import list_groups
 SHELLS = ("bash", "zsh", "fish")
 KINDS = ("topics", "groups")
 TIMEOUT_S = 3.0
-"""How long brokers may take to list names, while the user waits for the Tab key."""
+"""How long brokers may take to list names, because the user waits after the Tab key."""
 _KIND_OF = {"topic": "topics", "topics": "topics", "group": "groups"}
 _INTERNAL = "__"
 
@@ -49,17 +49,17 @@ def script(shell: str) -> str:
     parser = whole_parser()
     for action in _actions(parser):
         if isinstance(action.metavar, str):
-            action.metavar = action.metavar.replace(":", " ")  # zsh would read HOST:PORT as two values
+            action.metavar = action.metavar.replace(":", " ")  # in zsh, HOST:PORT would be two values
         kind = _KIND_OF.get(action.dest)
         if kind is not None and action.nargs != 0:
-            action.complete = _names_of(kind)  # type: ignore[attr-defined] # where shtab looks for it
+            action.complete = _names_of(kind)  # type: ignore[attr-defined] # read by shtab
         elif "FILE" in str(action.metavar):
-            action.complete = shtab.FILE  # type: ignore[attr-defined] # the same
+            action.complete = shtab.FILE  # type: ignore[attr-defined] # read by shtab
     return str(shtab.complete(parser, shell))
 
 
 def names(kind: str, line: Sequence[str]) -> list[str]:
-    """Return the names of topics or groups on the cluster that the words of a command line, or the environment, give.
+    """Return the names of topics or groups on the cluster that a command line's options, or the environment, name.
 
     Raises:
         ConfigError, ClusterError: no brokers are named, or none answers within :data:`TIMEOUT_S`.
@@ -76,9 +76,9 @@ def names(kind: str, line: Sequence[str]) -> list[str]:
 
 
 def _names_of(kind: str) -> dict[str, object]:
-    """Return how each shell gets the names: by the line as typed, which has the options of the connection."""
+    """Return how each shell requests the names, with the typed line, which has the options of the connection."""
     function, ask = f"_modeaware_{kind}", f"modeaware completion {kind}"
-    # bash has split the words at colons; COMP_LINE is not split.
+    # bash splits the words at colons, but not COMP_LINE.
     bash = f'{function}() {{ compgen -W "$({ask} $COMP_LINE 2>/dev/null)" -- "$1"; }}'
     zsh = f'{function}() {{ compadd -- ${{(f)"$({ask} $words 2>/dev/null)"}} }}'
     return {

@@ -32,8 +32,8 @@ logger = get_logger(__name__)
 
 
 class RunController(Command):
-    """Any number may run; one is active. Each prints its role on standard error: ``active: epoch N``, or ``standby:``
-    and the active one.
+    """Any number of controllers may run; one is active. Each prints its role on standard error: ``active: epoch N``,
+    or ``standby:`` and the active controller.
 
     Exit status: 0 stopped by SIGTERM or Ctrl-C, or ``--once`` is done; 1 an error, or ``--once`` while another
     controller is active.
@@ -69,7 +69,7 @@ class RunController(Command):
         level = logging.DEBUG if args.verbose else logging.INFO
         logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(levelname)-7s %(message)s", level=logging.WARNING)
         logging.getLogger("modeaware").setLevel(level)
-        if not args.verbose:  # it logs each failed connection in several lines; ours name the request that failed
+        if not args.verbose:  # kafka-python logs each failed connection in several lines; ours are enough
             logging.getLogger("kafka").setLevel(logging.CRITICAL)
         if args.http is not None:
             check_listen(args.http)
@@ -106,7 +106,7 @@ class RunController(Command):
 
 
 def _connect(target: Connection, attempts: int) -> None:
-    """Fail early if no broker answers. A timeout is retried: all brokers may be restarting."""
+    """Fail early if no broker answers. A timeout is retried, because all brokers may be restarting."""
     for left in range(attempts - 1, -1, -1):
         try:
             with connect(target):
@@ -130,5 +130,5 @@ def _listen(asked: str | None, conf: Mapping[str, Any]) -> str | None:
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
-    """Handle SIGTERM like Ctrl-C: end the wait, stop cleanly."""
+    """Handle SIGTERM like Ctrl-C: the controller stops cleanly."""
     raise KeyboardInterrupt

@@ -42,7 +42,7 @@ class Local(Command):
 
 def _up(args: argparse.Namespace) -> tuple[cluster.DetachedKafka, list[str]]:
     logging.basicConfig(format="%(message)s")
-    logging.getLogger("modeaware.local").setLevel(logging.INFO)  # a first start takes a while: log why
+    logging.getLogger("modeaware.local").setLevel(logging.INFO)  # log why a first start takes a while
     kafka, started = cluster.up(args.nodes, dict(args.config))
     return kafka, [
         f"Kafka {'runs' if started else 'was already running'} at {kafka.bootstrap_servers}",

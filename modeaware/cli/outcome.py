@@ -1,4 +1,4 @@
-"""The outcome of a change that ``--wait`` watches: when the wait ends, and the message at its end."""
+"""The outcome of a change that ``--wait`` watches: the end of the wait, and the message then."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from modeaware.reports.session import Session
 
 
 class Watch:
-    """The state of one topic's change, from its descriptions.
+    """The state of one topic's change, from the topic's descriptions.
 
     Args:
-        steps: the change's, taken now or before; none: another command has begun the change.
+        steps: the steps of the change, taken now or earlier; empty: another command has begun the change.
 
     Attributes:
         last: the last description.
-        count: the partition count of a replaced topic, while the topic existed.
-        is_replaced: whether another topic has the name of a replaced topic. A topic that has switched keeps its
-            replacement for as long as it exists.
+        count: the partition count of a replaced topic, from the time before its deletion.
+        is_replaced: whether a replaced topic is deleted, and another topic has its name. (The description of a topic
+            that has switched has its replacement as long as the topic exists.)
         kept: the change that keeps the topic's name, as last described.
-        pause_ms: from the switch of a replacement until all partitions were sealed, if that was observed.
+        pause_ms: the time from the switch of a replacement until all partitions were sealed, if both were observed.
     """
 
     def __init__(self, steps: Sequence[Step]) -> None:
@@ -48,7 +48,7 @@ class Watch:
             self.count = max(self.count, len(topic.partitions) if self.kept.half == 1 else 0)
             return self.kept.phase == "done" or (topic.is_idle and topic.phase != "done")
         if self.kept is not None:
-            is_left = topic.kept_name is not None  # else the alias of the interim topic has ended as well
+            is_left = topic.kept_name is not None  # if not, the interim topic's alias is removed, too
             is_over = not is_left and (self.kept.half == 2 or self.kept.first_switched_ms is not None)
             self.kept = replace(self.kept, phase="done") if is_over else None
         if replacement is None:
@@ -95,7 +95,7 @@ def outcome(session: Session, topic: str, watch: Watch) -> list[str]:
     """Return the outcome of a change that has ended, in lines.
 
     Raises:
-        ModeAwareError: another outcome than requested: the change was undone, for example.
+        ModeAwareError: the outcome is not the requested one: the change was undone, for example.
     """
     wanted, report = watch.replacement, watch.report
     if watch.keeps_name and watch.kept is not None and not watch.is_paused:
@@ -123,7 +123,7 @@ def outcome(session: Session, topic: str, watch: Watch) -> list[str]:
 
 
 def _kept_name_text(topic: str, watch: Watch, kept: KeptNameReport) -> list[str]:
-    """Return the outcome of a change that keeps the name: it is done, or waits for the topic's own retention."""
+    """Return the outcome of a change that keeps the name: the change is done, or waits for a topic's retention."""
     assert watch.replacement is not None
     count = watch.replacement.num_partitions
     if kept.phase == "done":
@@ -134,7 +134,7 @@ def _kept_name_text(topic: str, watch: Watch, kept: KeptNameReport) -> list[str]
 
 
 def _check_count(topic: str, watch: Watch) -> None:
-    """Raise a ModeAwareError if a topic has another number of writable partitions than this change gave it, for example
+    """Raise ModeAwareError if the number of a topic's writable partitions is not the one of this change, for example
     because another command has undone the change."""
     for step in watch.steps:
         if isinstance(step, Resizes) and watch.last is not None and watch.last.writable != step.to:
@@ -144,7 +144,7 @@ def _check_count(topic: str, watch: Watch) -> None:
 
 
 def _end_of(topic: str, watch: Watch, report: ReplacementReport) -> str:
-    """Return the fate of a released topic."""
+    """Return how a replaced topic ends: deleted already, deleted later, or not deleted."""
     if report.gone_ms is not None:
         return f" and deleted{_fewer(watch, report.num_partitions)}"
     moved = f"; every required group has moved. {topic} is"
@@ -154,7 +154,7 @@ def _end_of(topic: str, watch: Watch, report: ReplacementReport) -> str:
 
 
 def _new_topic_text(watch: Watch) -> str:
-    """Return which topic has the name of one that was replaced and deleted."""
+    """Return which topic now has the name of a topic that was replaced and deleted."""
     if watch.last is not None and watch.last.replaces is not None:
         return f"a new topic, which replaces {watch.last.replaces}, has the name"
     return reasons.text(reasons.NAME_TAKEN)

@@ -34,16 +34,16 @@ STOP_TIMEOUT_S = 10.0
 DETAIL_INTERVAL_S = 10.0
 """How often a line is repeated in which only numbers have changed."""
 MOST_GROUPS = 3
-"""How many groups that have yet to read a line names."""
+"""A line names at most this many groups with unread records."""
 _TOTAL = "*"
-"""Used in place of a topic's name; no topic has this name."""
+"""Stands for all topics, in place of a topic's name: ``*`` is not a valid name."""
 Begin = Callable[["Progress"], Sequence[str]]
 """Begins changes of further topics, and returns these topics; called before each look."""
 _T = TypeVar("_T")
 
 
 def tell(*lines: str) -> None:
-    """Print for people, on standard error: standard output may be a pipe."""
+    """Print lines for people, on standard error, because standard output may be a pipe."""
     for line in lines:
         print(printable(line), file=sys.stderr)
 
@@ -63,7 +63,7 @@ def confirmed(*, yes: bool) -> bool:
 def status_without_change(
     *, dry_run: bool, yes: bool, asks: bool = True, say: Callable[[str], None] = print
 ) -> int | None:
-    """Return the exit status if nothing is to be changed: a dry run, or not confirmed. None: proceed."""
+    """Return the exit status if nothing is to be changed: for a dry run, or without confirmation. None: proceed."""
     if not dry_run and (not asks or confirmed(yes=yes)):
         return None
     say("Dry run: nothing was changed." if dry_run else "Nothing was changed.")
@@ -73,16 +73,16 @@ def status_without_change(
 def run_interruptibly(work: Callable[[], _T], stop: Callable[[], None] | None = None) -> _T:
     """Return the result of ``work``, or raise its error.
 
-    Python raises a KeyboardInterrupt in the main thread, at any point, and the client libraries do not handle it:
-    kafka-python logs it and continues, or keeps a lock; confluent_kafka loses it while it closes a client. So the main
-    thread only waits.
+    Python raises a KeyboardInterrupt at any point of the main thread, and the client libraries do not handle the
+    exception. kafka-python logs the exception and continues, or keeps a lock; confluent_kafka loses it while a client
+    is closed. So the main thread only waits.
 
     Args:
-        stop: makes the work end early. It is called after an interruption, and the end of the work is then awaited, for
+        stop: makes the work end early. After an interruption ``stop`` is called, and the end of the work is awaited for
             at most :data:`STOP_TIMEOUT_S`. None: the work only reads, and is abandoned.
 
     Raises:
-        KeyboardInterrupt: at once; with ``stop``, when the work has ended.
+        KeyboardInterrupt: without ``stop``, at once; with ``stop``, after the wait for the end of the work.
     """
     future: Future[_T] = Future()
 
@@ -94,7 +94,7 @@ def run_interruptibly(work: Callable[[], _T], stop: Callable[[], None] | None = 
         except BaseException as error:  # noqa: BLE001 - the waiting thread raises it
             future.set_exception(error)
 
-    try:  # includes the start: after an interruption of it, the work has begun or never begins
+    try:  # includes start(): if it is interrupted, the work has begun, or is cancelled
         threading.Thread(target=run, name="modeaware-work", daemon=True).start()
         return future.result()
     except KeyboardInterrupt:
@@ -105,7 +105,7 @@ def run_interruptibly(work: Callable[[], _T], stop: Callable[[], None] | None = 
 
 
 class Progress:
-    """The display of changes: a line for each step; on a terminal (``live``) a table that is redrawn in place.
+    """The display of changes: a line for each step, or on a terminal (``live``) a table that is redrawn in place.
 
     Attributes:
         total: the progress of all topics, including those that have ended or not begun.
@@ -122,10 +122,10 @@ class Progress:
         self._last: dict[str, tuple[str, str, float]] = {}
 
     def note(self, text: str, topic: str = "", detail: str = "") -> None:
-        """Show a line, for example an error of unreachable brokers; not twice in a row about one topic.
+        """Show a line about a topic, or about all of them (an error). Equal lines are not repeated in a row.
 
         Args:
-            detail: the end of the line. If nothing else has changed, the line is shown every :data:`DETAIL_INTERVAL_S`.
+            detail: the end of the line. If only the detail changes, a line is shown every :data:`DETAIL_INTERVAL_S`.
         """
         now_s = self._monotonic_s()
         before, before_detail, at_s = self._last.get(topic, ("", "", now_s))
@@ -204,7 +204,7 @@ def _rows(*headings: str) -> Table:
 
 
 def concerned(topic: TopicDescription) -> list[PartitionReport]:
-    """Return the partitions of the change, without those that an earlier shrink has completed."""
+    """Return the partitions of the change in progress, without partitions that an earlier shrink completed."""
     deletion = topic.deletion
     retired = range(deletion.delete_partitions, deletion.previous_count) if deletion is not None else range(0)
     return [p for p in topic.partitions if p.phase is not None and (p.phase != "done" or p.partition in retired)]
@@ -220,8 +220,8 @@ def progress_on(out: TextIO) -> Iterator[Progress]:
     if not out.isatty():
         yield Progress(out)
         return
-    console = Console(file=out, markup=False, emoji=False)  # a name is no style
-    # If standard output is a pipe, lines printed meanwhile go there.
+    console = Console(file=out, markup=False, emoji=False)  # names have no markup
+    # If standard output is a pipe, lines printed during the display still go to the pipe.
     with Live(console=console, refresh_per_second=4, transient=False, redirect_stdout=sys.stdout.isatty()) as live:
         yield Progress(out, live)
 
@@ -246,14 +246,14 @@ def wait_until_done(
     lost: Callable[[RequestRefused], None] = _raise,
     begin: Begin = begin_none,
 ) -> None:
-    """Look, show, and wait for a change or the next look, until no change is in progress and none begins.
+    """Show the progress of topics until no change is under way and none begins.
 
-    A failed look is noted and repeated. Only topics that have not ended are described.
+    Looks repeat at each change of modes, and at least every ``interval_s``. A failed look is noted and repeated.
 
     Args:
-        describe: describes topics; raises RequestRefused for the first that does not exist.
+        describe: describes the topics that have not ended; raises RequestRefused for the first that does not exist.
         changed: set by a listener for changes; cleared here.
-        failure: the error that ends the change (the embedded controller has stopped); raised.
+        failure: returns the error that ends all waits (the embedded controller has stopped), which is then raised.
         ended: returns whether to stop waiting for a topic; called with each description.
         lost: called with the error of a topic that no longer exists; the wait for that topic ends.
     """
@@ -277,7 +277,7 @@ def wait_until_done(
                 raise
             lost(error)
             pending.remove(error.topic)
-        if len(pending) < looked_at:  # others may begin
+        if len(pending) < looked_at:  # other topics may begin now
             continue
         if (error_now := failure()) is not None:
             raise error_now
@@ -292,7 +292,7 @@ def wait_for_topics(
     lost: Callable[[RequestRefused], None],
     begin: Begin = begin_none,
 ) -> None:
-    """Show on standard error the progress of ``topics``, as :func:`wait_until_done`."""
+    """Show the progress of ``topics`` on standard error, by :func:`wait_until_done`."""
     changed, watched = threading.Event(), set(topics)
 
     def listen(views: Mapping[str, TopicView]) -> None:
@@ -305,7 +305,7 @@ def wait_for_topics(
         return begun
 
     def look(pending: Sequence[str]) -> list[TopicDescription]:
-        # A separate connection, which an interrupted look may still use.
+        # A separate connection, because an interrupted look may still use it.
         with Session(session.conf, session.config, session.controller) as own:
             return describe_changes(own, pending)
 

@@ -1,9 +1,9 @@
 """``modeaware reassign-partitions``: the part of ``kafka-reassign-partitions`` that KIP-860 changes.
 
-Flags, files and sentences are those of Kafka's tool, so that either tool can end what the other began. For moves
+Flags, files and output are those of Kafka's tool, so that each tool can complete reassignments of the other. For moves
 between log directories, throttles and ``--generate``, use Kafka's own tool.
 
-Exit status as for every command; with ``--wait`` also 1 if a partition is not on the wanted brokers.
+The exit status is that of every command; with ``--wait`` also 1 if a partition is not on the wanted brokers.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _ANY_LOG_DIR = "any"
 _VERSION = 1
 _LOOK_INTERVAL_S = 1.0
 _CATCH_UP_PAUSES_S = (0.1, 0.2, 0.3, 0.4, 0.5, 0.5, 1.0)
-"""How long a broker's metadata may lag behind the controller that ends a reassignment: about 3 s."""
+"""Pauses until a broker's metadata shows the end of a reassignment by the controller: about 3 s in all."""
 _T = TypeVar("_T", bound=Hashable)
 
 
@@ -126,10 +126,10 @@ def execute(
     additional: bool = False,
     allow_replication_factor_change: bool = True,
 ) -> None:
-    """Start reassignments; print the present assignment first, to return to.
+    """Print the present assignment, for a rollback, and start reassignments.
 
     Raises:
-        RequestRefused: some were not started; the message has their names and the reason. The others were started.
+        RequestRefused: some reassignments were not started; the message names these and the reasons.
     """
     before = list_reassignments(brokers)
     if before and not additional:
@@ -138,11 +138,11 @@ def execute(
     if unknown := sorted({broker for replicas in wanted.values() for broker in replicas if broker not in live}):
         raise RequestRefused(f"Unknown broker id {_ids(unknown)}: no live broker has it")
     current = _current(brokers, wanted)
-    in_progress = {**before, **list_reassignments(brokers)}  # metadata may be older than either
+    in_progress = {**before, **list_reassignments(brokers)}  # metadata may be older than both lists
     print(
         f"Current partition replica assignment\n\n{format_assignment(replicas_before(current, in_progress))}\n\n"
         "Save this to use as the --reassignment-json-file option during rollback",
-        flush=True,  # the output must outlive this process
+        flush=True,  # a rollback needs it, even if this process is killed
     )
     for key in uncertain_before(current, in_progress):
         how = "was redirected, or its replication factor changes: use the file that the first --execute printed"
@@ -160,14 +160,14 @@ def execute(
 
 
 def verify(brokers: Brokers, wanted: Assignment, pauses_s: Iterable[float] = ()) -> bool:
-    """Print the progress of the reassignments; return whether all are done. ``pauses_s``: as of `move_states`."""
+    """Print the progress of the reassignments; return whether all are done. ``pauses_s`` is for `move_states`."""
     states = move_states(brokers, wanted, pauses_s)
     print(status(states))
     return all(state.completed for state in states.values())
 
 
 def cancel(brokers: Brokers, wanted: Assignment) -> None:
-    """Cancel the wanted reassignments that are in progress. Raises RequestRefused, as :func:`execute`."""
+    """Cancel the wanted reassignments that are in progress. RequestRefused: some were not cancelled."""
     active = list_reassignments(brokers, wanted)
     if not active:
         print("None of the specified partition reassignments are active.")
@@ -196,7 +196,7 @@ def wait_until_final(brokers: Brokers, wanted: Assignment, progress: Progress) -
 
 
 def _wait(brokers: Brokers, wanted: Assignment, args: argparse.Namespace) -> bool:
-    sys.stdout.flush()  # the present assignment is useful while the move is in progress
+    sys.stdout.flush()  # the printed assignment is useful during the move
     try:
         wait_until_final(brokers, wanted, Progress(sys.stderr))
     except KeyboardInterrupt:
@@ -240,7 +240,7 @@ def parse_assignment(text: str) -> dict[PartitionKey, Replicas]:
     """Read ``{"version":1,"partitions":[{"topic":..,"partition":..,"replicas":[..]}]}``; ``log_dirs`` are ignored.
 
     Raises:
-        RequestRefused: malformed, no partition or no replica, or one named twice.
+        RequestRefused: the text is malformed, lacks partitions or replicas, or names one twice.
     """
     try:
         document = json.loads(text)

@@ -41,13 +41,13 @@ ACCEPTING = {
     "accept_mirroring": "switch although MirrorMaker 2 is in use: MirrorMaker does not copy the configs of the fence",
     "accept_auto_create": "keep the name although brokers create topics automatically",
 }
-"""Flag -> help. Each flag accepts one consequence of a switch. Without the flag, that consequence is a refusal."""
+"""Flag -> help. Each flag accepts one consequence of a switch, which otherwise leads to a refusal."""
 
 
 class Replace(Command):
     """``replace TOPIC=NAME ... --partitions N``, or ``replace TOPIC ... --partitions N --keep-name``.
 
-    The same command again watches the replacement, or continues a paused one.
+    A repeated command watches the replacement, or continues a paused replacement.
     """
 
     epilog = f"""\
@@ -133,7 +133,7 @@ With --keep-name TOPIC is replaced by an interim topic, and the interim topic by
 
 
 def _new_topics(args: argparse.Namespace) -> dict[str, str | None]:
-    """Return old topic -> new topic, or None where none is named."""
+    """Return old topic -> new topic; None: no new topic is named."""
     new_topics: dict[str, str | None] = {}
     for argument in args.topics:
         topic, separator, new_topic = argument.partition("=")
@@ -154,7 +154,7 @@ def _given(args: argparse.Namespace) -> list[str]:
 
 
 class Consequences:
-    """What a switch would do to access, mirrors and a kept name. ACLs, names and configs are read at most once."""
+    """The effects of a switch on access, mirrors and a kept name. ACLs, names and configs are read at most once."""
 
     def __init__(self, args: argparse.Namespace, session: Session) -> None:
         self._args = args
@@ -164,7 +164,7 @@ class Consequences:
         self.names = cache(session.cluster.topic_names)
 
     def acls(self, topic: str, new_topic: str) -> TopicAcls | None:
-        """Return how the ACLs of an old and a new topic differ; None: the cluster has no authorizer."""
+        """Return the differences between the ACLs of an old and a new topic; None: the cluster has no authorizer."""
         return compare_acls(self._acls(), topic, new_topic, self._server)
 
     def check(self, command: ReplaceTopicCommand) -> None:
@@ -175,7 +175,7 @@ class Consequences:
 
 
 class _Replacement(Request):
-    """``new_topics``: old topic -> new topic, or None where none is named."""
+    """The replacements of some topics; ``new_topics``: old topic -> new topic, or None: no new topic is named."""
 
     what = "replace the topic"
 
@@ -245,8 +245,8 @@ class _Replacement(Request):
         return TopicDiff(topic, steps=(step,), notes=notes, refusal=refusal)
 
     def _judge_second_half(self, topic: str, change: KeptName, seen: Seen) -> TopicDiff:
-        """Judge a command about a change in its second half. The command is carried out on the interim topic, which is
-        renamed back or stays."""
+        """Judge a command about a change in its second half. The command is for the interim topic: to rename it
+        back, or to end the change on it."""
         args = self.args
         if args.undo or change.first is None:
             has_new = change.second is not None and change.second.replacing.switched_ms is not None
@@ -287,7 +287,7 @@ class _Replacement(Request):
 def _wanted(
     args: argparse.Namespace, topic: str, new_topic: str | None, current: Replacement | None
 ) -> TopicReplacement:
-    """Return the wanted replacement. Options that are left out keep the values of the replacement in progress."""
+    """Return the wanted replacement. Without an option, the value of a replacement in progress applies."""
     count, fence = args.partitions, args.fence
     if current is not None:
         new_topic = current.new_topic if new_topic is None else new_topic

@@ -1,6 +1,4 @@
-"""``modeaware shrink`` and ``grow``, and their common part with ``topics --alter`` and ``--undo``: one topic's number
-of writable partitions.
-"""
+"""Changes of one topic's number of writable partitions: ``shrink``, ``grow``, ``topics --alter``, ``topics --undo``."""
 
 from __future__ import annotations
 
@@ -23,11 +21,11 @@ from modeaware.plan.diff import UNCHANGED, TopicDiff, resize
 from modeaware.plan.steps import Grow as GrowStep
 
 CommandOf = Callable[[Situation], ResizeCommand | None]
-"""The command to carry out in the present situation; None: there is nothing to undo."""
+"""Returns the command to carry out in the present situation; None: there is nothing to undo."""
 
 
 class Resize(Request):
-    """A change of one topic's number of writable partitions; ``notes`` are among the lines shown first."""
+    """A change of a topic's number of writable partitions; ``notes`` returns lines to show before the question."""
 
     def __init__(
         self,
@@ -54,7 +52,7 @@ class Resize(Request):
         if admission.record is None:
             return replace(diff, steps=(), warnings=(), notes=messages, begun=diff.steps)
         (step,) = diff.steps
-        if isinstance(step, GrowStep):  # the short forms have no such option
+        if isinstance(step, GrowStep):  # shrink and grow have no such option
             step = replace(step, minimum=getattr(self.args, "min_required_replication_factor", None))
         self.change.validate(topic, step, situation.facts.topic_id)
         self._warnings = warnings(command, situation)
@@ -78,8 +76,8 @@ class Resize(Request):
 # The warnings before a change
 
 
-# KIP-694, "Kafka Topic Command changes": the first and the third, word for word. The second one is about brokers that
-# have the feature ("only enabled with Metadata version above 10"), and no broker has.
+# Growth and changing: word for word from KIP-694 ("Kafka Topic Command changes"). The KIP's warning for a shrink is about
+# brokers with the feature ("only enabled with Metadata version above 10"). No broker has it, so this warning is ours.
 GROWTH_WARNING = (
     "WARNING: If partitions are increased for a topic that has a key, the partition logic or ordering of the messages "
     "will be affected"
@@ -92,13 +90,13 @@ CHANGING_WARNING = "WARNING: The topic is currently under changes"
 
 
 def warnings(command: ResizeCommand, situation: Situation) -> list[str]:
-    """Return the warnings that apply: those of KIP-694 that are true of a stock cluster."""
+    """Return the warnings that apply to the command."""
     first = GROWTH_WARNING if isinstance(command, CreatePartitionsCommand) else SHRINK_WARNING
     return [first, CHANGING_WARNING] if situation.current.in_progress else [first]
 
 
 def undo_note(situation: Situation) -> list[str]:
-    """Return which records an undo makes writable again with each revived partition, and which it cannot restore."""
+    """Return lines about the partitions and records that an undo gives back, and about records that stay deleted."""
     record = situation.current.known
     if record.deletion is None:
         return []
@@ -125,7 +123,7 @@ DELAY_HELP = (
 
 
 def add_shrink_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of :func:`shrink_command`, except the delay, which ``topics`` takes in KIP-694's form."""
+    """Add the options of :func:`shrink_command`, except the delay: ``topics`` has that option in KIP-694's form."""
     add_state_loss_option(parser, "shrink")
     add_flags(parser, immediate_delete="delete the retired partitions' records at once, consumed or not")
 
@@ -147,7 +145,7 @@ class _Resize(Command):
 
 
 class Grow(_Resize):
-    """Revives retired partitions first, then creates new ones; a lower number is refused."""
+    """Revives retired partitions, then creates new ones; a lower number is refused."""
 
     what = "the number of writable partitions afterwards"
 

@@ -41,7 +41,7 @@ _JAVA_ONLY = {
 
 
 def add_connection_options(parser: argparse.ArgumentParser) -> None:
-    """Add ``--bootstrap-server`` and ``--command-config``, as Kafka's own tools have them."""
+    """Add ``--bootstrap-server`` and ``--command-config``, like the options of Kafka's own tools."""
     parser.add_argument(
         "--bootstrap-server",
         metavar="HOST:PORT[,...]",
@@ -71,19 +71,19 @@ def add_flags(parser: argparse.ArgumentParser, **texts: str) -> None:
 
 
 def flag(name: str) -> str:
-    """Return an option as it is typed: ``--dry-run`` for ``dry_run``."""
+    """Return the option of a name: ``--dry-run`` for ``dry_run``."""
     return "--" + name.replace("_", "-")
 
 
 def add_actions(parser: argparse.ArgumentParser, texts: Mapping[str, str]) -> None:
-    """Add the actions of a command like those of Kafka's tools: ``--list`` and so on, of which one is given."""
+    """Add a command's actions in the form of Kafka's tools (``--list`` and so on); exactly one must be given."""
     actions = parser.add_mutually_exclusive_group(required=True)
     for name, text in texts.items():
         actions.add_argument(f"--{name}", dest="action", action="store_const", const=name, help=text)
 
 
 def check_actions(args: argparse.Namespace, actions_of: Mapping[str, Iterable[str]]) -> None:
-    """Raise BadUsage if an option is given that belongs to other actions (option -> its actions)."""
+    """Raise BadUsage if an option belongs to other actions than the given one (option -> its actions)."""
     for name, actions in actions_of.items():
         if getattr(args, name) not in (None, False, []) and args.action not in actions:
             raise BadUsage(f"{flag(name)} works only with {', '.join(map(flag, actions))}")
@@ -125,12 +125,12 @@ def add_change_options(parser: argparse.ArgumentParser) -> None:
 
 
 def add_delay_option(parser: argparse.ArgumentParser, text: str) -> None:
-    """Add ``--delay``: retired or replaced data is deleted no earlier than that from now."""
+    """Add ``--delay``: retired or replaced data is deleted no earlier than this time from now."""
     parser.add_argument("--delay", dest="delay_ms", type=duration_ms, metavar="DURATION", help=text)
 
 
 def add_state_loss_option(parser: argparse.ArgumentParser, change: str) -> None:
-    """Add ``--accept-state-loss``; ``change``: a verb for the change that is made in spite of it."""
+    """Add ``--accept-state-loss``; ``change``: a verb for the change that is made in spite of the loss."""
     parser.add_argument(
         "--accept-state-loss",
         action="append",
@@ -157,12 +157,12 @@ def connection(args: argparse.Namespace, log_level: int | None = 0) -> Connectio
     ignores a controller's configs in the file.
 
     Args:
-        log_level: librdkafka's; 0: a command prints one line instead of librdkafka's many. None: the file's.
+        log_level: for librdkafka. 0: the command's own error line replaces librdkafka's lines. None: as in the file.
     """
     settings: dict[str, Any] = {} if log_level is None else {"log_level": log_level}
     settings |= command_settings(args.bootstrap_server, args.command_config, os.environ)
     asked_for = dict(getattr(args, "controller_config", ()))
-    if _MODE_LOG_TOPIC in asked_for:  # for the whole command: it must not read one log and write another
+    if _MODE_LOG_TOPIC in asked_for:  # for the whole command: all its parts must use one log
         settings[_MODE_LOG_TOPIC] = asked_for[_MODE_LOG_TOPIC]
     own = [name for name in CONTROLLER_CONFIGS if name != _MODE_LOG_TOPIC]
     of_file = {name: settings.pop(name) for name in own if name in settings}
@@ -182,7 +182,7 @@ def connection(args: argparse.Namespace, log_level: int | None = 0) -> Connectio
 
 @contextmanager
 def open_session(args: argparse.Namespace, what: str) -> Iterator[Session]:
-    """Open a session on the cluster that the options name; ``what``: the command's action there, for errors."""
+    """Open a session on the cluster that the options name; ``what``: the command's action, for error messages."""
     with kafka_errors(what), connect(connection(args)) as session:
         yield session
 
@@ -195,7 +195,7 @@ def connect(connection: Connection) -> Session:
         raise ConfigError(f"client settings: {error.args[0].str()}") from error
     session = Session(*connection, cluster)
     try:
-        # Not librdkafka's describe_cluster, which waits for one chosen broker, even if that is frozen.
+        # Not librdkafka's describe_cluster: it waits for one chosen broker, even if this broker is frozen.
         cluster.brokers.ask(metadata_request([]))
     except ClusterError as error:
         cluster.close()
@@ -205,7 +205,7 @@ def connect(connection: Connection) -> Session:
 
 
 def _refusal(conf: Mapping[str, Any]) -> str | None:
-    """Return librdkafka's error of TLS or SASL: kafka-python loses a refusal sent with the end of the connection."""
+    """Return librdkafka's TLS or SASL error: kafka-python loses an error that comes with the end of the connection."""
     errors: list[KafkaError] = []
     settings: dict[str, Any] = {**conf, "error_cb": errors.append, "log_level": 0}
     client = AdminClient(settings)

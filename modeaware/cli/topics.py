@@ -1,4 +1,4 @@
-"""``modeaware topics``: the tasks of Kafka's ``kafka-topics``, with its flags and output, and KIP-694's additions."""
+"""``modeaware topics``: the tasks, flags and output of Kafka's ``kafka-topics``, with the additions of KIP-694."""
 
 from __future__ import annotations
 
@@ -86,9 +86,9 @@ COLLISION_WARNING = (
     "WARNING: Due to limitations in metric names, topics with a period ('.') or underscore ('_') could collide. To "
     "avoid issues it is best to use either, but not both."
 )
-"""The words of ``kafka-topics``."""
+"""Quoted from ``kafka-topics``."""
 UNKNOWN = "unknown"
-"""Shown in place of a mode: the topic has a record that cannot be used here."""
+"""Shown in place of a mode if the topic's record cannot be used."""
 
 
 class Topics(Command):
@@ -176,7 +176,7 @@ def check_options(args: argparse.Namespace) -> None:
 
 
 def _complaints(args: argparse.Namespace) -> Iterator[tuple[object, str]]:
-    """Yield each rule: whether it is broken, and the message in that case."""
+    """Yield each rule about options: whether the options break it, and the message in that case."""
     action, count = args.action, args.partitions
     yield action != "create" and args.config, "--config works only with --create: alter configs with kafka-configs"
     yield args.topic is None and action not in ("list", "describe"), "--topic is needed"
@@ -227,9 +227,7 @@ def replica_assignment(text: str) -> tuple[tuple[int, ...], ...]:
 def _alter(args: argparse.Namespace) -> int:
     """Alter each of the topics in turn, up to the first that is not altered."""
     topics = [args.topic]
-    if args.if_exists or not is_topic_name(
-        args.topic
-    ):  # a name matches no other topic, and its existence is checked anyway
+    if args.if_exists or not is_topic_name(args.topic):  # a name selects only one topic, whose existence Resize checks
         with open_session(args, "list topics") as session:
             log, listed = session.config.mode_log_topic, list_topics(session.cluster.brokers).topics
         topics = [topic.name for topic in named_for_change(listed, args.topic, log)]
@@ -242,9 +240,9 @@ def _alter(args: argparse.Namespace) -> int:
 
 
 def _alter_command(args: argparse.Namespace, situation: Situation) -> ResizeCommand:
-    """Return a growth if the count is above the writable one; else a shrink, or a refused one."""
+    """Return a growth if the count is above the number of writable partitions; else a shrink."""
     if args.partitions > situation.writable_count:
-        replicas = args.replica_assignment  # of all partitions; those of the new ones count, as in kafka-topics
+        replicas = args.replica_assignment  # of all partitions; only new ones count, as in kafka-topics
         new = None if replicas is None else replicas[situation.facts.partition_count :] or None
         return CreatePartitionsCommand(situation.topic, args.partitions, new)
     if args.replica_assignment is not None or args.min_required_replication_factor is not None:
@@ -258,16 +256,16 @@ def _alter_command(args: argparse.Namespace, situation: Situation) -> ResizeComm
 
 
 def undo_command(situation: Situation) -> ResizeCommand | None:
-    """Return the growth to the writable partitions before the shrink in force; None: there is no shrink."""
+    """Return the growth to the number of writable partitions before the shrink in force; None: there is no shrink."""
     record = situation.current.known
     before = record.deletion.previous_count if record.deletion is not None else 0
-    if record.replacement is None and before <= record.writable_count:  # else the admission refuses
+    if record.replacement is None and before <= record.writable_count:  # the admission refuses an undo of a replacement
         return None
     return CreatePartitionsCommand(record.topic, before)
 
 
 def _create(args: argparse.Namespace, session: Session) -> int:
-    """Create a topic, with the output of ``kafka-topics``; with a minimum of live replicas, also missing ones."""
+    """Create a topic, with the output of ``kafka-topics``. With KIP-409's minimum, also print missing replicas."""
     if {".", "_"} & set(args.topic):
         print(COLLISION_WARNING)
     wanted: dict[str, Any] = {"config": dict(args.config or [])}
@@ -294,7 +292,7 @@ def _create(args: argparse.Namespace, session: Session) -> int:
 
 
 def _delete(args: argparse.Namespace, session: Session) -> int:
-    """Delete topics without output, as ``kafka-topics``. The controller removes a deleted topic's record."""
+    """Delete topics. Like ``kafka-topics``, print nothing. The controller removes a deleted topic's record."""
     brokers, log = session.cluster.brokers, session.config.mode_log_topic
     listed = list_topics(brokers).topics
     named = named_for_change(listed, args.topic, log)
@@ -313,7 +311,7 @@ def _delete(args: argparse.Namespace, session: Session) -> int:
 
 
 def deletion_lines(topics: list[ListedTopic], mode_log_topic: str) -> list[str]:
-    """Return the lines before the question: the warnings first."""
+    """Return the lines to show before the question, warnings first."""
     lines = [
         f"WARNING: {topic.name} is internal: Kafka keeps data of its own in it (committed offsets, transactions), "
         "which is deleted with it"
@@ -346,11 +344,11 @@ def _absent(args: argparse.Namespace, listed: Iterable[ListedTopic], log: ModeLo
 
 
 _Records = dict[str, TopicRecord | None]
-"""Topic -> its record in the mode log, or an empty one; None: the record cannot be used here."""
+"""Topic -> its record in the mode log, or an empty record; None: the record cannot be used."""
 
 
 def _describe(args: argparse.Namespace, session: Session) -> int:
-    """Print the output of ``kafka-topics``, and the mode log's state of topics that were changed."""
+    """Print the output of ``kafka-topics``; for topics that were changed, also their state from the mode log."""
     listed = list_topics(session.cluster.brokers)
     chosen = matching(listed.topics, None, exclude_internal=args.exclude_internal)
     if args.topic_id is not None:
@@ -389,9 +387,9 @@ def _describe(args: argparse.Namespace, session: Session) -> int:
 def _records(
     args: argparse.Namespace, log: ModeLog, chosen: Iterable[ListedTopic]
 ) -> tuple[_Records, dict[str, list[str]]]:
-    """Return the records of the chosen topics; and topic -> lines on records of deleted topics of its name.
+    """Return the records of the chosen topics; and topic -> lines about records of deleted topics of its name.
 
-    An unusable record is an error if its topic was named, and not matched by a pattern.
+    An unusable record is an error only if the options name the topic itself, not a pattern.
     """
     records: _Records = {}
     gone: dict[str, list[str]] = {}
@@ -435,7 +433,7 @@ def _lines(
 
 
 def _passes(name: str, partition: PartitionReplicas, min_isr: int | None) -> bool:
-    """Whether a filter shows the partition; ``min_isr``: the topic's ``min.insync.replicas`` (None: unknown)."""
+    """Return whether a filter shows the partition; ``min_isr``: ``min.insync.replicas`` (None: unknown)."""
     if name == "under_replicated_partitions":
         return partition.replication_factor > len(partition.isr)
     if name == "unavailable_partitions":
@@ -447,7 +445,7 @@ def _passes(name: str, partition: PartitionReplicas, min_isr: int | None) -> boo
 
 def topic_line(topic: TopicState) -> str:
     """Return the line of the topic itself."""
-    configs = "N/A"  # the user lacks DESCRIBE_CONFIGS; kafka-topics fails then
+    configs = "N/A"  # the user lacks DESCRIBE_CONFIGS, without which kafka-topics fails
     if topic.configs is not None:
         values = {name: "null" if value is None else printable(value) for name, value in topic.configs.items()}
         configs = ",".join(f"{name}={value}" for name, value in sorted(values.items()))
