@@ -425,7 +425,7 @@ class Request:
             self._attempt(diff.topic, partial(self._take, diff, failures.get(_sent_for(diff.steps[0]))))
 
     def _take(self, diff: TopicDiff, failure: ModeAwareError | None) -> None:
-        """Take the steps in turn; ``failure``: the error of the first step, if a controller has tried the step already."""
+        """Take the steps in turn; ``failure``: the error of the first step, if a controller has tried it already."""
         if failure is not None:
             raise failure
         for number, step in enumerate(diff.steps):

@@ -76,8 +76,8 @@ class Resize(Request):
 # The warnings before a change
 
 
-# Growth and changing: word for word from KIP-694 ("Kafka Topic Command changes"). The KIP's warning for a shrink is about
-# brokers with the feature ("only enabled with Metadata version above 10"). No broker has it, so this warning is ours.
+# GROWTH_WARNING and CHANGING_WARNING quote KIP-694 ("Kafka Topic Command changes"). The KIP's second warning is about
+# brokers with the feature ("only enabled with Metadata version above 10"), and no broker has the feature.
 GROWTH_WARNING = (
     "WARNING: If partitions are increased for a topic that has a key, the partition logic or ordering of the messages "
     "will be affected"
