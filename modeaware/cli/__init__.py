@@ -36,7 +36,7 @@ class Command:
 
     Attributes:
         epilog: the text that ``--help`` prints below the options.
-        actions: the words of which one follows the command's name; empty: the command has no actions.
+        actions: words, one of which follows the command's name; empty: the command has no actions.
     """
 
     epilog = ""

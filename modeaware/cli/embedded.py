@@ -107,8 +107,8 @@ def _error_of(result: CommandResult) -> ModeAwareError | None:
 
 
 def _seems_to_run(session: Session, claim: ClaimRecord | None) -> bool:
-    """Return whether the controller of ``claim`` is known to run. If this host cannot reach its address, the election
-    decides: the controller may have been killed, on a host that no longer exists."""
+    """Return whether the controller of ``claim`` is known to run. If its host cannot be reached, the election decides:
+    the controller may have been killed, on a host that no longer exists."""
     try:
         return is_running(session.conf, claim)
     except ControllerUnavailable as error:
@@ -135,7 +135,7 @@ def _elected(session: Session, commands: Sequence[Command]) -> tuple[Controller 
             raise ControllerUnavailable(f"no controller was elected: {error.message}") from error
         raise ControllerUnavailable(f"no controller was elected: {describe_claim(claim)}")
 
-    # A killed controller keeps its place in the election for a session. Then another standby may be elected first.
+    # A killed controller keeps its place in the election for a session. Then another standby may be elected.
     deadline = Deadline(session.controller.session_timeout_ms / 1000 + ELECTION_SLACK_S)
     try:
         controller.start()

@@ -133,8 +133,8 @@ def _list(args: argparse.Namespace, session: Session) -> int:
 
 
 def _prepare(args: argparse.Namespace, session: Session) -> int:
-    """Commit the log start for a stopped group, on each partition of a new topic where its commit is missing or below
-    the log start. Otherwise ``auto.offset.reset`` would decide; its default, ``latest``, skips records."""
+    """Commit the log start for a stopped group, on each partition of a new topic where the group's commit is missing or
+    below the log start. Otherwise ``auto.offset.reset`` would decide; its default, ``latest``, skips records."""
     group, name, log = args.group, args.topic, session.read_log()
     pairs = sorted(replaced(log.replaced), key=lambda pair: pair.record.is_alias)  # aliases last
     old, replacement = next((pair for pair in pairs if pair.replacement.new_topic == name), (None, None))

@@ -1,4 +1,4 @@
-"""``modeaware plan``: the effects of a change of the partition count, or the topics of a cluster that need one."""
+"""``modeaware plan``: the effects of a change of the partition count, or topics that need one."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ _ANY_LOG_DIR = "any"
 _VERSION = 1
 _LOOK_INTERVAL_S = 1.0
 _CATCH_UP_PAUSES_S = (0.1, 0.2, 0.3, 0.4, 0.5, 0.5, 1.0)
-"""Pauses until a broker's metadata shows the end of a reassignment by the controller: about 3 s in all."""
+"""Pauses between looks at the end: a broker's metadata may lag behind the controller by about 3 s."""
 _T = TypeVar("_T", bound=Hashable)
 
 

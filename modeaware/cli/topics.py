@@ -271,7 +271,7 @@ def _create(args: argparse.Namespace, session: Session) -> int:
     wanted: dict[str, Any] = {"config": dict(args.config or [])}
     if args.replica_assignment is not None:
         wanted["replica_assignment"] = [list(brokers) for brokers in args.replica_assignment]
-        wanted["num_partitions"] = len(args.replica_assignment)  # librdkafka's form of "no number"
+        wanted["num_partitions"] = len(args.replica_assignment)  # the number that the assignment implies
     if args.partitions is not None:
         wanted["num_partitions"] = args.partitions
     if args.replication_factor is not None:

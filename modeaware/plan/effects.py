@@ -39,8 +39,8 @@ class Effect:
         least: the least share of keys that must move under any rule.
         load: the bytes of each partition if all records were placed over the target. If no hash was recognised: the
             present load for the topic's own count, and empty for other counts.
-        mean_bytes, most_bytes, load_bytes: the mean, greatest and each load of a partition, before compression.
-        mean_per_s, most_per_s: the bytes per second in which that load arrived; null without usable timestamps.
+        mean_bytes, most_bytes, load_bytes: the mean, the greatest and all loads of partitions, before compression.
+        mean_per_s, most_per_s: the mean and the greatest load as bytes per second; null without usable timestamps.
         skew: the greatest load over the mean load (1: even).
         span_ms: the time from the topic's oldest to its newest record.
     """

@@ -2,8 +2,8 @@
 
 A topic needs the greatest of these numbers of partitions: the number that twice the load of its busiest hour fills, by
 bytes or by records; the most members of one group that hold partitions; and two. A topic that needs more than three
-quarters of its partitions is left alone, because a change has its cost. So is a topic of which an unknown fact may
-require more partitions.
+quarters of its partitions is left alone, because a change has its cost. A topic is also left alone if an unknown
+fact may require more partitions.
 
 Only a replacement frees replicas. A shrink only saves consumers and groups work for partitions. A shrink is advised if
 brokers have no fence for a replacement (:mod:`modeaware.cluster.fence`). The count of a shrink divides the present one,

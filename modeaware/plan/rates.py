@@ -16,10 +16,10 @@ records that were copied into a topic count in the hour of the copy.
 *Offsets are not records.* The marker of a transaction takes an offset, so up to half of the offsets are markers. With
 markers, records/s are an upper bound. On a compacted topic, offsets count all writes, and few records may be left.
 
-*Bytes are sizes over offsets.* The mean is exact. The peak is an estimate, by equal sizes of all records. Compressed
-batches are denser at a peak: measured estimates were 32 to 171 % too high. If records have grown, the estimate is too
-low (measured: 44 %). A codec in the configs, or partitions with other record sizes, are signs of a wrong estimate.
-Batches of the busiest hour correct it. On a compacted topic, the size is unrelated to the bytes written.
+*Bytes are sizes over offsets.* The mean is exact. The peak is an estimate, which assumes equal sizes of all records.
+Compressed batches are denser at a peak: measured estimates were 32 to 171 % too high. If records have grown, the
+estimate is too low (measured: 44 %). Signs of a wrong estimate are a codec in the configs, or partitions that differ in
+record size; batches of the busiest hour correct the estimate. On a compacted topic, size is unrelated to bytes written.
 
 *Days come before hours.* The writes of the busiest day, as if made in one hour, are an upper bound of the peak. The
 bound needs no further request.

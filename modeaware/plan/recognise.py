@@ -111,8 +111,8 @@ class Recognition:
         evidence: each hash over the topic's present count, tried on all keys.
         keyed, null, empty: records with a key, without a key, with an empty key (which clients treat differently).
         keys: the number of different keys, without the empty key.
-        null_share: the share of moments whose records without a key are in the partition that the hash gives for an
-            empty key; None: unknown.
+        null_share: the share of moments (100 ms) whose records without a key are in the partition that the hash gives
+            for an empty key; None: unknown.
         null_home: the partition that holds all records without a key, although the topic has several; None: no such
             partition, or too few records.
         unexplained: the share of keys outside the partitions that the recognised placements give.
@@ -302,7 +302,7 @@ def _by_chance(parts: Sequence[_Part], count: int) -> float:
 
 
 def _would_show(keys: int, count: int) -> bool:
-    """Return whether a hash that had placed all keys would certainly have been recognised, by the number of keys."""
+    """Return whether so many keys suffice to certainly recognise a hash that had placed all of them."""
     if count < 2 or not keys:
         return False
     return math.log10(len(PLACERS) * count) + log10_odds_of_chance(keys, keys, 1 / count) <= _ODDS_NONE

@@ -139,7 +139,7 @@ def make_plan(look: TopicLook, sample: Sample, target: int, now_ms: int) -> Resi
 
 
 def _base(sample: Sample, recognition: Recognition, target: int) -> int:
-    """Return the number of partitions over which keys are placed now; refuse that number, and 0, as a target."""
+    """Return the number of partitions over which keys are placed now. Raises RequestRefused for an unusable target."""
     present = recognition.present
     base = present.over if present is not None else sample.count
     if target < 1 or target == base:

@@ -196,7 +196,7 @@ class TopicLook:
     Attributes:
         unknown: the facts that could not be read, in words.
         record: the topic's record; None: the topic was never changed.
-        replaced: the records of all old topics: their replacements are in progress or complete.
+        replaced: the records of all topics with a replacement: in progress, complete or undone.
         config: the configs that the controller is assumed to have.
     """
 

@@ -59,7 +59,7 @@ def scan(session: Session, chosen: Callable[[str], bool], days: int, sizing: Siz
     """Read the facts about the topics that ``chosen`` accepts, over the last ``days`` days. Changes nothing.
 
     Args:
-        sizing: decides whose hours are read.
+        sizing: decides for which topics hours are read.
         sample: read batches of the busiest hour as well (READ on the topics).
 
     Raises:

@@ -116,7 +116,7 @@ def _prose(paragraphs: Sequence[str]) -> list[str]:
 
 
 def _hash_section(plan: ResizePlan) -> Section:
-    """Return the verdict, and a row per hash over the topic's count. A present placement over fewer comes first."""
+    """Return the verdict, and a row per hash over the topic's count; first the present placement, if over another."""
     recognition, present = plan.recognition, plan.recognition.present
     shown = sorted(recognition.evidence, key=lambda placement: -placement.share) if recognition.keys else []
     if shown and present is not None and present.over != plan.count:
@@ -200,7 +200,7 @@ def _groups(plan: ResizePlan) -> Section:
 
 
 _KEPT, _NOT_KEPT = 0.9, 0.25
-"""Keys are kept together from the first share of record pairs in one partition (beyond chance), apart to the second."""
+"""Shares of a key's record pairs in one partition, beyond chance: from the first on together, to the second apart."""
 _MUCH_UNEXPLAINED = 0.05
 _CERTAIN = -6.0
 _LEAST_ODDS = -12

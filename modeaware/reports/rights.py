@@ -124,7 +124,7 @@ _NOT_DESCRIBED = frozenset(
 """Each of these includes DESCRIBE: a user who may not describe a topic has none of them."""
 _TOPIC_REFUSED = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED})
 _NO_VERDICT = frozenset({KafkaError.NOT_CONTROLLER, KafkaError.REQUEST_TIMED_OUT})
-"""Errors of a validated creation after which its outcome stays unknown."""
+"""Errors of a validated creation that show nothing about the right."""
 
 
 @dataclass(frozen=True)
