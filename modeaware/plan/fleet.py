@@ -120,7 +120,7 @@ class TopicAdvice:
         rates: the rates at which the topic is written.
         retention_ms: the retention of the topic; -1: no limit.
         members: the greatest number of members of one group that hold a partition.
-        groups: the groups that use it.
+        groups: the groups that use the topic.
         blocks: the codes of the reasons why the change would be refused, as in ``modeaware plan TOPIC``.
         reason: the deciding fact.
         notes: the limits of the figures.

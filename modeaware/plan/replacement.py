@@ -52,7 +52,7 @@ class ReplacementPlan:
     """The effects of the replacement of one topic.
 
     Attributes:
-        acls: null where the cluster has no authorizer.
+        acls: the differences of the ACLs; null if the cluster has no authorizer.
         evacuate: whether the topic is compacted, so that a job copies the latest values of its keys.
         keep_name: whether the new topic is an interim topic, which a new topic of the old name then replaces.
         hints: other places that may contain the topic's name, or reset its configs.

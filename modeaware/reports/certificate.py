@@ -81,7 +81,7 @@ class PartitionCertificate(PartitionReport):
     """One retired partition.
 
     Attributes:
-        proof: null: the partition is not drained yet, or needed no commit of a group.
+        proof: null if the partition is not drained yet, or needed no commit of a group.
         reason: the code of the record's reason why the partition waits.
         checked_now: the brokers' current facts, like log_start and log_end.
         verdict: drained; reclaimed: its records are deleted; deleted: the partition is deleted with its replaced topic;
