@@ -214,10 +214,9 @@ class _Paced(_Application):
         states = self._states()
         self.say(f"Topics: {pace_text(states)}.")
         if self._pace.is_stopped(states):
-            left = "Changes under way continue while a controller runs."
             tell(
-                f"Stopped, see above. {left} Run the command again to continue; with --continue it skips the "
-                "topics in trouble."
+                "No further topic is begun, for the reason above. A running controller completes those under way. "
+                "Run the command again once the reason is gone, or with --continue to leave out the topics in trouble."
             )
 
     def _states(self) -> dict[str, State]:

@@ -144,7 +144,7 @@ def _new_topics(args: argparse.Namespace) -> dict[str, str | None]:
         new_topics[topic] = new_topic if separator else None
     if args.new_topic is not None:
         if len(new_topics) > 1 or None not in new_topics.values():
-            raise BadUsage("--with takes one TOPIC: name the new topics of several as TOPIC=NAME")
+            raise BadUsage("--with names the new topic of one TOPIC; for several topics, write each as TOPIC=NAME")
         new_topics = dict.fromkeys(new_topics, args.new_topic)
     return new_topics
 

@@ -245,7 +245,7 @@ def look_anew(count: PartitionCount, topic: str) -> None:
     try:
         count(topic)
     except KafkaException as error:
-        logger.warning("the metadata of %s, which has an earlier topic's name, is unknown: %s", topic, error)
+        logger.warning("topic %s: no metadata, and another topic had this name before: %s", topic, error)
 
 
 def notice_deletion(client: librdkafka.Producer) -> Callable[[str], None]:

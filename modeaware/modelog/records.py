@@ -59,7 +59,9 @@ def _read_modes(ranges: Any) -> tuple[PartitionMode, ...]:
     modes: list[PartitionMode] = []
     for first, last, code in map(listed, listed(ranges)):
         if integer(first) != len(modes) or not first <= integer(last) < MAX_PARTITIONS:
-            raise ValueError(f"mode ranges leave a gap, overlap or end beyond {MAX_PARTITIONS} at {first}-{last}")
+            raise ValueError(
+                f"mode range {first}-{last} does not follow on the one before, or exceeds {MAX_PARTITIONS}"
+            )
         modes.extend([PartitionMode(integer(code))] * (last - first + 1))
     if not modes:
         raise ValueError("no modes")
@@ -353,7 +355,7 @@ class TopicRecord(VersionedRecord):
     def from_dict(cls, members: Mapping[str, Any]) -> Self:
         record = super().from_dict(members)
         if not all(0 <= p < len(record.modes) and not record.modes[p].writable for p in record.closed):
-            raise ValueError("a ReadWrite partition, or one without a mode, among the retired or opening")
+            raise ValueError("a retired or opening partition is ReadWrite, or has no mode")
         return record
 
     @property

@@ -237,7 +237,7 @@ class _Reader:
         """Check offsets by partition, which belong to the topic that the application names."""
         if isinstance(wanted, int) or topic == self._topic:
             return wanted
-        raise ConfigError(f"{name}: {self._topic} was replaced by {topic} and deleted: name that topic")
+        raise ConfigError(f"{name}: {self._topic} was replaced by {topic} and deleted: name {topic} instead")
 
 
 class BatchReader(_Reader, DataSourceReader):  # type: ignore[misc] # read() of our own ranges

@@ -97,7 +97,7 @@ def resolve(
     if isinstance(wanted, int):
         wanted = dict.fromkeys(starts, wanted)
     if missing := sorted(starts.keys() - wanted.keys()):
-        raise ConfigError(f"{name}: partitions {missing} of {topic} are missing; use -2 for earliest, -1 for latest")
+        raise ConfigError(f"{name} lacks partitions {missing} of {topic}: add them; -2 is earliest, -1 is latest")
     meanings = {EARLIEST: starts, LATEST: ends}
     return {p: meanings[wanted[p]][p] if wanted[p] in meanings else wanted[p] for p in starts}
 

@@ -162,7 +162,7 @@ class BatchWriter:
 
     def __post_init__(self) -> None:
         if self.through not in THROUGH:
-            raise ConfigError(f"through must be one of {', '.join(THROUGH)}, not {self.through!r}")
+            raise ConfigError(f"the argument through must be one of {', '.join(THROUGH)}, not {self.through!r}")
         if self.options and self.through != "sink":
             raise ConfigError(f"{', '.join(self.options)}: options of the sink, but through is {self.through!r}")
         if self.retries < 0:

@@ -147,7 +147,7 @@ def test_the_first_alarm_stops_it_and_a_repetition_passes_it(fleet: Fleet, capsy
     out, err = capsys.readouterr()
     assert "Topics: 2 of 6 done, 1 under way, 2 to begin, 1 in trouble." in out
     assert f"error: topic 'c': {reasons.text('straggler')}" in err
-    assert "Stopped, see above." in err
+    assert "No further topic is begun" in err
     fleet.left.clear()
     del fleet.now["c"], fleet.now["d"]  # of these a look would find the shrinks in progress
     fleet.now |= {"c": CurrentTopic(4), "d": CurrentTopic(4)}
