@@ -1,4 +1,4 @@
-"""Collects the facts for decisions. Some need several snapshots: for example, how long an end offset has been quiet."""
+"""Collects the facts for decisions. Some need several snapshots: for example, since when an end offset has not moved."""
 
 from __future__ import annotations
 
@@ -25,22 +25,23 @@ from modeaware.modelog.group_rules import REQUIRE, GroupRule
 from modeaware.modelog.records import TopicRecord
 
 GONE_AFTER_MS = 30_000
-"""How long a topic must be missing on every broker before its record is removed: one stale broker is no proof. After an
-acknowledged deletion no time is needed: a topic id never comes back."""
+"""How long every broker must lack a topic before the topic's record is removed: metadata of brokers may be stale. After
+an acknowledged deletion no time is needed, because a topic id never comes back."""
 _NOT_LISTED = GroupsFound(doubt=GroupsDoubt("not listed: nothing is in progress"))
 
 
 ANY_ID = "any:"
-"""The prefix of :attr:`Look.topic_id` if a topic of any id is observed; the topic's name follows."""
+"""If a topic counts whatever its id is, :attr:`Look.topic_id` is this prefix and the topic's name."""
 
 
 class Look(NamedTuple):
     """A topic to observe, and its record.
 
     Attributes:
-        record: None for an admission, or a new topic.
-        topic_id: for a new topic whose absence must be confirmed: its id, or :data:`ANY_ID` and its name.
-        id_alone: only the topic's id is needed.
+        record: the topic's record; None for an admission, and for the new topic of a replacement.
+        topic_id: for a new topic, the id that it should have, so that its loss is noticed; if any topic of its name
+            counts, :data:`ANY_ID` and the name.
+        id_alone: whether only the topic's id is needed: no logs and no groups are read.
     """
 
     topic: str
@@ -54,7 +55,7 @@ class Look(NamedTuple):
         return self.topic_id if self.record is None else self.record.topic_id
 
     def is_of(self, topic_id: str) -> bool:
-        """Return whether the topic with that id is the one to observe."""
+        """Return whether the topic to observe may have ``topic_id``."""
         expected = self.expected_id
         return expected is None or expected == topic_id or expected.startswith(ANY_ID)
 
@@ -67,18 +68,18 @@ class _Present:
     shape: TopicShape
     record: TopicRecord | None
     is_unknown: bool = False
-    """Whether only the name of a new topic is known, so that this may be another topic."""
+    """Whether a new topic was found by its name alone, so that the topic found may be a different one."""
     id_alone: bool = False
 
     @property
     def wanted(self) -> list[int]:
-        """Return the partitions to observe: all for an admission, else those that take no writes."""
+        """Return the partitions to observe: all for an admission, otherwise those that take no writes."""
         count = 0 if self.id_alone else self.shape.partition_count
         return list(range(count)) if self.record is None else [p for p in self.record.closed if p < count]
 
     @property
     def deciding(self) -> bool:
-        """Return whether a decision needs groups and policy; an idle topic is only watched for stragglers."""
+        """Return whether a decision needs groups and policy. Without a change, only records behind seals matter."""
         return not self.id_alone and (self.record is None or in_progress(self.record))
 
 
@@ -90,8 +91,8 @@ class Observer:
 
     Args:
         conf: librdkafka configuration of the consumers that read records (gaps, last records, stragglers).
-        mode_log: the mode log's name; the group that elects its controller consumes nothing.
-        probes_fences: whether to probe the fences of replaced topics; this needs the right to WRITE to the topics.
+        mode_log: the mode log's name. The election's group is named after it, and does not count as a consumer.
+        probes_fences: whether to probe the fences of replaced topics; a probe needs the right to WRITE to the topic.
     """
 
     def __init__(
@@ -118,12 +119,12 @@ class Observer:
         self._last_records = LastRecords(self._conf, clock.monotonic_s)
 
     def deleted(self, topic_id: str) -> None:
-        """Note an acknowledged deletion by topic id: once no broker has the topic, it is gone for good."""
+        """Note that the deletion of a topic id was acknowledged: the topic is gone as soon as no broker has it."""
         self._deleted.add(topic_id)
 
     def unchanged(self, topic_ids: Iterable[str]) -> bool:
-        """Return whether topics are unchanged since the last call: leaders, log starts and log ends of their retired
-        partitions. If the last call was for other topics, return False.
+        """Return whether the leaders, log starts and log ends of the topics' retired partitions are unchanged since the
+        last call. If the last call was for other topics, return False.
 
         Raises:
             ClusterError: no broker answers.
@@ -134,20 +135,20 @@ class Observer:
         return self._rest.unchanged(leaders)
 
     def observe(self, topic: str, record: TopicRecord | None, rules: Sequence[GroupRule] = ()) -> TopicFacts:
-        """Return the facts of one topic, like :meth:`observe_all`; raise a ClusterError instead of returning it."""
+        """Return the facts of one topic, as :meth:`observe_all` does; raise the ClusterError that it would return."""
         (facts,) = self.observe_all([Look(topic, record)], rules)
         if isinstance(facts, ClusterError):
             raise facts
         return facts
 
     def observe_all(self, looks: Sequence[Look], rules: Sequence[GroupRule] = ()) -> list[TopicFacts | ClusterError]:
-        """Return the facts of each topic: of all partitions for an admission, else of the retired ones. If brokers
-        reject a request about one topic, that topic's result is a ClusterError.
+        """Return the facts of each topic: of all partitions for an admission, otherwise of the retired ones. If
+        brokers reject a request about one topic, the result for the topic is a ClusterError.
 
         Args:
-            looks: each at another topic; without a record for an admission.
-            rules: the operator's rules. Commits of groups that rules require by name are read even if no broker lists
-                the groups. So are commits of a group that proves an evacuation.
+            looks: one for each topic. A new topic may have a second look, at its id alone.
+            rules: the operator's rules. The commits of groups that rules require by name are read even if no broker lists
+                the groups. The same holds for a group whose commits prove an evacuation.
         """
         try:
             shapes = self._cluster.describe(target.topic for target in looks)
@@ -188,13 +189,14 @@ class Observer:
     def observe_for_reports(
         self, topics: Mapping[str, tuple[TopicShape, TopicRecord | None]], rules: Sequence[GroupRule]
     ) -> dict[str, TopicFacts]:
-        """Return the facts that reports show: of all partitions and groups, and of the groups that use new topics.
+        """Return the facts that reports show: about all partitions and groups, and the groups that use new topics.
 
-        Unlike :meth:`observe_all`, this requests no configs, no fences, and nothing that only alarms show. Gaps are
-        read even before a shrink's delay has passed. Without the right to READ a topic, its gaps count as lag.
+        Unlike :meth:`observe_all`, this requests no configs, no fences, and nothing that only alarms show. Reports show
+        a group's lag at any time, decisions need it only after a shrink's delay: so gaps between commits and seals are
+        read before the delay has passed, too. Without the right to READ a topic, its gaps count as lag.
 
         Args:
-            topics: each with its current shape, and its record.
+            topics: name -> the current shape and the record.
         """
         counts = {name: range(shape.partition_count) for name, (shape, _) in topics.items()}
         leaders = {(name, p): leader for name, (shape, _) in topics.items() for p, leader in shape.leaders.items()}
@@ -293,9 +295,9 @@ class Observer:
         *,
         before_due: bool = False,
     ) -> dict[str, GroupsFound]:
-        """Return the groups of ``topics`` (name -> partitions), with their commits checked; see :func:`check_commits`.
+        """Return the groups of ``topics`` (name -> partitions), with their commits checked by :func:`check_commits`.
 
-        Passes and reports both use this, so they agree on what a group has still to read.
+        Passes and reports both call this method, so they agree on the records that a group has still to read.
         """
         if not topics:
             return {}
@@ -311,11 +313,11 @@ class Observer:
         return found | dict(zip(changed, checked, strict=True))
 
     def close(self) -> None:
-        """Close the consumer that searches for last records; the next pass begins unfinished searches anew."""
+        """Close the consumer that searches for last records; the next pass begins unfinished searches again."""
         self._last_records.close()
 
     def _partition(self, last: PartitionFacts | None, log: LogOffsets) -> PartitionFacts:
-        """Return a log's facts; a new leader epoch restarts the quiet time: a log with the same end may differ."""
+        """Return a log's facts. A new leader's log may differ below the same end, so the quiet time restarts."""
         moved = last is not None and last.end_offset != log.end_offset
         since_ms = self._clock.now_ms()
         if last is not None and not moved and last.leader_epoch == log.leader_epoch:
@@ -328,8 +330,8 @@ class Observer:
         partitions: Mapping[str, dict[int, PartitionFacts]],
         proved: Mapping[str, FenceFacts],
     ) -> None:
-        """Add the last record's position to partitions whose end may become a seal: behind a proved fence, after an
-        earlier seal, and always without a fence."""
+        """Add the last record's position to partitions whose end may become a seal: all if the topic has no fence,
+        otherwise those with a proved fence or an earlier seal."""
         wanted, before = {}, {}
         for name, record in records.items():
             fence = proved.get(name, FenceFacts())
@@ -353,8 +355,8 @@ class Observer:
     def _with_seal_ends(
         self, records: Mapping[str, TopicRecord], partitions: Mapping[str, Mapping[int, PartitionFacts]]
     ) -> dict[str, dict[int, PartitionFacts]]:
-        """Add where the leaders' logs end for the epochs of seals, if these have passed. If that is unknown, the
-        partition is left out, as if its leader did not answer."""
+        """For a seal of an earlier leader epoch, add the end of that epoch in the leader's log. If the end is unknown,
+        leave the partition out, as if its leader did not answer."""
         other: dict[Partition, list[int]] = {}
         for name, record in records.items():
             for p in record.retired.keys() & partitions[name].keys():
@@ -374,7 +376,7 @@ class Observer:
     def _noted(
         self, records: Mapping[str, TopicRecord], partitions: Mapping[str, Mapping[int, PartitionFacts]]
     ) -> dict[str, dict[int, PartitionFacts]]:
-        """Add what the leaders report about stragglers and open transactions."""
+        """Add the leaders' facts about stragglers (records behind a seal) and open transactions."""
         stragglers: dict[Partition, int] = {}
         pending: set[Partition] = set()
         for name, record in records.items():
@@ -401,7 +403,7 @@ class Observer:
         }
 
     def _gone(self, topics: Mapping[str, str]) -> dict[str, bool | ClusterError]:
-        """Return topic id -> whether no broker has had the topic for :data:`GONE_AFTER_MS`, or why that is unknown.
+        """Return topic id -> whether no broker has had the topic for :data:`GONE_AFTER_MS`; or an error if unknown.
 
         Args:
             topics: topic id -> name.
@@ -416,7 +418,7 @@ class Observer:
             if error.code is ErrorCode.REQUEST_TIMED_OUT:
                 self._cluster.reconnect()
             return dict.fromkeys(ids, error)
-        now_s = self._clock.monotonic_s()  # the wall clock may be corrected
+        now_s = self._clock.monotonic_s()  # not the wall clock, which may be corrected
         gone: dict[str, bool | ClusterError] = {}
         for topic_id, topic in topics.items():
             first_s = since_s.get(topic_id, now_s)
@@ -431,7 +433,7 @@ class Observer:
                 self._missing_since_s[topic_id] = first_s
             else:
                 gone[topic_id] = True
-                if topic_id.startswith(ANY_ID):  # a topic of that name may still be created
+                if topic_id.startswith(ANY_ID):  # not final: a topic of that name may be created later
                     continue
                 self._deleted.add(topic_id)
                 self._seen.pop(topic_id, None)
@@ -442,8 +444,8 @@ class Observer:
 def _absent(
     topic: str, shape: TopicShape | ClusterError | None, gone: bool | ClusterError, users: GroupsFound | None
 ) -> TopicFacts | ClusterError:
-    """Return the facts of a topic that is absent, or not the one to observe; ``users``: the groups subscribed to an
-    unused name."""
+    """Return the facts of a topic that is absent, or is not the one to observe; ``users``: the groups subscribed to a
+    name that no topic has."""
     if isinstance(shape, ClusterError):
         return shape
     if isinstance(gone, ClusterError):

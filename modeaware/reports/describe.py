@@ -1,4 +1,5 @@
-"""The output of ``modeaware topics --describe``: modes from the mode log, offsets and lag from the brokers."""
+"""The output of ``modeaware topics --describe``: modes from the mode log, offsets and lag from the brokers. To keep a
+name, a change has two halves: an interim topic replaces the old one, then a topic of the old name the interim one."""
 
 from __future__ import annotations
 
@@ -32,8 +33,8 @@ class TopicDescription(TopicReport):
     """One topic, with all its partitions, and the mode log's records of its name.
 
     Attributes:
-        gone_ids: ids of the records of deleted topics of that name, which have no effect.
-        points_to: the topic that replaced a deleted topic of this name; clients use that topic instead of this one.
+        gone_ids: the topic ids in records of deleted topics of the same name. These records have no effect.
+        points_to: the topic that replaced a deleted topic of this name; clients use it instead of the present topic.
         replaces: the old topic that this topic has replaced; null if there is none.
     """
 
@@ -52,12 +53,12 @@ class Description:
 def describe_topics(
     session: Session, topics: Iterable[str] | None = None, log: ModeLog | None = None
 ) -> list[TopicDescription]:
-    """Describe ``topics`` (None: all that have a usable record in the mode log), by ``log`` or by a new reading."""
+    """Describe ``topics``, or all that have a usable record in the mode log; by ``log``, or by a new reading of it."""
     log = session.read_log() if log is None else log
     wanted = {record.topic for record in log.replay.records.values()} if topics is None else set(topics)
     try:
         rules = log.rules
-    except RecordError:  # without the rules, waived groups count as waited for
+    except RecordError:  # without the rules, the report shows waived groups as required
         rules = ()
     snapshot = session.snapshot(log, wanted, rules, named=topics is not None)
     now_ms = session.clock.now_ms()
@@ -79,7 +80,7 @@ def describe_topics(
 
 
 def describe_text(descriptions: Iterable[TopicDescription], *, expand: bool) -> str:
-    """Return all topics as text: similar partitions in one line, or each in its own (``expand``)."""
+    """Return all topics as text. Similar partitions share a line, unless ``expand`` gives each its own."""
     blocks = [printable_lines(_topic_lines(description, expand)) for description in descriptions]
     return "\n\n".join(blocks) if blocks else "No topic has been changed: every partition of every topic is ReadWrite."
 
@@ -87,7 +88,7 @@ def describe_text(descriptions: Iterable[TopicDescription], *, expand: bool) -> 
 def alike(
     partitions: Sequence[PartitionReport], key: Callable[[PartitionReport], Hashable]
 ) -> list[list[PartitionReport]]:
-    """Return partitions in groups of equal ``key``, the groups in the order of their first partition."""
+    """Return partitions grouped by ``key``; the groups are in the order of their first partitions."""
     groups: dict[Hashable, list[PartitionReport]] = {}
     for partition in partitions:
         groups.setdefault(key(partition), []).append(partition)
@@ -148,8 +149,8 @@ def _change_lines(topic: TopicDescription) -> list[str]:
 
 
 def describe_changes(session: Session, topics: Iterable[str]) -> list[TopicDescription]:
-    """Describe ``topics``, for a wait until their changes end. In the second half of a change that keeps a name, the
-    description is of the interim topic, under the kept name."""
+    """Describe ``topics``, for a wait until their changes end. In the second half of a change that keeps a name,
+    describe the interim topic instead, under the name that is kept."""
     log = session.read_log()
     described = []
     for topic in describe_topics(session, topics, log):
@@ -162,8 +163,8 @@ def describe_changes(session: Session, topics: Iterable[str]) -> list[TopicDescr
 
 
 def describe_all_parts(session: Session, topics: Sequence[str] | None, log: ModeLog) -> list[TopicDescription]:
-    """Describe ``topics``, and the other topic of each of their changes that keeps a name. None: every changed topic,
-    and every change that keeps a name, even if the name has no topic between the halves."""
+    """Describe ``topics``; for a change that keeps a name, in its second half, also the topic of :func:`_part`. If
+    ``topics`` is None, describe all changed topics, and also changes whose kept name has no topic at present."""
     described = describe_topics(session, topics, log)
     changes = [topic.kept_name for topic in described]
     if topics is None:
@@ -174,8 +175,8 @@ def describe_all_parts(session: Session, topics: Sequence[str] | None, log: Mode
 
 
 def _part(change: KeptNameReport) -> str | None:
-    """Return the topic or the alias whose record shows the wait of a change that keeps a name; None: the change is in
-    its first half, is over, or no longer keeps the name."""
+    """Return the topic, or the alias, whose record shows what the second half of a change that keeps a name waits for.
+    If the change is in its first half, is done, or no longer keeps the name, return None."""
     if change.half == 1 or not change.keeps or change.phase == "done":
         return None
     return change.name if change.waits_between_halves else change.interim
@@ -233,7 +234,7 @@ def reclaim_text(command: DeletePartitionsCommand) -> str:
 
 
 def end_text(topic: str, fence: str, delay_ms: int | None) -> str:
-    """Return when an old topic is deleted, in words; ``delay_ms`` None: its own retention decides."""
+    """Return when an old topic is deleted, in words. If ``delay_ms`` is None, the topic's own retention decides."""
     if fence == "none":
         return f"{topic} is never deleted (--fence none)"
     if delay_ms is None:
