@@ -9,8 +9,8 @@
    are repeated after the answer. If the steps have changed by then, nothing is done.
 5. *Carry out*: the running controller, or a controller in this process (``--wait``), carries out the steps. From here
    on, an error fails only its topic.
-6. *Wait* (``--wait``): the wait ends when the change of each topic is done, or needs another command, or only waits for
-   the topic's retention (:mod:`modeaware.cli.outcome`).
+6. *Wait* (``--wait``): the wait for a topic ends when its change is done, needs another command, or only waits for the
+   topic's retention (:mod:`modeaware.cli.outcome`).
 
 Each command has a :class:`Request`. Its :meth:`Request.judge` returns the wanted steps of a topic.
 """
@@ -68,7 +68,7 @@ Answers = Mapping[str, TopicDiff | ModeAwareError]
 
 @dataclass(frozen=True)
 class Situation:
-    """The current state of one topic, in the mode log and on the brokers. ``record`` None: it was never changed.
+    """The current state of one topic, in the mode log and on the brokers; ``record`` is None if it was never changed.
 
     Attributes:
         replaced: the records of all topics that are or were replaced.
@@ -147,7 +147,7 @@ class Change:
         return retrying.each(topics, attempt, repeatable=True, resolve=lambda _, last: last)
 
     def look(self, topics: Collection[str], log: ModeLog | None = None) -> Seen:
-        """Read topics together, with the reading ``log`` of the mode log, or else a new reading."""
+        """Read topics together, with ``log``; without ``log``, read the mode log first."""
         log = self.session.read_log() if log is None else log
         looks = [Look(topic, None) for topic in topics]
         facts = self.session.observer().observe_all(looks, log.rules) if looks else []
@@ -183,10 +183,11 @@ class Change:
         return self._embedded is not None
 
     def send(self, steps: Sequence[Step]) -> dict[str, ModeAwareError | None]:
-        """Make a controller carry out its part of ``steps`` together; ``steps`` has at most one step of each topic.
+        """Make a controller take its steps among ``steps`` together; ``steps`` has at most one step of each topic.
 
         Returns:
-            Topic -> the reason of a failure; None: the step was carried out.
+            Topic -> why the step failed; None if the controller carried it out. Topics whose steps need no controller
+            are missing.
         """
         commands = {
             step.command.topic: step.command
@@ -205,8 +206,8 @@ class Change:
         return {t: a if isinstance(a, ModeAwareError) else None for t, a in (missing | dict(answers)).items()}
 
     def _ask(self, commands: Sequence[TopicCommand]) -> Mapping[str, object]:
-        """Return the answers of the running controller. After Ctrl-C no attempt begins: otherwise a topic could change
-        minutes later."""
+        """Return the answers of the running controller. After Ctrl-C no further attempt begins: a late one could
+        change a topic minutes later."""
         deadline, session = Deadline(self._timeout_s), self.session
 
         def ask() -> Mapping[str, object]:
@@ -234,7 +235,7 @@ class Change:
             raise failure
 
     def grow(self, step: Grow, *, validate_only: bool) -> None:
-        """Grow a topic at the brokers; if a minimum of live replicas is requested, the replicas are placed here."""
+        """Grow a topic at the brokers. If a minimum of live replicas is requested, this process places the replicas."""
         command = step.command
         replicas = {} if command.assignments is None else {"replica_assignment": [*map(list, command.assignments)]}
         new = NewPartitions(
@@ -264,12 +265,12 @@ class Change:
 
 
 def goes_to_controller(step: Step) -> bool:
-    """Return whether a controller carries out the whole step, by the step's command."""
+    """Return whether the controller carries out the whole step when it gets the step's command."""
     return step.by_controller and not (isinstance(step, Grow) and step.minimum is not None)
 
 
 def _sent_for(step: Step) -> str:
-    """Return the topic of a step's command; empty: the step needs no controller."""
+    """Return the topic of a step's command, or "" if the step has no command for a controller."""
     return "" if isinstance(step, BrokerStep) else step.command.topic
 
 
@@ -277,12 +278,12 @@ class Request:
     """A command's request to change some topics, and one run of the engine. Each command has a subclass.
 
     Attributes:
-        what: the action of the command, for errors of Kafka.
-        together: whether nothing is changed if one topic is refused. Then no hints are given, either.
+        what: the action of the command, as errors of Kafka name it.
+        together: whether nothing is changed if one topic is refused. Such a command also prints no hints.
         failed: the exit status if a topic failed.
         change: the connection by which the phases send requests.
-        claim: the controller's claim that :meth:`find` has read.
-        drafts: topic -> the diff to which a refusal of the topic is added.
+        claim: the active controller's claim, as :meth:`find` has read it.
+        drafts: topic -> the diff that is shown, with the reason, if the topic is refused.
         diffs: topic -> the diff with its steps, and later with its outcome.
     """
 
@@ -312,7 +313,7 @@ class Request:
         raise NotImplementedError
 
     def find(self, topics: Sequence[str] | None = None) -> dict[str, TopicDiff]:
-        """Look, check, and return the steps of each topic (None: of all). Changes nothing, and shows nothing."""
+        """Look, check, and return the steps of ``topics``, or of all topics of the command. Change and show nothing."""
         self._made.clear()
 
         def attempt(topics: Sequence[str]) -> Answers:
@@ -340,8 +341,8 @@ class Request:
             return error
 
     def admit(self, command: TopicCommand, seen: Seen) -> Admission:
-        """Return how a controller would admit a command after the commands that were admitted so far. Raises
-        RequestRefused if the controller would refuse."""
+        """Return how a controller would admit a command after those that this method has admitted already.
+        Raises RequestRefused if the controller would refuse it."""
         situation = seen.situation(command.topic)
         facts, record = situation.facts, self._made.get(command.topic, situation.record)
         if isinstance(command, ReplaceTopicCommand):
@@ -418,14 +419,14 @@ class Request:
             self.say(*self.hints(begun))
 
     def begin(self, topics: Iterable[str]) -> None:
-        """Take the pending steps of these topics; the first steps go to a controller together."""
+        """Take the pending steps of these topics. The first steps of all topics go to a controller together."""
         pending = [diff for topic in topics if (diff := self.diffs[topic]).status == PENDING]
         failures = self.change.send([diff.steps[0] for diff in pending])
         for diff in pending:
             self._attempt(diff.topic, partial(self._take, diff, failures.get(_sent_for(diff.steps[0]))))
 
     def _take(self, diff: TopicDiff, failure: ModeAwareError | None) -> None:
-        """Take the steps in turn; ``failure``: the error of the first step, if a controller has tried it already."""
+        """Take the steps in turn. ``failure``: the error of a controller that has already tried the first step."""
         if failure is not None:
             raise failure
         for number, step in enumerate(diff.steps):
@@ -462,7 +463,7 @@ class Request:
         return False
 
     def _attempt(self, topic: str, work: Callable[[], object]) -> None:
-        """Do ``work``; an error fails the topic. By now, an error does not mean that nothing was changed."""
+        """Do ``work``; an error fails the topic. The steps before the error stay taken."""
         try:
             with kafka_errors(f"change topic {topic!r}"):
                 work()

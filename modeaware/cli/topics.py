@@ -176,7 +176,7 @@ def check_options(args: argparse.Namespace) -> None:
 
 
 def _complaints(args: argparse.Namespace) -> Iterator[tuple[object, str]]:
-    """Yield each rule about options: whether the options break it, and the message in that case."""
+    """Yield, for each rule about options, whether the options break the rule, and the message about it."""
     action, count = args.action, args.partitions
     yield action != "create" and args.config, "--config works only with --create: alter configs with kafka-configs"
     yield args.topic is None and action not in ("list", "describe"), "--topic is needed"
@@ -225,9 +225,9 @@ def replica_assignment(text: str) -> tuple[tuple[int, ...], ...]:
 
 
 def _alter(args: argparse.Namespace) -> int:
-    """Alter each of the topics in turn, up to the first that is not altered."""
+    """Alter the topics in turn, and stop after the first that is not altered."""
     topics = [args.topic]
-    if args.if_exists or not is_topic_name(args.topic):  # a name selects only one topic, whose existence Resize checks
+    if args.if_exists or not is_topic_name(args.topic):  # Resize checks whether a single topic exists
         with open_session(args, "list topics") as session:
             log, listed = session.config.mode_log_topic, list_topics(session.cluster.brokers).topics
         topics = [topic.name for topic in named_for_change(listed, args.topic, log)]
@@ -240,9 +240,9 @@ def _alter(args: argparse.Namespace) -> int:
 
 
 def _alter_command(args: argparse.Namespace, situation: Situation) -> ResizeCommand:
-    """Return a growth if the count is above the number of writable partitions; else a shrink."""
+    """Return a growth if the requested number is above the number of writable partitions; otherwise a shrink."""
     if args.partitions > situation.writable_count:
-        replicas = args.replica_assignment  # of all partitions; only new ones count, as in kafka-topics
+        replicas = args.replica_assignment  # lists all partitions; only the new ones matter, as in kafka-topics
         new = None if replicas is None else replicas[situation.facts.partition_count :] or None
         return CreatePartitionsCommand(situation.topic, args.partitions, new)
     if args.replica_assignment is not None or args.min_required_replication_factor is not None:
@@ -256,10 +256,10 @@ def _alter_command(args: argparse.Namespace, situation: Situation) -> ResizeComm
 
 
 def undo_command(situation: Situation) -> ResizeCommand | None:
-    """Return the growth to the number of writable partitions before the shrink in force; None: there is no shrink."""
+    """Return the growth to the number of writable partitions before the last shrink; None if there is none to undo."""
     record = situation.current.known
     before = record.deletion.previous_count if record.deletion is not None else 0
-    if record.replacement is None and before <= record.writable_count:  # the admission refuses an undo of a replacement
+    if record.replacement is None and before <= record.writable_count:  # if replaced, the admission refuses
         return None
     return CreatePartitionsCommand(record.topic, before)
 
@@ -292,7 +292,7 @@ def _create(args: argparse.Namespace, session: Session) -> int:
 
 
 def _delete(args: argparse.Namespace, session: Session) -> int:
-    """Delete topics. Like ``kafka-topics``, print nothing. The controller removes a deleted topic's record."""
+    """Delete topics. Like ``kafka-topics``, print nothing. The controller later removes the topics' records."""
     brokers, log = session.cluster.brokers, session.config.mode_log_topic
     listed = list_topics(brokers).topics
     named = named_for_change(listed, args.topic, log)
@@ -344,7 +344,7 @@ def _absent(args: argparse.Namespace, listed: Iterable[ListedTopic], log: ModeLo
 
 
 _Records = dict[str, TopicRecord | None]
-"""Topic -> its record in the mode log, or an empty record; None: the record cannot be used."""
+"""Topic -> its record in the mode log: an empty record if the log has none, None if the record cannot be used."""
 
 
 def _describe(args: argparse.Namespace, session: Session) -> int:
@@ -378,7 +378,7 @@ def _describe(args: argparse.Namespace, session: Session) -> int:
     if changed and not args.topics_with_overrides and not any(getattr(args, name) for name in _FILTERS):
         for description in describe_topics(session, changed):
             text = describe_text([description], expand=args.partitions == EXPAND)
-            details[description.topic] = indent(text, "  ").splitlines()  # no line begins like those of kafka-topics
+            details[description.topic] = indent(text, "  ").splitlines()  # so that no line looks like kafka-topics' own
     for line in _lines(args, states, records, details):
         print(line)
     return 0
@@ -387,7 +387,7 @@ def _describe(args: argparse.Namespace, session: Session) -> int:
 def _records(
     args: argparse.Namespace, log: ModeLog, chosen: Iterable[ListedTopic]
 ) -> tuple[_Records, dict[str, list[str]]]:
-    """Return the records of the chosen topics; and topic -> lines about records of deleted topics of its name.
+    """Return the records of the chosen topics; and for each topic, lines about records of deleted topics of its name.
 
     An unusable record is an error only if the options name the topic itself, not a pattern.
     """
@@ -433,7 +433,7 @@ def _lines(
 
 
 def _passes(name: str, partition: PartitionReplicas, min_isr: int | None) -> bool:
-    """Return whether a filter shows the partition; ``min_isr``: ``min.insync.replicas`` (None: unknown)."""
+    """Return whether the filter ``name`` shows the partition; ``min_isr`` is its ``min.insync.replicas``, if known."""
     if name == "under_replicated_partitions":
         return partition.replication_factor > len(partition.isr)
     if name == "unavailable_partitions":
@@ -445,7 +445,7 @@ def _passes(name: str, partition: PartitionReplicas, min_isr: int | None) -> boo
 
 def topic_line(topic: TopicState) -> str:
     """Return the line of the topic itself."""
-    configs = "N/A"  # the user lacks DESCRIBE_CONFIGS, without which kafka-topics fails
+    configs = "N/A"  # the user lacks DESCRIBE_CONFIGS; kafka-topics would fail here
     if topic.configs is not None:
         values = {name: "null" if value is None else printable(value) for name, value in topic.configs.items()}
         configs = ",".join(f"{name}={value}" for name, value in sorted(values.items()))

@@ -1,8 +1,8 @@
-"""Effects: the requests by which the controller's decisions change something. To repeat an effect does no harm.
+"""Effects: the requests by which the controller's decisions change something. An effect may be repeated without harm.
 
-Only requests that delete topics name ids; the others name topics. So right before each sending the ids are compared,
-and then the lease is checked. A window remains until the request arrives: a topic that is deleted and recreated under
-its name in that window is hit.
+Only requests that delete topics name topic ids; all others name topics. So right before such a request is sent, the
+topics' ids are compared with those of the decision; then the lease is checked. If a topic is deleted and recreated
+under its name between the comparison and the request's arrival, the request hits the new topic.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ from modeaware.wire.requests import (
 )
 
 OPERATION_TIMEOUT_MS = 3_000
-"""The time that a broker has for a change. The wait for the response is longer, so the broker can report a timeout."""
+"""The time that a broker has for a change. The wait for its response is longer, so that it can report a timeout."""
 Check = Callable[[], None]
-"""Called right before each sending of a request that changes something; an exception prevents the sending."""
+"""Called right before a request that changes something is sent; an exception prevents the sending."""
 SET, DELETE = 0, 1
 """Operations of IncrementalAlterConfigs."""
 _COORDINATOR_MOVED = frozenset(
@@ -62,7 +62,7 @@ def no_check() -> None:
 def replaced_topics(brokers: Brokers, ids: Mapping[str, str]) -> dict[str, ClusterError]:
     """Return an error for each topic of ``ids`` (name -> id) that some broker does not have under that id.
 
-    Records of a topic that was recreated under the name must not be deleted (invariant I1).
+    If a topic was recreated under the name, its records must not be deleted (invariant I1).
     """
     ids_by_node = ids_of_each_broker(brokers, sorted(ids))
     return {
@@ -82,11 +82,11 @@ def delete_records(
     """Make the partitions' leaders delete the records below the effects' offsets (invariant I1).
 
     A leader whose epoch is not that of the snapshot gets no request. The request has no epoch, so an election right
-    before its arrival goes unnoticed. One request per leader carries all effects, each on another topic.
+    before its arrival goes unnoticed. One request per leader carries all effects, which are on different topics.
 
     Returns:
-        For each effect, the error of its first partition that failed, or whose leader epoch has changed. Records of the
-        effect's other partitions are deleted nevertheless.
+        For each effect, the error of the first partition whose deletion failed or whose leader epoch has changed.
+        Records of the effect's other partitions are deleted nevertheless.
     """
     ids = {effect.topic: effect.topic_id for effect in effects}
     offsets = {(effect.topic, p): offset for effect in effects for p, offset in effect.offsets.items()}
@@ -127,7 +127,7 @@ def delete_records(
 def create_partitions(
     brokers: Brokers, effects: Sequence[CreatePartitions], check: Check = no_check, *, validate_only: bool = False
 ) -> list[ClusterError | None]:
-    """Create partitions of different topics, many topics in one request; return the failure of each effect."""
+    """Create partitions of different topics, many topics in one request; return each effect's failure."""
     topic = CreatePartitionsRequest.CreatePartitionsTopic
 
     def entry(effect: CreatePartitions) -> Any:
@@ -144,8 +144,8 @@ def create_partitions(
 def create_topics(
     brokers: Brokers, effects: Sequence[CreateTopic], check: Check = no_check, *, validate_only: bool = False
 ) -> list[ClusterError | None]:
-    """Create new topics of replacements, many in one request; return the failure of each effect. For a topic that
-    exists, this is TOPIC_ALREADY_EXISTS."""
+    """Create new topics of replacements, many in one request; return each effect's failure. If the topic exists,
+    the failure is TOPIC_ALREADY_EXISTS."""
     topic = CreateTopicsRequest.CreatableTopic
 
     def entry(effect: CreateTopic) -> Any:
@@ -171,10 +171,10 @@ def create_topics(
 def fence_topics(
     brokers: Brokers, effects: Sequence[FenceTopic], check: Check = no_check, *, validate_only: bool = False
 ) -> list[ClusterError | None]:
-    """Make brokers refuse data for topics, many in one request; return the failure of each.
+    """Make brokers refuse data for topics, many in one request; return each effect's failure.
 
     Args:
-        validate_only: validate the fence as a whole, see :func:`modeaware.cluster.fence.check_fences`.
+        validate_only: set nothing, but validate the whole fence, see :func:`modeaware.cluster.fence.check_fences`.
     """
     unproved: dict[str, ClusterError] = {}
     if effects and validate_only:
@@ -196,7 +196,7 @@ class _Batch(Generic[_E]):
         what: the change, for an error message.
         answers: the attribute of the response that has an entry for each topic.
         name: returns the topic that an effect changes.
-        records: returns how many records an effect takes in the brokers' metadata.
+        records: returns the number of records that an effect writes to the brokers' metadata.
         entry: returns the part of the request for one effect.
         request: makes the request from the entries.
     """
@@ -211,10 +211,10 @@ class _Batch(Generic[_E]):
     def send(
         self, brokers: Brokers, effects: Sequence[_E], check: Check, *, compare_ids: bool
     ) -> list[ClusterError | None]:
-        """Send the effects, on different topics, in as few requests as fit; return the failure of each.
+        """Send the effects, which are on different topics, in as few requests as fit; return each effect's failure.
 
         Args:
-            compare_ids: compare the topics' ids with those of the decisions, right before each sending.
+            compare_ids: whether to compare topic ids with those of the decisions right before a request is sent.
         """
         parts = in_requests(effects, self.records)
         return [failure for some in parts for failure in self._send(brokers, some, check, compare_ids)]
@@ -255,7 +255,7 @@ class _Batch(Generic[_E]):
 def remove_configs(
     brokers: Brokers, effects: Sequence[RemoveConfigs], check: Check = no_check
 ) -> list[ClusterError | None]:
-    """Remove configs of topics, many in one request; return the failure of each."""
+    """Remove configs of topics, many in one request; return each effect's failure."""
     return _alter_each(brokers, effects, lambda e: _configs_of(e.topic, {}, e.names), check)
 
 
@@ -267,7 +267,7 @@ def _alter_each(
     *,
     validate_only: bool = False,
 ) -> list[ClusterError | None]:
-    """Alter the fence's configs of the effects' topics; return the failure of each."""
+    """Set or remove the fence's configs on the effects' topics; return each effect's failure."""
 
     def request(entries: list[Any]) -> Any:
         return IncrementalAlterConfigsRequest(resources=entries, validate_only=validate_only)
@@ -286,7 +286,7 @@ def alter_configs(
     *,
     validate_only: bool = False,
 ) -> None:
-    """Set and remove configs of a topic, all of them or none. After a ClusterError, a repetition is harmless."""
+    """Set and remove configs of a topic, all of them or none. After a ClusterError, the call may be repeated."""
     wanted = _configs_of(topic, to_set, to_remove)
     answer = brokers.ask(IncrementalAlterConfigsRequest(resources=[wanted], validate_only=validate_only))
     for response in answer.responses:
@@ -305,8 +305,9 @@ def _configs_of(topic: str, to_set: Mapping[str, str], to_remove: Iterable[str] 
 def delete_topics(
     brokers: Brokers, topics: Mapping[str, str], check: Check = no_check
 ) -> dict[str, ClusterError | None]:
-    """Delete topics by id, so that a topic recreated under its name is not hit; return name -> the failure. ``topics``:
-    name -> id, in Kafka's base64 form. Brokers before Kafka 2.8 reject the request.
+    """Delete topics by id, so that a topic recreated under the name is not hit. Brokers before Kafka 2.8 reject this.
+
+    ``topics``: name -> id, in Kafka's base64 form. Return name -> the failure, or None.
     """
     by_id = {UUID(bytes=b64decode(topic_id + "==", altchars=b"-_")): name for name, topic_id in topics.items()}
 
@@ -327,7 +328,7 @@ def delete_topics(
 def check_deletions(brokers: Brokers, effects: Sequence[DeleteTopic | DeleteOldTopic]) -> list[ClusterError | None]:
     """Return for each effect an error if brokers delete no topics (``delete.topic.enable=false``), else None.
 
-    Brokers check the setting first. The request names no topic, so brokers reject it in any case.
+    Brokers check the setting first. The request names no topic, so brokers that delete topics reject it, too.
     """
     if not effects:
         return []
@@ -379,7 +380,7 @@ def commit_offsets(brokers: Brokers, effect: CommitOffsets, check: Check = no_ch
 
 
 def _commit(brokers: Brokers, node_id: int, effect: CommitOffsets) -> dict[int, int]:
-    """Return partition -> error code, for partitions that were not committed."""
+    """Return partition -> error code, for the partitions without a commit; -1 -> the error of the whole request."""
     topic = OffsetCommitRequest.OffsetCommitRequestTopic
     partitions = [
         topic.OffsetCommitRequestPartition(partition_index=p, committed_offset=offset, committed_metadata="")
@@ -390,14 +391,14 @@ def _commit(brokers: Brokers, node_id: int, effect: CommitOffsets) -> dict[int, 
         member_id="",
         topics=[topic(name=effect.topic, partitions=partitions)],
         min_version=6,
-        max_version=9,  # version 10 has topic ids instead of names; older brokers lack it
+        max_version=9,  # version 10 has topic ids instead of names, and older brokers lack it
     )
     answer = brokers.ask(request, node_id)
     return _failed(effect, answer.topics)
 
 
 def _set_starts(brokers: Brokers, node_id: int, effect: CommitOffsets) -> dict[int, int]:
-    """Set a share group's start offsets; the result is that of :func:`_commit`."""
+    """Set a share group's start offsets. Return partition -> error code; -1 -> the error of the whole request."""
     topic = AlterShareGroupOffsetsRequest.AlterShareGroupOffsetsRequestTopic
     partition = topic.AlterShareGroupOffsetsRequestPartition
     partitions = [partition(partition_index=p, start_offset=offset) for p, offset in sorted(effect.offsets.items())]

@@ -1,9 +1,9 @@
 """The groups that use a topic, their progress, and whether they keep state per partition.
 
 A group uses a topic if the group has a commit on the topic, or members that are subscribed to it or assigned its
-partitions. Anything that could hide such a group, or its progress on the topic, is a doubt
-(:mod:`modeaware.cluster.group_listing` has the doubts about the list of groups). Errors on a group's other topics are
-no doubt. If no broker answers, ClusterError is raised.
+partitions. Anything that could hide such a group, or its progress on the topic, is reported as a doubt
+(:mod:`modeaware.cluster.group_listing` has the doubts about the list of groups). Errors on other topics of a group are
+no doubt about the topic. If no broker answers, ClusterError is raised.
 
 Some groups keep state per partition, for example those of Kafka Streams. The state does not move with the keys of a
 retired partition. Such a group is recognised by its type, or by the names of its changelog topics.
@@ -45,14 +45,14 @@ from modeaware.wire.requests import (
 
 DESCRIBE_BATCH = 250
 NEW_MEMBERS_S, SAME_MEMBERS_S = 300.0, 3_600.0
-"""How long a group in a rebalance counts by its topics from before the rebalance: if it has new members, and if it has
-none. (Old members may subscribe to other topics, too.) The times exceed a rebalance with the clients' defaults, and
-with common settings."""
+"""How long a group in a rebalance counts by the topics that it consumed before: with new members, and with the same
+members. (These may subscribe to other topics, too.) Rebalances are shorter, with the clients' defaults and with common
+settings."""
 
 
 class Member(NamedTuple):
-    """One member of a group. ``topics``: subscribed or assigned. ``holds``: those with a partition that it alone
-    reads."""
+    """One member of a group. ``topics``: those that the member is subscribed to or assigned. ``holds``: those of
+    which the member alone reads a partition."""
 
     id: str
     client_id: str
@@ -64,9 +64,9 @@ class Member(NamedTuple):
 class Members:
     """The members of a group, and the topics that they are subscribed to or assigned.
 
-    ``unknown``: why these topics may be incomplete; ``rebalancing``: whether a rebalance is the cause. ``streams``: the
-    members are Kafka Streams'. ``any``: the group has members, even if ``members`` is empty because they consume no
-    topics. ``assigned``: topic -> the partitions that members hold or will get; None: not known.
+    ``unknown``: why these topics may be incomplete; ``rebalancing``: whether a rebalance is the cause. ``streams``:
+    whether the members are Kafka Streams'. ``any``: whether the group has members, even members without topics, which
+    ``members`` omits. ``assigned``: topic -> the partitions that members hold or will get; None if unknown.
     """
 
     any: bool = False
@@ -82,7 +82,7 @@ class Members:
         return frozenset(member.id for member in self.members)
 
     def seen(self, topic: str) -> MembersSeen:
-        """Return the numbers of members that read a topic; of all members while their topics are not known."""
+        """Return the numbers of members that read a topic. While the topics are unknown, every member counts."""
         reading = [member for member in self.members if topic in member.topics or self.unknown is not None]
         aware = sum(member.client_id == CLIENT_ID for member in reading)
         return MembersSeen(aware, len(reading) - aware, sum(topic in member.holds for member in reading))
@@ -94,10 +94,10 @@ class GroupsFound:
 
     Attributes:
         groups: by name.
-        doubt: why groups may be missing in both ``groups`` and ``unclear``.
+        doubt: why the list of groups may be incomplete. A missing group is neither in ``groups`` nor in ``unclear``.
         unclear: group -> why it is not known whether the group uses the topic, or what the group has committed.
         epochs: group -> partition -> the leader epoch of the group's commit, if the commit has one.
-        stateful_owner: the Streams group whose internal topic this is.
+        stateful_owner: the Streams group to which the topic belongs, if it is an internal topic.
         unchecked: partitions on which the commits were not checked, because a leader did not answer.
     """
 
@@ -123,10 +123,10 @@ class GroupsFound:
 class StableGroups:
     """The topics that groups with members consumed when they were last seen outside of a rebalance. One thread owns it.
 
-    In a rebalance brokers do not report which topics a group consumes. With many groups, one is nearly always in a
-    rebalance, so decisions cannot wait for a moment without one. A group in a rebalance therefore counts by its earlier
-    topics: with new members for :data:`NEW_MEMBERS_S`, else for :data:`SAME_MEMBERS_S`. Without earlier members it is a
-    doubt. A group that begins to use a topic in the rebalance is listed in the next pass, as a new group is.
+    In a rebalance brokers do not report which topics a group consumes. With many groups in a cluster, one is nearly
+    always in a rebalance, so decisions cannot wait until none is. So a group in a rebalance counts by its earlier
+    topics: with new members for :data:`NEW_MEMBERS_S`, otherwise for :data:`SAME_MEMBERS_S`. If its earlier topics are
+    unknown, it is a doubt. A topic that the group begins to use in the rebalance is found in the next pass.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -134,7 +134,7 @@ class StableGroups:
         self._seen: dict[str, tuple[float, Members]] = {}
 
     def note(self, members: Mapping[str, Members]) -> None:
-        """Note the topics that the groups of a listing consume, and drop old notes."""
+        """Note the topics that the listed groups consume, and drop notes that are too old."""
         now_s = self._clock.monotonic_s()
         stable = {name: (now_s, of) for name, of in members.items() if of.unknown is None}
         self._seen = {
@@ -167,8 +167,9 @@ def find_groups(
 
     Args:
         also: topic -> groups whose commits on the topic are read even if no broker lists the groups.
-        stable: notes of earlier passes. None: every group in a rebalance without a commit on a topic is a doubt.
-        mode_log: the mode log's name. The group that elects its controller consumes nothing.
+        stable: notes of earlier passes. Without them, every group in a rebalance is a doubt about topics without its
+            commits.
+        mode_log: the mode log's name. The election's group is named after it, and does not count as a consumer.
     """
     brokers, also = cluster.brokers, also or {}
     listing = list_groups(brokers)
@@ -208,7 +209,7 @@ def find_groups(
                 continue
             rebalancing = name if members[name].rebalancing else None
             in_doubt[name] = GroupsDoubt(f"group {name!r} {unclear[name]}", rebalancing=rebalancing)
-        # Unless a group is known as a Streams group, only topic names show whether it owns changelogs.
+        # Only names of topics show whether a group owns changelogs, unless it is known as a Streams group.
         may_own = any(known[name].kind != "share" for name in using - streams)
         stateful = stateful_groups(changelog_topics() if may_own else (), using, streams)
         facts = {
@@ -238,8 +239,8 @@ def find_groups(
 def group_commits(
     cluster: Cluster, group: str, topic: str, partitions: Iterable[int], kind: str = "classic"
 ) -> Mapping[int, int]:
-    """Return the committed offsets of one group, listed or not, on ``topic``; for the kind ``share``, its start
-    offsets. Raise ClusterError if the offsets are not known."""
+    """Return the offsets that one group, listed or not, has committed on ``topic``; for a share group, the start
+    offsets. Raise ClusterError if the offsets are unknown."""
     brokers = cluster.brokers
     listed = _unlisted(brokers, Listing(), (group,), kind)[group]
     if isinstance(listed, GroupsDoubt):
@@ -255,7 +256,7 @@ def group_commits(
 
 
 def _maybe_streams(group: ListedGroup, members: Members) -> bool | None:
-    """Return None for a group without (readable) members that may be a Streams group, False for other groups."""
+    """Return None if the group may be a Streams group, but no member shows whether it is; False for other groups."""
     unknown = group.kind == "classic" and group.consumes and (not members.any or members.unknown is not None)
     return None if unknown else False
 
@@ -263,7 +264,7 @@ def _maybe_streams(group: ListedGroup, members: Members) -> bool | None:
 def _unlisted(
     brokers: Brokers, listing: Listing, also: Collection[str], kind: str = "classic"
 ) -> dict[str, ListedGroup | GroupsDoubt]:
-    """Return the groups of ``also`` that no broker lists; a doubt for a group whose coordinator is not known."""
+    """Return the groups of ``also`` that no broker lists; instead of a group with an unknown coordinator, a doubt."""
     missing = sorted(set(also) - listing.groups.keys())
     if not missing or listing.none_yet:  # a look-up would make the brokers create __consumer_offsets
         return {}
@@ -316,7 +317,7 @@ def _members(kind: str, group: Any) -> Members:
 def _classic(group: Any) -> Members:
     if group.protocol_type not in ("consumer", ""):
         return Members(any=True)
-    if group.group_state in ("PreparingRebalance", "CompletingRebalance"):  # it shows no subscriptions or assignments
+    if group.group_state in ("PreparingRebalance", "CompletingRebalance"):  # shows no topics
         return _all(group, (), unknown="is in a rebalance: its topics are not known yet", rebalancing=True)
     members: list[Member] = []
     assigned: set[tuple[str, int]] = set()
@@ -343,7 +344,7 @@ def _classic(group: Any) -> Members:
 
 
 def _consumer(group: Any) -> Members:
-    """Take the topics of patterns from the assignments: Python cannot evaluate the brokers' patterns (RE2)."""
+    """Return the members. A pattern's topics come from assignments: Python cannot evaluate brokers' patterns (RE2)."""
     members: list[Member] = []
     held: set[tuple[str, int]] = set()
     stable, by_pattern = group.group_state == "Stable", False
@@ -419,25 +420,25 @@ def changelogs(topics: Iterable[str]) -> list[str]:
 
 
 def stateful_groups(topics: Iterable[str], names: Collection[str], streams: Collection[str]) -> frozenset[str]:
-    """Return the groups of ``names`` with state: ``streams`` (known Streams groups), and groups with a changelog topic
-    that has their name."""
+    """Return the groups with state: the known Streams groups ``streams``, and the groups of ``names`` that a changelog
+    topic of ``topics`` may belong to, by its name."""
     return frozenset(streams).union(*(_owners(topic, names, streams) for topic in topics))
 
 
 def owner(topic: str, types: Mapping[str, bool | None]) -> str | None:
-    """Return the Streams group whose internal topic this is, if any.
+    """Return the Streams group to which an internal topic belongs, if any.
 
     Args:
-        types: group -> whether it is a Streams group; None: not known, as for a group without members.
+        types: group -> whether it is a Streams group; None if unknown, as for a group without members.
     """
     possible = [name for name in _prefixes(topic) if types.get(name, False) is not False]
     return max([name for name in possible if types[name]] or possible, key=len, default=None)
 
 
 def _owners(topic: str, names: Collection[str], streams: Collection[str]) -> set[str]:
-    """Return the groups of ``names`` that an internal topic can belong to, by its name.
+    """Return the groups of ``names`` to which an internal topic may belong, by the topic's name.
 
-    ``app-x-store-changelog`` could belong to ``app`` or to ``app-x``; a known Streams group among them owns it.
+    ``app-x-store-changelog`` could belong to ``app`` or to ``app-x``. If one is a known Streams group, it is the owner.
     """
     candidates = {name for name in _prefixes(topic) if name in names}
     known = candidates & set(streams)

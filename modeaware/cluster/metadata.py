@@ -1,8 +1,8 @@
 """Facts about topics and brokers: ids, leaders, and answers that only a partition's leader has.
 
-The metadata of one broker may be stale, so alone they prove nothing. A topic's id is compared on every broker before
-anything is deleted. A request that only a leader can answer is sent again if the leader has moved. To decisions, a
-missing answer means "unavailable". ClusterError is raised if no broker answers, or one rejects the request.
+One broker's metadata may be stale, and proves nothing alone. So before anything is deleted, the topic's id is compared
+on every broker. A request that only a leader can answer is sent again if the leader has moved. If an answer is missing,
+decisions treat the partition as unavailable. ClusterError is raised if no broker answers, or one rejects the request.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from modeaware.wire.requests import (
 )
 
 _NOT_REPORTED = 31
-"""The value by which a broker states that it returns no authorized operations: only this bit is set."""
+"""The bit that is set, alone, in a response without authorized operations."""
 _MOVED = frozenset(
     {
         KafkaError.LEADER_NOT_AVAILABLE,
-        KafkaError.NOT_LEADER_FOR_PARTITION,  # now NOT_LEADER_OR_FOLLOWER in Kafka
+        KafkaError.NOT_LEADER_FOR_PARTITION,  # Kafka calls it NOT_LEADER_OR_FOLLOWER
         KafkaError.FENCED_LEADER_EPOCH,
         KafkaError.UNKNOWN_LEADER_EPOCH,
     }
@@ -49,7 +49,7 @@ def refusal(
 
 
 def metadata_request(names: Sequence[str], min_version: int = 0, max_version: int | None = None) -> Any:
-    """Return a Metadata request for topics by name; topic ids need version 10, leader epochs 7."""
+    """Return a Metadata request for topics by name. Topic ids need version 10, leader epochs version 7."""
     named = [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
     return MetadataRequest(
         topics=named, allow_auto_topic_creation=False, min_version=min_version, max_version=max_version
@@ -57,8 +57,8 @@ def metadata_request(names: Sequence[str], min_version: int = 0, max_version: in
 
 
 def authorized_operations(bits: Iterable[int] | None) -> frozenset[int] | None:
-    """Return the operations in a response's field of authorized operations (KIP-430); None: the broker does not report
-    them."""
+    """Return the operations in a response's field of authorized operations (KIP-430); None if the broker reports
+    none."""
     operations = frozenset((_NOT_REPORTED,) if bits is None else bits)
     return None if _NOT_REPORTED in operations else operations
 
@@ -66,7 +66,7 @@ def authorized_operations(bits: Iterable[int] | None) -> frozenset[int] | None:
 def topic_names(brokers: Brokers) -> list[str]:
     """Return the names of all topics that the user may see.
 
-    The response has every partition of the cluster; to decode 1 000 of them takes some 10 ms.
+    The response has every partition of the cluster; decoding takes some 10 ms per 1 000 partitions.
     """
     answer = brokers.ask(MetadataRequest(topics=None, allow_auto_topic_creation=False))
     return [topic.name for topic in answer.topics if topic.name is not None]
@@ -84,14 +84,14 @@ class RegisteredBroker:
 
 @dataclass(frozen=True)
 class Registered:
-    """The brokers by id; ``complete``: brokers that are down are included, so a missing id is not registered."""
+    """The brokers by id. If ``complete``, brokers that are down are included, so a missing id is not registered."""
 
     brokers: dict[int, RegisteredBroker]
     complete: bool
 
 
 def registered_brokers(brokers: Brokers) -> Registered:
-    """Return the cluster's brokers, including brokers that are down (KIP-1073); before Kafka 4.0 only live brokers."""
+    """Return the cluster's brokers, including those that are down (KIP-1073); older than Kafka 4.0, only live ones."""
     try:
         answer = brokers.ask(DescribeClusterRequest(include_fenced_brokers=True, min_version=2))
     except ClusterError as error:
@@ -110,12 +110,12 @@ def registered_brokers(brokers: Brokers) -> Registered:
 # Topic ids
 
 Ids = Mapping[str, str | None]
-"""Name -> topic id (Kafka's base64 form); None: there is no topic of that name. A name is missing if the broker does
-not describe its topic, or describes it without an id."""
+"""Name -> topic id (Kafka's base64 form), or None if no topic has the name. A name is missing if the broker does not
+describe the topic, or describes it without an id."""
 
 
 def ids_of_each_broker(brokers: Brokers, names: Sequence[str]) -> dict[int, Ids]:
-    """Return the ids from each live broker, by node id; raise ClusterError if one does not answer."""
+    """Return node id -> the broker's topic ids, for each live broker; raise ClusterError if one does not answer."""
     nodes = brokers.node_ids()
     ids: dict[int, Ids] = {}
     answers = brokers.ask_each([Ask(node, metadata_request(names, 10)) for node in nodes], BULK_TIMEOUT_S)
@@ -160,8 +160,8 @@ class _Answered(NamedTuple):
 class LeaderRequests:
     """Sends requests to the leaders of partitions: one request for each leader, however many topics.
 
-    The leaders are looked up when first needed, and cached. If a leader has moved or does not answer, it is looked up
-    again, and the request is sent to the new leader once.
+    The leaders are looked up when first needed, and cached. If a leader has moved or does not answer, the leader is
+    looked up again, and a new leader gets the request once.
     """
 
     def __init__(self, brokers: Brokers, routes: Mapping[Partition, Leader] | None = None) -> None:
@@ -181,11 +181,11 @@ class LeaderRequests:
         topic_name: str = "name",
         topics: str = "topics",
     ) -> dict[Partition, Any]:
-        """Return each partition's entry of its leader's response (error code 0), or a :class:`ClusterError`.
+        """Return each partition's entry in its leader's response, or a :class:`ClusterError` if the entry has an error.
 
         Args:
-            only_under: partition -> the required leader epoch; under another epoch no request is sent.
-            before: called with the topics right before requests are sent; topics that it returns are left out.
+            only_under: partition -> the required leader epoch. A leader of another epoch gets no request.
+            before: called with the topics right before requests are sent. Returns the topics to leave out, with errors.
             index, topic_name, topics: the names of these fields in the response.
         """
 
@@ -231,7 +231,7 @@ class LeaderRequests:
         topic_name: str = "name",
         topics: str = "topics",
     ) -> dict[Partition, Any]:
-        """Return the entries of :meth:`ask` without the failures."""
+        """Return the entries of :meth:`ask`, without the partitions that failed."""
         answers = self.ask(partitions, what, build, index=index, topic_name=topic_name, topics=topics)
         return {key: entry for key, entry in answers.items() if not isinstance(entry, ClusterError)}
 
@@ -287,18 +287,18 @@ def _leader_error(what: str, key: Partition, number: int) -> ClusterError:
 TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
 """The types of resources in requests about configs."""
 SET_ON_TOPIC = 1
-"""``config_source`` of a config that is set on the topic itself."""
+"""The ``config_source`` of a config that is set on the topic itself."""
 
 
 def configs_request(kind: int, names: Iterable[str], *keys: str, min_version: int = 0) -> Any:
-    """Return a DescribeConfigs request for these resources; without ``keys`` for all of their configs."""
+    """Return a DescribeConfigs request for resources of one kind; without ``keys``, for all of their configs."""
     resource = DescribeConfigsRequest.DescribeConfigsResource
     wanted = [resource(resource_type=kind, resource_name=n, configuration_keys=list(keys) or None) for n in names]
     return DescribeConfigsRequest(resources=wanted, min_version=min_version)
 
 
 def read_configs(answer: Any) -> dict[str, Any]:
-    """Return each topic's configs in a DescribeConfigs response, or a :class:`ClusterError` if they were rejected."""
+    """Return each topic's configs in a DescribeConfigs response, or a :class:`ClusterError` for a rejected entry."""
     configs = {}
     for result in answer.results:
         name, code = result.resource_name, result.error_code
@@ -308,9 +308,9 @@ def read_configs(answer: Any) -> dict[str, Any]:
 
 
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
-"""Timestamps of ListOffsets: the end, the log start, and (version 7) the record with the greatest timestamp."""
+"""Timestamps of ListOffsets: for the end, the log start, and (version 7) the record with the greatest timestamp."""
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
-"""Isolation levels: up to the high watermark, and to the last stable offset."""
+"""Isolation levels: the end is the high watermark, or the last stable offset."""
 
 
 CONSUMER, DEBUGGING = -1, -2
@@ -336,7 +336,7 @@ def list_offsets_request(led: Led, timestamp: int, isolation_level: int, replica
 def end_offsets(
     brokers: Brokers, partitions: Iterable[Partition], routes: Mapping[Partition, Leader] | None = None
 ) -> dict[Partition, int]:
-    """Return the high watermarks; a partition is missing if its leader does not answer, or does not have it yet."""
+    """Return the high watermarks. A partition is missing if its leader does not answer, or has none yet."""
 
     def request(led: Led) -> Any:
         any_epoch = {topic: dict.fromkeys(epochs, -1) for topic, epochs in led.items()}
@@ -347,9 +347,9 @@ def end_offsets(
 
 
 def epoch_ends(brokers: Brokers, wanted: Mapping[Partition, Collection[int]]) -> dict[tuple[str, int, int], int]:
-    """Return where the leader's log ends for leader epochs: (topic, partition, epoch) -> end offset.
+    """Return the ends of leader epochs in the leaders' logs: (topic, partition, epoch) -> end offset.
 
-    -1: the leader has no epoch as late as that. A partition whose leader does not answer is missing.
+    The end is -1 if the leader knows only earlier epochs. A partition whose leader does not answer is missing.
     """
     epochs = {key: sorted(some) for key, some in wanted.items()}
     leaders = LeaderRequests(brokers)
@@ -385,7 +385,7 @@ def epoch_ends(brokers: Brokers, wanted: Mapping[Partition, Collection[int]]) ->
 def writers(brokers: Brokers, partitions: Iterable[Partition]) -> dict[Partition, tuple[WriterFacts, ...]]:
     """Return the producers that each partition's leader remembers (DescribeProducers), the latest first.
 
-    For messages only: a partition is missing if its leader does not answer, or rejects the request.
+    For messages, not for decisions: a partition is missing if its leader does not answer, or rejects the request.
     """
     wanted = set(partitions)
     if not wanted:

@@ -1,4 +1,4 @@
-"""Collects the facts for decisions. Some need several snapshots: for example, since when an end offset has not moved."""
+"""Collects the facts for decisions. Some need several snapshots: for example, how long an end offset has not moved."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ class Observer:
 
         Args:
             looks: one for each topic. A new topic may have a second look, at its id alone.
-            rules: the operator's rules. The commits of groups that rules require by name are read even if no broker lists
+            rules: the operator's rules. Commits of groups that rules require by name are read even if no broker lists
                 the groups. The same holds for a group whose commits prove an evacuation.
         """
         try:

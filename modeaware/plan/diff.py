@@ -1,7 +1,7 @@
 """The steps from a topic's current state to the declared one, with warnings; or a refusal. As a diff and as JSON. Pure.
 
-Topics that no file names stay unchanged, and so do configs that the file does not name. Only a replacement may end
-with the deletion of a topic.
+Topics that no file names stay unchanged. Of a named topic, configs that the file does not name stay unchanged. Only a
+replacement deletes a topic, at its end.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ class CurrentTopic:
 
     Attributes:
         count: the number of partitions on the brokers.
-        replication_factors: the replication factors of the partitions, as before any reassignment in progress.
-        overrides: the topic's own configs; None: the user may not see them.
+        replication_factors: the replication factors of the partitions; during a reassignment, those before it.
+        overrides: the topic's own configs; None if the user may not see them.
         topic_id: the topic's id.
-        record: the topic's record in the mode log; None: the topic was never changed.
+        record: the topic's record in the mode log; None if the topic was never changed.
     """
 
     count: int
@@ -55,12 +55,12 @@ class CurrentTopic:
 
     @property
     def known(self) -> TopicRecord:
-        """The topic's record, completed by the brokers' partition count."""
+        """The topic's record as :func:`current_record` completes it by the partition count."""
         return current_record(self.record, "", "", self.count)
 
     @property
     def goal(self) -> int:
-        """The number of writable partitions once the growth in progress is complete."""
+        """The number of writable partitions; during a growth, the number at its end."""
         known = self.known
         return max(self.count, len(known.modes)) if known.opening else known.writable_count
 
@@ -70,7 +70,7 @@ class CurrentTopic:
 
     @property
     def progress(self) -> str | None:
-        """The change in progress, in words, such as ``drain of partitions 4-11``; None: no change."""
+        """The change in progress, in words, such as ``drain of partitions 4-11``; None if no change is in progress."""
         if not self.in_progress:
             return None
         phase = topic_phase(self.known)
@@ -87,11 +87,11 @@ class TopicDiff:
     """The steps for one topic.
 
     Attributes:
-        where: the file and line of the declaration; empty for a topic that a command names.
+        where: the file and line of the declaration; empty for a topic that comes from the command line.
         steps: a list of objects: step (create, grow, shrink, replace, alter_configs, accept_state_loss) and its fields.
         warnings: the costs of the steps.
         in_progress: the phase, in words, of an earlier change that is not done.
-        begun: earlier steps, which are not repeated; the command waits for their end.
+        begun: steps of an earlier run, which are not repeated: the command only waits for their end.
         status: unchanged, in_progress, pending, refused, applied or failed.
         error: why there are no steps, or why the steps failed.
     """
@@ -164,7 +164,7 @@ class ApplyReport:
         return sum(topic.status == APPLIED for topic in self.topics)
 
     def lines(self) -> Iterator[str]:
-        """Yield each topic that is not as declared, and the sum."""
+        """Yield the diff of each topic that is not as declared, then a line with totals."""
         for topic in self.topics:
             if topic.status in (PENDING, REFUSED) or topic.progress is not None:
                 yield from topic.lines()
@@ -176,7 +176,7 @@ class ApplyReport:
 
 CLEANUP_POLICY = "cleanup.policy"
 INTERNAL = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"})
-"""Kafka's own topics, whether they exist or not."""
+"""The names of Kafka's own topics, which may not exist."""
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _HIDDEN = "its configs are hidden: this user lacks DESCRIBE_CONFIGS on the topic"
 _OLD_CLIENTS = (
@@ -191,11 +191,11 @@ _INTERNAL = "an internal topic: only its owner may change its partitions and con
 
 
 class _RefusedError(Exception):
-    """The reason for a plan without steps, and what to do instead."""
+    """Why a topic gets no steps, and what to do instead."""
 
 
 def diff_topic(desired: DesiredTopic, current: CurrentTopic | None) -> TopicDiff:
-    """Return the steps for a topic; ``current`` None: the topic does not exist."""
+    """Return the steps for a topic. If the topic does not exist, ``current`` is None."""
     name, where = desired.name, desired.where
     if name in INTERNAL:
         return TopicDiff(name, where, refusal=_INTERNAL)
@@ -206,7 +206,7 @@ def diff_topic(desired: DesiredTopic, current: CurrentTopic | None) -> TopicDiff
         _check(desired, current)
         diff = replace(_resize(desired, current), where=where)
         if any(isinstance(step, Replace) for step in diff.steps):
-            return diff  # with all configs
+            return diff  # the step has the configs of the new topic
         alter = _configs(desired, current)
         if alter is not None and (current.in_progress or any(isinstance(step, Shrink) for step in diff.steps)):
             _check_cleanup_policy(alter)
@@ -221,11 +221,12 @@ def diff_topic(desired: DesiredTopic, current: CurrentTopic | None) -> TopicDiff
 def diff_replaced(
     desired: DesiredTopic, record: TopicRecord, replacement: Replacement, new_topic: CurrentTopic | None
 ) -> TopicDiff:
-    """Return the diff of an old topic whose replacement is in progress or complete: a wait or a refusal, no steps.
+    """Return the diff of an old topic whose replacement is in progress or complete: a wait or a refusal,
+    never steps.
 
     Args:
         record: the old topic's record, which has ``replacement``.
-        new_topic: the current new topic; None: the new topic does not exist.
+        new_topic: the current state of the new topic; None if it does not exist.
     """
     try:
         if replacement.released_ms is None:
@@ -238,7 +239,7 @@ def diff_replaced(
             raise _RefusedError(objection_to_change(replacement))
         else:
             _check_new_topic(desired, replacement, new_topic)
-            if topic_phase(record) == "done" or replacement.policy == RETENTION:  # commands do not wait for retention
+            if topic_phase(record) == "done" or replacement.policy == RETENTION:  # no command waits for retention
                 return TopicDiff(desired.name, desired.where)
     except _RefusedError as refused:
         return TopicDiff(desired.name, desired.where, refusal=str(refused))
@@ -249,7 +250,7 @@ def diff_replaced(
 
 
 def diff_kept(desired: DesiredTopic, change: KeptName) -> TopicDiff:
-    """Return the diff of a topic whose replacement keeps its name: a wait, or a refusal of another request."""
+    """Return the diff of a topic whose replacement keeps its name: a wait, or a refusal if the file differs."""
     name, where, first = desired.name, desired.where, change.first
     if first is None or not change.keeps:
         why = f"its name points to {change.interim!r}; restore it with modeaware replace {name} --keep-name"
@@ -294,7 +295,7 @@ def _check(desired: DesiredTopic, current: CurrentTopic) -> None:
         raise _RefusedError(_INTERNAL)
     factor = desired.replication_factor
     gets_another = desired.replace is not None or desired.keep_name
-    is_new = gets_another and desired.partitions != current.goal  # the new topic is created with the factor
+    is_new = gets_another and desired.partitions != current.goal  # the new topic gets the factor
     if factor is not None and current.replication_factors != {factor} and not is_new:
         factors = " and ".join(map(str, sorted(current.replication_factors)))
         raise _RefusedError(
@@ -368,8 +369,8 @@ def _replacement(desired: DesiredTopic, new_topic: str, current: CurrentTopic) -
 
 
 def _again(desired: DesiredTopic, record: TopicRecord) -> TopicDiff:
-    """Return the diff if a shrink to the declared count is in progress: the file's further groups that may lose state,
-    and a warning if other rules of the file differ."""
+    """Return the diff if a shrink to the declared count is in progress. If the file accepts loss of state for further
+    groups, the step accepts it for the shrink. A warning tells that other rules of the file differ."""
     again = repetition_of(desired.shrink_rules.command(desired.name, record.writable_count), record)
     deletion = record.deletion
     if again is None or deletion is None or desired.shrink is None:
@@ -379,7 +380,7 @@ def _again(desired: DesiredTopic, record: TopicRecord) -> TopicDiff:
         how = ", ".join(again.differs)
         began = f"the shrink in progress continues as it began, with {how}; the file's rules apply to the next one"
         warnings = (began, *warnings)
-    command = DeletePartitionsCommand(  # with the rules from its beginning: the controller refuses others
+    command = DeletePartitionsCommand(  # the rules of the shrink's beginning: a controller refuses others
         desired.name, record.writable_count, deletion.delay_ms, deletion.immediate_delete, again.accepts
     )
     steps = (AcceptStateLoss(command, again.accepts),) if again.accepts else ()
@@ -407,7 +408,7 @@ def _configs(desired: DesiredTopic, current: CurrentTopic) -> AlterConfigs | Non
 
 
 def same_value(current: str | None, wanted: str | None) -> bool:
-    """Return whether ``wanted`` is set: brokers return ``0.5`` and ``a,b`` if ``0.50`` and ``a, b`` were set."""
+    """Return whether the values are equal to brokers, which return ``0.5`` and ``a,b`` for ``0.50`` and ``a, b``."""
     return current == wanted or (current is not None and wanted is not None and _normal(current) == _normal(wanted))
 
 

@@ -1,13 +1,13 @@
-"""The topics of a cluster with too many partitions, the partitions that they need, and what changes free. Pure.
+"""The topics of a cluster with too many partitions, the numbers that they need, and what changes would free. Pure.
 
-A topic needs the greatest of these numbers of partitions: the number that twice the load of its busiest hour fills, by
-bytes or by records; the most members of one group that hold partitions; and two. A topic that needs more than three
-quarters of its partitions is left alone, because a change has its cost. A topic is also left alone if an unknown
-fact may require more partitions.
+A topic needs the greatest of these numbers of partitions: the number that carries twice the load of its busiest hour,
+in bytes and in records; the most members of one group that hold partitions; and two. A topic that needs more than three
+quarters of its partitions is left alone, because the gain is small and a change has its cost. A topic is also left
+alone if a fact that may require more partitions is unknown.
 
-Only a replacement frees replicas. A shrink only saves consumers and groups work for partitions. A shrink is advised if
-brokers have no fence for a replacement (:mod:`modeaware.cluster.fence`). The count of a shrink divides the present one,
-so that only keys of retired partitions move. Refusals come from :mod:`modeaware.lifecycle.objections`.
+Only a replacement frees replicas. A shrink saves work: consumers and groups have fewer partitions. A shrink is advised
+only if brokers have no fence for a replacement (:mod:`modeaware.cluster.fence`). The count of a shrink divides the
+present one, so that only keys of retired partitions move. Refusals come from :mod:`modeaware.lifecycle.objections`.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class Sizing:
 
     Attributes:
         bytes_per_s, records_per_s: the load that one partition carries.
-        most_on_broker: the most replicas that a broker should hold; None: any number.
-        price: the price of one partition for an hour; None: not given.
+        most_on_broker: the most replicas that a broker should hold; None if there is no limit.
+        price: the price of one partition for an hour; None if the user gave none.
     """
 
     bytes_per_s: float = 5 * 1024 * 1024
@@ -63,8 +63,8 @@ class ScannedTopic:
 
     Attributes:
         replicas: broker -> the number of the topic's replicas on it.
-        record: the topic's record in the mode log; None: the topic was never changed.
-        record_error: the reason why the record is unknown.
+        record: the topic's record in the mode log; None if the topic was never changed, or the record is unknown.
+        record_error: why the record is unknown.
     """
 
     facts: TopicFacts
@@ -76,7 +76,7 @@ class ScannedTopic:
 
     @property
     def largest_group(self) -> tuple[int, str]:
-        """The group with the most members that hold a partition: the number of these members, and its name."""
+        """The number of members that hold a partition, in the group with the most of them; and the group's name."""
         return max(((group.members.holding, name) for name, group in self.facts.groups.items()), default=(0, ""))
 
 
@@ -88,7 +88,7 @@ class Fleet:
         topics: the topics that were chosen for the plan.
         names: the names of all topics of the cluster.
         can_replace: whether the brokers have a fence for replacements.
-        why_all_renamed: why no topic of the cluster can keep its name when it is replaced; None: topics can keep it.
+        why_all_renamed: why no topic of the cluster can keep its name when it is replaced; None if topics can.
         replaced: the records of topics that are or were replaced.
         unseen: what the scan could not read.
     """
@@ -112,18 +112,19 @@ class TopicAdvice:
         partitions: the number of its partitions.
         to: the advised number of partitions; 0 if the topic may be deleted.
         do: replace, shrink, leave, or delete? (nothing was written in the window, and no group uses the topic).
-        needs: the number of partitions that the rates and the groups need; a shrink rounds it up to a divisor.
+        needs: the number of partitions that the rates and the groups need; for a shrink, rounded up to a divisor of
+            ``partitions``.
         keep_name: whether the topic is to be replaced and can keep its name.
         replacement: the name of the new topic, if the topic is to be replaced and cannot keep its name.
         why_renamed: why the topic cannot keep its name.
         frees: the replicas that the advice frees.
         rates: the rates at which the topic is written.
-        retention_ms: the retention of the topic; -1: no limit.
-        members: the greatest number of members of one group that hold a partition.
+        retention_ms: the retention of the topic; -1 for no limit.
+        members: the members that hold a partition, in the group with the most of them.
         groups: the groups that use the topic.
         blocks: the codes of the reasons why the change would be refused, as in ``modeaware plan TOPIC``.
-        reason: the deciding fact.
-        notes: the limits of the figures.
+        reason: the fact that decided.
+        notes: why figures may be too high or too low.
     """
 
     json_also: ClassVar = ("topic", "partitions", "to", "keep_name", "frees", "retention_ms", "members", "groups")
@@ -182,16 +183,16 @@ class TopicAdvice:
 
     @property
     def wants_hours(self) -> bool:
-        """Whether a lower peak would change the count."""
+        """Whether the hours are worth reading: a lower peak, which they may show, would change the advised count."""
         return self.rates.is_bound and not self.blocks and self.needs > max(self.members, LEAST)
 
 
 @dataclass(frozen=True)
 class BrokerLoad:
-    """The replicas on one broker, before and after all replacements, if new replicas are spread like the old ones.
+    """The replicas on one broker, before and after all replacements; new replicas are assumed to spread like old ones.
 
     Attributes:
-        above: whether the broker exceeds ``--max-partitions-per-broker`` afterwards.
+        above: whether the broker would exceed ``--max-partitions-per-broker`` even after all replacements.
     """
 
     broker: int
@@ -205,13 +206,13 @@ class FleetPlan:
     """The advice about the topics of a cluster.
 
     Attributes:
-        window_ms: the time over which rates were read.
-        topics: the topics by advice: replace, shrink, delete?, leave; within each, those that free the most first.
+        window_ms: the length of the time whose rates were read.
+        topics: the topics, ordered by advice: replace, shrink, delete?, leave; with one advice, the most freed first.
         partitions, replicas: the sums over all topics.
         frees: the replicas that all replacements free.
         frees_partitions: the partitions that all replacements free.
         deletable: the replicas of topics that may be deleted; not part of ``frees``.
-        saved_a_month: the cost of ``frees_partitions`` for a month, by ``--price-per-partition-hour``.
+        saved_a_month: what ``frees_partitions`` cost a month, by ``--price-per-partition-hour``.
         by_members: the number of topics below 1 MB/s with more partitions than their largest group has members.
         brokers: the replicas of each broker.
         curve: the replicas that the first 1, 2, 3, ... replacements free.
@@ -292,7 +293,7 @@ def advise(topic: ScannedTopic, fleet: Fleet, sizing: Sizing, names: Collection[
     """Return the advice about one topic.
 
     Args:
-        names: names that a new topic cannot have.
+        names: names that are taken, so that a new topic cannot have them.
     """
     facts, now = topic.facts, topic.facts.partition_count
     rate = rates(topic.logs, topic.configs, fleet.window)
@@ -317,7 +318,7 @@ def advise(topic: ScannedTopic, fleet: Fleet, sizing: Sizing, names: Collection[
 
 
 def _why_renamed(topic: ScannedTopic, needs: int, fleet: Fleet) -> str | None:
-    """Return why a topic that is to be replaced cannot keep its name; None: the topic can keep it."""
+    """Return why a topic that is to be replaced cannot keep its name; None if it can."""
     interim = interim_name(topic.facts.topic, topic.facts.topic_id or "")
     command = ReplaceTopicCommand(topic.facts.topic, interim, needs, keep_name=True)
     return fleet.why_all_renamed or next((each.text for each in _refusals(command, topic, fleet)), None)
@@ -330,7 +331,7 @@ def _refusals(
 
 
 def _floors(topic: ScannedTopic, rate: Rates, sizing: Sizing) -> Iterator[tuple[int, str]]:
-    """Yield numbers of partitions that a topic needs, each with the reason."""
+    """Yield each least number of partitions that a topic needs, with its reason. The greatest number counts."""
 
     def filled(per_s: float, of_one: float) -> int:
         return math.ceil(HEADROOM * per_s / of_one)
@@ -345,7 +346,7 @@ def _floors(topic: ScannedTopic, rate: Rates, sizing: Sizing) -> Iterator[tuple[
 
 
 def _why_left(topic: ScannedTopic, rate: Rates, needs: int, refused: Sequence[Objection]) -> str | None:
-    """Return why a topic is left alone; None: the topic is to be changed."""
+    """Return why a topic is left alone; None if the topic is to be changed."""
     count = topic.facts.partition_count
     if topic.logs.unread:
         return f"no leader answers for partitions {format_ranges(topic.logs.unread)}"
@@ -363,7 +364,7 @@ def _why_left(topic: ScannedTopic, rate: Rates, needs: int, refused: Sequence[Ob
 
 
 def _is_unused(topic: ScannedTopic, rate: Rates) -> bool:
-    """Return whether a topic was not written in the part of the window that its logs show, and no group uses it."""
+    """Return whether no group uses a topic, and nothing was written in the part of the window that its logs cover."""
     facts, is_plain = topic.facts, topic.configs.cleanup_policy == "delete"
     used = facts.internal or facts.groups or facts.any_doubt or facts.stateful_owner
     unknown = topic.record or topic.record_error or topic.logs.unread
@@ -387,7 +388,7 @@ def new_name(topic: str, taken: Collection[str]) -> str:
 
 
 def batches(plan: FleetPlan, limit: int | None = None) -> dict[str, list[TopicAdvice]]:
-    """Return the topics to change in batches, the safest first; ``limit``: only so many, those that free the most."""
+    """Return the topics to change in batches, the safest first; at most ``limit`` topics, those that free the most."""
     by_title: dict[str, list[TopicAdvice]] = {
         "not written in the window, no group": [],
         "not written in the window": [],

@@ -1,9 +1,9 @@
 """The hash that placed the keys of a sample, its number of partitions, and the odds of chance. Pure.
 
-A candidate is a hash over a number of partitions. Each key is one case, however often it occurs. If a key's records are
-in several partitions, each partition has its share of the case. Over n partitions, a wrong hash matches one case in n
-by chance. The cases that the best candidate does not explain are tried against all candidates again. The repetition
-finds the count before the topic grew, and producers with different hashes.
+A candidate is a hash over a number of partitions. Each key is one case, however many records it has. If the records are
+in several partitions, each partition counts as a part of the case. Over n partitions, a wrong hash matches one case in
+n by chance. The cases that the best candidate does not explain are tried against all candidates again. This repetition
+finds the number of partitions before the topic grew, and producers with different hashes.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from modeaware.plan.sample import Sample
 from partitioners import NUMBERS, PLACERS
 
 _SCREENED_LEAST, _SCREENED_MOST, _SCREENED_TRIES = 100, 400, 100_000
-"""The number of keys that screen the candidates; fewer with many partitions, where chance explains less."""
+"""The number of keys that screen the candidates: fewer for more partitions, where chance explains fewer keys."""
 _TRIED_IN_FULL = 4
 _MOST_PLACEMENTS = 4
 _LEAST_FIRST, _LEAST_NEXT = 0.25, 0.05
-"""The share of keys that a placement must explain beyond chance: regular keys may match a weak hash by their form."""
+"""The share of the tried keys that a placement must explain beyond chance: regular keys may fit a weak hash."""
 _ODDS_FIRST, _ODDS_NEXT = -2.0, -6.0
-"""log10 of the odds of chance up to which a placement is accepted."""
+"""The greatest log10 of the odds of chance with which a placement is accepted."""
 _ODDS_NONE = -6.0
-"""The verdict "none" needs a sample in which a hash that had placed all keys would be recognised with these odds."""
+"""The verdict "none" needs a sample so large that a hash that had placed all keys would be found with these odds."""
 _LEAST_REPEATED = 20
 _MOMENT_MS = 100
 _HASHED = 0.9
-"""From this share of moments (each _MOMENT_MS) on, records without a key count as hashed like an empty key."""
+"""If they fit in this share of moments (each _MOMENT_MS), records without a key count as hashed like an empty key."""
 
 Verdict = Literal["recognised", "mixed", "none", "unknown"]
 
@@ -49,14 +49,14 @@ class Candidate(NamedTuple):
 
 @dataclass(frozen=True)
 class Placement:
-    """How many keys of the sample a candidate explains.
+    """A candidate, and how many keys of the sample it explains.
 
     Attributes:
-        matched, of: the number of keys that match, and of tried keys; a key in several partitions counts in parts.
+        matched, of: the numbers of keys that match, and that were tried. A key in several partitions counts in parts.
         chance: the share that would match by chance.
         records_share: the share of *all* keyed records of the sample that match.
         recent: the number of *all* keys that match, counted by their recent records only.
-        log10_odds: log10 of the odds that keys of another rule match as often, over all candidates.
+        log10_odds: log10 of the odds that keys which another rule placed match any candidate as often.
     """
 
     json_only: ClassVar = {
@@ -85,7 +85,7 @@ class Placement:
 
     @property
     def over(self) -> int:
-        """The number of partitions over which the placement puts keys."""
+        """The number of partitions among which the placement distributes keys."""
         return self.candidate.over
 
     @property
@@ -105,20 +105,20 @@ class Recognition:
     Attributes:
         verdict: ``recognised``: one hash placed the keys; ``mixed``: several hashes; ``none``: no tried hash;
             ``unknown``: too few keys.
-        name, clients: the hash that places keys now, and the clients that use the hash.
-        placements: the recognised placements, the one with the most keys first. Each was tried on the keys that earlier
-            placements do not explain.
+        name, clients: the hash that places keys now, and the clients that use it.
+        placements: the recognised placements, the one with the most keys first. Each later one was tried on the keys
+            that those before do not explain.
         evidence: each hash over the topic's present count, tried on all keys.
         keyed, null, empty: records with a key, without a key, with an empty key (which clients treat differently).
         keys: the number of different keys, without the empty key.
         null_share: the share of moments (100 ms) whose records without a key are in the partition that the hash gives
-            for an empty key; None: unknown.
-        null_home: the partition that holds all records without a key, although the topic has several; None: no such
-            partition, or too few records.
+            for an empty key; None if unknown.
+        null_home: the partition that holds all records without a key, although the topic has several partitions; None
+            if there is no such partition, or too few records.
         unexplained: the share of keys outside the partitions that the recognised placements give.
         numbers: each key's number by each placer.
         together: the share of pairs of a key's records that are in one partition, on average over keys with two or more
-            records. 1: all pairs; 1 / partitions: as by chance; None: too few such keys.
+            records: 1 if all pairs are, 1 / partitions by chance, None if such keys are too few.
     """
 
     json_only: ClassVar = {
@@ -152,7 +152,7 @@ class Recognition:
 
     @property
     def present(self) -> Placement | None:
-        """The placement that the most recent records match, and that so places keys now."""
+        """The placement that the most of the recent records match: it places keys now."""
         return max(self.placements, key=lambda placement: placement.recent, default=None)
 
     @property
@@ -174,7 +174,7 @@ class Recognition:
 
     @property
     def placed(self) -> bool:
-        """Whether the placement of records is known: by a hash, or anywhere because no record has a key."""
+        """Whether the placement of records is known: by a hash; or by none, because no record has a key."""
         return self.present is not None or not (self.keyed or self.null_home is not None)
 
     @property
@@ -256,7 +256,7 @@ def _placements(parts: Sequence[_Part], keys: int, count: int) -> tuple[Placemen
 
 
 def _promising(left: Sequence[_Part], count: int) -> list[Candidate]:
-    """Return the candidates that explain the most of a subset of the keys."""
+    """Return the candidates that explain the most keys of a subset."""
     keys = list({part.key: None for part in left})
     enough = max(_SCREENED_LEAST, min(_SCREENED_MOST, _SCREENED_TRIES // count))
     chosen = set(keys if len(keys) <= enough else random.Random(0).sample(keys, enough))
@@ -302,14 +302,14 @@ def _by_chance(parts: Sequence[_Part], count: int) -> float:
 
 
 def _would_show(keys: int, count: int) -> bool:
-    """Return whether so many keys suffice to certainly recognise a hash that had placed all of them."""
+    """Return whether ``keys`` are enough to recognise, with certainty, a hash that had placed all of them."""
     if count < 2 or not keys:
         return False
     return math.log10(len(PLACERS) * count) + log10_odds_of_chance(keys, keys, 1 / count) <= _ODDS_NONE
 
 
 def _null_moments(sample: Sample) -> list[int]:
-    """Return the partitions of records without a key, each once a moment, because clients keep a partition for a while.
+    """Return the partitions of records without a key, each once per moment, because clients keep one for a while.
 
     Empty if there are too few moments for a conclusion.
     """
@@ -350,10 +350,10 @@ _Z_95 = 1.96
 
 
 def log10_odds_of_chance(matched: float, of: int, chance: float) -> float:
-    """Return log10 of a bound on the probability that ``matched`` or more of ``of`` trials succeed, each by ``chance``.
+    """Return log10 of a bound on the probability that at least ``matched`` of ``of`` trials succeed, each by ``chance``.
 
-    This upper bound is Chernoff's, by the relative entropy. It also holds for trials that succeed in part (Hoeffding
-    1963, theorem 1), and is exact if all trials match. If the share is not above chance, the result is 0.0.
+    The bound is Chernoff's upper bound, by the relative entropy. It also holds for trials that succeed in part
+    (Hoeffding 1963, theorem 1), and is exact if all trials succeed. If the share is not above chance, return 0.0.
     """
     if of == 0 or matched <= chance * of:
         return 0.0
@@ -378,7 +378,7 @@ def margin(share: float, of: float) -> float:
 def effective_cases(weights: list[float]) -> float:
     """Return the number of independent cases that weighted cases are worth (Kish).
 
-    Cases of equal weight count one each. If one case outweighs all others, the result is near 1.
+    Cases of equal weight count one each. If one case outweighs the sum of all others by far, the result is near 1.
     """
     squares = sum(weight * weight for weight in weights)
     return sum(weights) ** 2 / squares if squares > 0 else 0.0

@@ -1,8 +1,8 @@
-"""A sample of a topic's records (its offsets, weights and reading), and the topic's facts from the brokers.
+"""A sample of a topic's records (which offsets, their weights, the reading), and the topic's facts from the brokers.
 
 The consumer reads bounded stretches of offsets, joins no group and commits nothing. It consumes no more records than
-were requested. (The network carries slightly more, because brokers return whole batches.) Records of open transactions
-are read too: they also show the partition of their key.
+were requested. (The network carries slightly more, because brokers return whole batches.) Records of open
+transactions are read, too, because they show the partition of their key.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ from modeaware.modelog.records import TopicRecord
 from modeaware.reports.session import Session, no_such_topic
 
 READ_TIMEOUT_S = 30.0
-"""The time for the whole sample; partitions that are not complete by then are reported as unread."""
+"""The time for the whole sample. A partition whose part is not complete by then is reported as unread."""
 _BATCH = 500
 _FETCH_BYTES = 1 << 16
-"""The most bytes of a partition in one response; brokers return a larger batch whole."""
+"""The most bytes of a partition in one response. A batch that is larger comes whole."""
 _HARMLESS = (KafkaError._PARTITION_EOF, KafkaError.GROUP_AUTHORIZATION_FAILED)  # the consumer joins no group
 STRETCHES = 4
-"""The number of stretches to read from a partition; the newest stretch has half of the records."""
+"""The number of stretches to read from a partition. Half of the records come from the newest stretch."""
 
 
 class SampledRecord(NamedTuple):
     """One record, without its value.
 
     Attributes:
-        key: None: the record has no key.
+        key: None if the record has no key.
         size: bytes of key, value and headers, before compression.
-        timestamp_ms: -1: the record has no timestamp.
+        timestamp_ms: -1 if the record has no timestamp.
     """
 
     partition: int
@@ -70,12 +70,13 @@ class Sample:
 
     Attributes:
         count: the topic's number of partitions.
-        asked: the requested number of records, an upper bound.
+        asked: the requested number of records; the sample may have fewer.
         logs: partition -> its log start and end at the time of the sample; only partitions whose leader answered.
         recent_from: partition -> the offset at which the newer half of the partition's sample begins.
         from_start: whether the sample begins at each log's start, so that its timestamps span the whole topic.
         total_records: the number of offsets from the log starts to the log ends.
-        sampled_bytes, total_bytes: the bytes of key, value and headers, before compression; the total is an estimate.
+        sampled_bytes, total_bytes: the bytes of key, value and headers before compression, in the sample and, as an
+            estimate, in the topic.
         span_ms: the time from the oldest to the newest record of the sample, if the sample spans the topic.
         unread: partitions whose part of the sample could not be read to its end in time.
     """
@@ -107,7 +108,7 @@ class Sample:
 
     @cached_property
     def span_ms(self) -> int | None:
-        """None: the sample does not span the topic, or its timestamps are not usable."""
+        """None if the sample does not span the topic, or its timestamps are not usable."""
         if not self.from_start:
             return None
         stamps = [record.timestamp_ms for record in self.records if record.timestamp_ms > 0]
@@ -135,7 +136,7 @@ class Sample:
         return stamps[len(stamps) // 2] if stamps and stamps[0] > 0 and stamps[-1] > stamps[0] else None
 
     def is_recent(self, record: SampledRecord) -> bool:
-        """Return whether the record is in the newer half: by time if all records have timestamps, else by offset."""
+        """Return whether the record is in the newer half: by time if all records have a timestamp, otherwise by offset."""
         if self._recent_since_ms is not None:
             return record.timestamp_ms >= self._recent_since_ms
         return record.offset >= self.recent_from.get(record.partition, 0)
@@ -144,8 +145,8 @@ class Sample:
 def choose_stretches(logs: Mapping[int, Stretch], asked: int) -> dict[int, tuple[Stretch, ...]]:
     """Return the stretches to read of each partition, oldest first.
 
-    Partitions with records have equal shares of ``asked``; longer partitions make up for short ones. A small share is
-    one stretch at the log end. Other shares begin at the log start and end at the log end, and so span the topic.
+    Partitions with records have equal shares of ``asked``. If a partition has fewer records, longer ones have more. A
+    small share is one stretch at the log end. Otherwise the stretches reach from the log start to the log end.
 
     Raises:
         ValueError: ``asked`` is not positive.
@@ -163,12 +164,12 @@ def recent_from(stretches: tuple[Stretch, ...]) -> int:
 
 
 def _quotas(lengths: Mapping[int, int], asked: int) -> dict[int, int]:
-    if asked < len(lengths):  # fewer records than partitions: choose partitions evenly
+    if asked < len(lengths):  # too few for one record per partition: choose evenly among the partitions
         spread = sorted(lengths)
         return {spread[i * len(spread) // asked]: 1 for i in range(asked)}
     quotas: dict[int, int] = {}
     left = asked
-    waiting = sorted(lengths, key=lambda p: (lengths[p], p))  # the shortest first: the others get the rest
+    waiting = sorted(lengths, key=lambda p: (lengths[p], p))  # the shortest first: longer ones get what it lacks
     while waiting:
         partition, *waiting = waiting
         quotas[partition] = min(lengths[partition], left // (len(waiting) + 1))
@@ -184,7 +185,7 @@ def _places(log: Stretch, quota: int) -> tuple[Stretch, ...]:
     step = (newest.start - log.start - older) / (STRETCHES - 1)
     starts = [log.start + int(i * step) for i in range(STRETCHES - 1)]
     places = [Stretch(start, start + older) for start in starts] + [newest]
-    if any(after.start < before.end for before, after in pairwise(places)):  # one stretch if several would overlap
+    if any(after.start < before.end for before, after in pairwise(places)):  # stretches would overlap: one is enough
         return (Stretch(log.end - quota, log.end),)
     return tuple(places)
 
@@ -195,7 +196,7 @@ class TopicLook:
 
     Attributes:
         unknown: the facts that could not be read, in words.
-        record: the topic's record; None: the topic was never changed.
+        record: the topic's record; None if the topic was never changed.
         replaced: the records of all topics with a replacement: in progress, complete or undone.
         config: the configs that the controller is assumed to have.
     """
@@ -318,12 +319,12 @@ def read_sample(
 
 def _settings() -> dict[str, Any]:
     return {
-        "group.id": f"modeaware-plan-{uuid.uuid4().hex}",  # librdkafka requires an id; nothing joins or commits
+        "group.id": f"modeaware-plan-{uuid.uuid4().hex}",  # librdkafka requires an id; no group is joined
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
         "enable.partition.eof": True,
         "isolation.level": "read_uncommitted",
-        "auto.offset.reset": "earliest",  # retention may have advanced the log start
+        "auto.offset.reset": "earliest",  # if retention has advanced the log start
         "queued.min.messages": 1,
         "fetch.queue.backoff.ms": 10,
         "max.partition.fetch.bytes": _FETCH_BYTES,
@@ -342,13 +343,13 @@ class _Reading:
         self.unread: set[int] = set()
 
     def read(self, conf: Mapping[str, Any], places: Mapping[int, Stretch], in_time: Callable[[], bool]) -> None:
-        """Read one stretch of each partition, with a new consumer: a paused partition takes a second to resume."""
+        """Read one stretch of each partition. A new consumer is faster: a paused partition takes a second to resume."""
         consumer = Consumer({**conf, **_settings()})
         try:
             consumer.assign([TopicPartition(self._topic, p, place.start) for p, place in sorted(places.items())])
             waiting = {p: place.length for p, place in places.items()}
             while waiting and self._left > 0 and in_time():
-                # At most what the shortest unfinished stretch lacks, so that no partition exceeds its stretch.
+                # At most as many as the shortest unfinished stretch lacks, so that no partition exceeds its stretch.
                 for message in consumer.consume(min(_BATCH, self._left, *waiting.values()), timeout=0.2):
                     partition = message.partition()
                     if self._take(message, places, waiting) and partition is not None:
@@ -369,7 +370,7 @@ class _Reading:
             return False
         if error is not None:
             return error.code() == KafkaError._PARTITION_EOF
-        if offset >= places[partition].end:  # after a gap in the offsets: no record is left here
+        if offset >= places[partition].end:  # the stretch ended in offsets without records
             return True
         self.records.append(_record(message, partition, offset))
         waiting[partition] -= 1
@@ -380,6 +381,6 @@ def _record(message: Message, partition: int, offset: int) -> SampledRecord:
     key = message.key()
     kind, timestamp_ms = message.timestamp()
     size = len(key or b"") + len(message.value() or b"")
-    with suppress(UnicodeDecodeError, SystemError):  # the client decodes header names, which may be any bytes
+    with suppress(UnicodeDecodeError, SystemError):  # the client decodes header names, but they may be any bytes
         size += sum(len(header[0]) + len(header[1] or b"") for header in message.headers() or [])
     return SampledRecord(partition, offset, None if key is None else bytes(key), size, timestamp_ms if kind else -1)

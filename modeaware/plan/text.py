@@ -25,7 +25,7 @@ CHOSEN = ">"
 
 
 class Bar(NamedTuple):
-    """A cell with a bar for a share (0 to 1), then ``text``. In the text, the full bar has ``width`` characters."""
+    """A cell with a bar for a share (0 to 1), then ``text``. In plain text, a full bar has ``width`` characters."""
 
     share: float
     width: int
@@ -37,7 +37,7 @@ class Section:
     """A heading, with paragraphs, a table, notes and drawn charts below.
 
     Attributes:
-        right: headings of the columns that are right-aligned.
+        right: the headings of the right-aligned columns.
         drawn: the charts, each with its label and the heights of its columns (0 to 1, to one scale).
     """
 
@@ -51,7 +51,7 @@ class Section:
 
 
 def sections(plan: ResizePlan) -> list[Section]:
-    """Return the plan's sections; the first title is the plan's own."""
+    """Return the plan's sections; the title of the first one is the title of the plan."""
     kept = "" if plan.base == plan.count else f" (of {plan.count})"
     title = f"Topic {plan.topic}: {plan.base}{kept} -> {plan.target} partitions"
     blockers = [f"{_SEVERITY[blocker.severity]}  {blocker.text}" for blocker in plan.blockers]
@@ -99,7 +99,7 @@ def _cell(cell: str | Bar) -> str:
 
 
 def encodable(text: str, encoding: str) -> str:
-    """Return ``text``, or if ``encoding`` lacks its chart characters, ``text`` with plain characters for them."""
+    """Return ``text``. If ``encoding`` lacks the characters of charts, plain characters replace them."""
     try:
         text.encode(encoding)
     except UnicodeEncodeError:
@@ -108,7 +108,7 @@ def encodable(text: str, encoding: str) -> str:
 
 
 def _prose(paragraphs: Sequence[str]) -> list[str]:
-    """Return wrapped lines, and do not break words that users copy (options, names of groups)."""
+    """Return wrapped lines. Words that users copy, such as options and names of groups, are not broken."""
     whole = TextWrapper(
         _WIDTH, initial_indent="  ", subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
     )
@@ -116,7 +116,7 @@ def _prose(paragraphs: Sequence[str]) -> list[str]:
 
 
 def _hash_section(plan: ResizePlan) -> Section:
-    """Return the verdict, and a row per hash over the topic's count; first the present placement, if over another."""
+    """Return the verdict, and a row per hash over the topic's count. A placement over another count comes first."""
     recognition, present = plan.recognition, plan.recognition.present
     shown = sorted(recognition.evidence, key=lambda placement: -placement.share) if recognition.keys else []
     if shown and present is not None and present.over != plan.count:
@@ -200,7 +200,8 @@ def _groups(plan: ResizePlan) -> Section:
 
 
 _KEPT, _NOT_KEPT = 0.9, 0.25
-"""Shares of a key's record pairs in one partition, beyond chance: from the first on together, to the second apart."""
+"""Shares of pairs of a key's records in one partition, beyond chance: from _KEPT on, keys count as kept together; up to
+_NOT_KEPT, as not kept together."""
 _MUCH_UNEXPLAINED = 0.05
 _CERTAIN = -6.0
 _LEAST_ODDS = -12
@@ -291,7 +292,7 @@ def percent(share: float) -> str:
 
 
 def sure_text(placement: Placement) -> str:
-    """Return the certainty, by the odds that keys placed in another way would match as often."""
+    """Return the certainty: by the odds that keys which another rule placed would match as often."""
     exponent = max(_LEAST_ODDS, round(placement.log10_odds))
     below = " below" if placement.log10_odds < _LEAST_ODDS else ""
     word = "certain" if placement.log10_odds <= _CERTAIN else "likely"
@@ -308,7 +309,7 @@ def size(value: float) -> str:
 
 
 def load_text(plan: ResizePlan, load: float) -> str:
-    """Return a partition's load: a rate if timestamps allow one, else the bytes held."""
+    """Return a partition's load: a rate if the timestamps allow one, otherwise the bytes that it holds."""
     rate = plan.unchanged.per_s(load)
     return size(load) if rate is None else f"{size(rate)}/s"
 
@@ -363,7 +364,7 @@ def _together_text(recognition: Recognition, count: int) -> str:
 
 
 def _apart(recognition: Recognition, count: int) -> bool:
-    """Return whether the records of a key are certainly in arbitrary partitions."""
+    """Return whether it is certain that the records of one key are in arbitrary partitions."""
     return recognition.together is not None and _beyond_chance(recognition.together, count) <= _NOT_KEPT
 
 

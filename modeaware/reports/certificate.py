@@ -1,7 +1,7 @@
-"""The drain certificate: a proof, which others can check, that retired partitions or an old topic were drained.
+"""The drain certificate: evidence, which others can check, that retired partitions or an old topic were drained.
 
-The certificate has the mode log's facts (seal, leader epoch, proof, waivers), the brokers' current facts, and a verdict
-for each partition. Each figure has a command of Kafka's own tools that shows the figure. Pure, except
+For each partition, the certificate has the mode log's facts (seal, leader epoch, proof, waivers), the brokers' current
+facts, and a verdict. With each figure comes a command of Kafka's own tools that shows the figure. Pure, except
 :func:`take_certificate`.
 """
 
@@ -52,8 +52,8 @@ class LivePartition:
     """The brokers' current facts of a partition and its groups.
 
     Attributes:
-        sealed_epoch_ends_at: the end of the seal's leader epoch in the leader's log, if that epoch is past.
-        groups: group -> kind and committed offset; both are null if the brokers do not list the group.
+        sealed_epoch_ends_at: if the seal has an earlier leader epoch, the end of that epoch in the leader's log.
+        groups: group -> its kind and committed offset, both null if the brokers do not list the group.
     """
 
     last_stable_offset: int
@@ -68,8 +68,8 @@ class ProofReport:
 
     Attributes:
         groups: the number of groups whose committed offsets are the proof.
-        lowest_offset: the lowest of these offsets: the seal, or an offset below the seal. In the latter case no record
-            between the two would reach the group.
+        lowest_offset: the lowest of these offsets: the seal or an offset below. If it is below the seal, no record from
+            it to the seal would reach the group.
     """
 
     groups: int
@@ -81,11 +81,11 @@ class PartitionCertificate(PartitionReport):
     """One retired partition.
 
     Attributes:
-        proof: null if the partition is not drained yet, or needed no commit of a group.
-        reason: the code of the record's reason why the partition waits.
+        proof: the commits of groups; null if the partition is not drained yet, or needed no commit.
+        reason: the code of the reason, in the record, why the partition waits.
         checked_now: the brokers' current facts, like log_start and log_end.
-        verdict: drained; reclaimed: its records are deleted; deleted: the partition is deleted with its replaced topic;
-            or "not drained: " and the reason.
+        verdict: drained; reclaimed (its records are deleted); deleted (with its replaced topic); or "not drained: " and
+            the reason.
         verdict_reason: the code of the verdict's reason.
         check_with: commands of Kafka's own tools that show the current facts.
     """
@@ -105,17 +105,17 @@ class Certificate(TopicReport):
 
     Attributes:
         recorded_ms: when the record of the topic was written.
-        required_groups: the groups that used the topic or were registered, at the admission of the shrink or at the
-            switch of the replacement.
-        drained_groups: the groups whose committed offsets proved that partitions were read to their seals; null: the
+        required_groups: the groups that used the topic, or were registered for it, when the shrink was admitted or the
+            replacement switched.
+        drained_groups: the groups whose committed offsets proved that partitions were read to their seals; null if the
             record had no room for their names.
-        not_recorded: the parts of the proofs that the record leaves out, because its size is limited.
+        not_recorded: the parts of the proofs that the record omits, because its size is limited.
         partitions: the retired partitions.
         checked_ms: when the groups, the logs and the fence were read.
         rules_in_force: the operators' rules about groups, with their reasons.
         fence_proved_now: partitions of an old topic whose leader refuses a probe, and whose replicas in sync all have
-            the fence's configs; null: no fence is checked, or the check lacks the right to WRITE to the topic.
-        check_with: commands of Kafka's own tools that show the fence, and the groups that have moved.
+            the fence's configs; null if no fence is checked, or if the user has no right to WRITE to the topic.
+        check_with: commands of Kafka's own tools that show the fence, and which groups are on the new topic.
     """
 
     json_also: ClassVar = ("certificate", "schema_version")
@@ -161,7 +161,7 @@ class Certificate(TopicReport):
 
     @property
     def not_checked(self) -> str | None:
-        """Return the check that could not be made, in words. A missing check changes no verdict."""
+        """Return, in words, the check that could not be made, if any. Its absence changes no verdict."""
         replacement = self.replacement
         if (
             replacement is None
@@ -180,7 +180,7 @@ class Evidence:
     """The input of a certificate: a topic's record, and the cluster's facts at ``checked_ms``.
 
     ``requirement``: the groups that a drain waits for now. ``rules``: the rules of all topics. ``bootstrap_server``:
-    for the commands. ``fence``: only for an old topic.
+    the address in the printed commands. ``fence``: None unless the topic is an old topic.
     """
 
     record: TopicRecord
@@ -193,14 +193,14 @@ class Evidence:
     fence: FenceFacts | None = None
 
     def requirement_for(self, retired: RetiredPartition) -> Requirement:
-        """Return the groups that one partition waits for, without an evacuation that is complete."""
+        """Return the groups that one partition waits for. The group of a complete evacuation is not among them."""
         return still_reading(self.requirement, self.record.replacing, self.facts).of(retired)
 
 
 def take_certificate(session: Session, topic: str, partitions: Iterable[int] | None = None) -> Certificate:
-    """Return the certificate of ``partitions`` (None: all that are retired). RequestRefused: one is not retired.
+    """Return the certificate of ``partitions``, or of all retired ones. Raise RequestRefused if one is not retired.
 
-    If the topic has no retired partition, the certificate is of the topic that :func:`deleted_before` returns.
+    If the topic has no retired partition, certify the deleted topic that :func:`deleted_before` returns.
     """
     log = session.read_log()
     rules = log.rules
@@ -216,7 +216,7 @@ def take_certificate(session: Session, topic: str, partitions: Iterable[int] | N
     is_other = shape.topic_id not in ("", record.topic_id)
     shape = replace(shape, partition_count=0) if is_other else shape
     facts = session.observer().observe_for_reports({record.topic: (shape, record)}, rules)[record.topic]
-    if is_other:  # these groups use another topic of the name
+    if is_other:  # the groups of the present topic, not of the deleted one
         facts = replace(facts, groups={}, groups_doubt=None, unclear_groups={})
     now_ms = session.clock.now_ms()
     described = wait(session.cluster.admin.describe_cluster(request_timeout=REQUEST_TIMEOUT_S), "describe the cluster")
@@ -230,10 +230,10 @@ def take_certificate(session: Session, topic: str, partitions: Iterable[int] | N
 
 
 def deleted_before(log: ModeLog, topic: str, topic_id: str) -> TopicRecord | None:
-    """Return the record of the deleted topic that had the name ``topic`` before the topic of ``topic_id``; else of the
-    deleted topic that the topic of ``topic_id`` has replaced.
+    """Return the record of a deleted topic: of the one that had the name ``topic`` before the topic of ``topic_id``; if
+    the log has none, of the one that the topic of ``topic_id`` has replaced.
 
-    After a rename back, the former record lasts until the interim topic is deleted; then only the latter exists.
+    After a rename back, the log has the first record until the interim topic is deleted, and then only the second.
     """
     if (earlier := log.deleted(topic)) is not None:
         return earlier
@@ -261,7 +261,7 @@ def certificate(evidence: Evidence, partitions: Sequence[int]) -> Certificate:
 
 
 def _not_recorded(record: TopicRecord, partitions: Sequence[int]) -> tuple[str, ...]:
-    """Return the parts of these partitions' proofs that the record leaves out, because its size is limited."""
+    """Return the parts of these partitions' proofs that the record omits, because its size is limited."""
     if not any(record.retired[p].drained_by for p in partitions):
         return ()
     names = () if record.drained_groups is not None else ("the names of the groups that proved the drains",)
@@ -297,9 +297,9 @@ def _group_tool(group: str, evidence: Evidence) -> str:
 def check(partition: int, evidence: Evidence) -> tuple[str, str | None]:
     """Return the verdict on a retired partition by the cluster's current facts: ``(verdict, reason code)``.
 
-    ``deleted``: a controller deleted the partition with its topic; the record still has the proof. ``reclaimed``: below
-    the seal no record is left that a group would receive, and no record came after the seal. ``drained``: every
-    required group has consumed the whole partition. In all other cases: ``not drained``, and the reason.
+    ``deleted``: a controller deleted the partition with its topic, whose record still has the proof. ``reclaimed``: no
+    record came after the seal, and none that a group would receive is left below it. ``drained``: every required group
+    has consumed the whole partition. In all other cases ``not drained``, with the reason.
     """
     retired, log = evidence.record.retired[partition], evidence.facts.partitions.get(partition)
     if _is_deleted(evidence):
@@ -399,7 +399,7 @@ def _required(requirement: Requirement) -> set[str]:
 
 
 def _provers(partition: int, seal: int, evidence: Evidence) -> dict[str, int]:
-    """Return group -> the least offset that proves its drain, by the record's proof, else by the current facts."""
+    """Return group -> the least committed offset that proves its drain, by the record's proof or by current facts."""
     retired, log = evidence.record.retired[partition], evidence.facts.partitions.get(partition)
     if (recorded := _proof(retired)) is not None:
         return dict.fromkeys(evidence.record.drained_groups or (), recorded.lowest_offset)

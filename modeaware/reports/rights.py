@@ -2,8 +2,8 @@
 
 Metadata and DescribeCluster return the operations that a user is granted on topics and on the cluster (KIP-430). For
 groups and transactional ids, the check sends requests that brokers must refuse: a heartbeat of a member that does not
-exist, and a transaction's step of a producer that does not exist. Brokers check the right first. So any answer
-other than a missing right proves the right, even from a broker that is not the coordinator. The check looks up no
+exist, and a transaction's step of a producer that does not exist. Brokers check the right first. So any error
+except that of a missing right proves the right, even from a broker that is not the coordinator. The check looks up no
 coordinator, because a look-up would create ``__consumer_offsets``. The check changes nothing.
 """
 
@@ -61,7 +61,7 @@ class State(Enum):
 
 @dataclass(frozen=True)
 class Verdict:
-    """One answer; ``detail`` may be empty."""
+    """The result for one right or setting; ``detail`` may be empty."""
 
     state: State
     detail: str = ""
@@ -85,7 +85,7 @@ def check(brokers: Brokers, scope: Scope, conf: Mapping[str, Any], site: Site) -
 
 
 def over_the_wire(scope: Scope, conf: Mapping[str, Any]) -> tuple[Scope, Verdict | None]:
-    """Return the scope with the source of the modes that a client uses, and the verdict on the source ``wire`` if used.
+    """Return ``scope`` with the source from which a client gets the modes; and if it is ``wire``, the verdict on it.
 
     A client whose bootstrap servers return the modes needs no right on the mode log.
     """
@@ -132,9 +132,9 @@ class SeenTopic:
     """A topic in a Metadata response.
 
     Attributes:
-        partitions: the number of partitions; None: the topic does not exist or is not shown.
+        partitions: the number of partitions; None if the topic does not exist or is not shown.
         shown: whether the user may describe the topic.
-        operations: the operations that the user is granted on it; None: the broker does not report them.
+        operations: the operations that the user is granted on the topic; None if the broker does not report them.
         replicas: the smallest number of replicas of a partition.
     """
 
@@ -150,8 +150,8 @@ class Asked:
 
     Attributes:
         topics: the mode log and the scope's topics, by name.
-        node, brokers: the broker that answered, and the number of brokers.
-        not_creatable: why the mode log could not be created despite the right; None: no reason was found.
+        node, brokers: the id of the broker that answered, and the number of brokers.
+        not_creatable: why the user could not create the mode log although the right exists; None if there is no reason.
     """
 
     verdicts: Mapping[Need, Verdict]
@@ -163,7 +163,7 @@ class Asked:
 
 def ask(brokers: Brokers, wanted: Sequence[Need], mode_log: str) -> Asked:
     """Make the brokers check every need that has a name. A request without an answer makes its needs unknown."""
-    stranger = f"modeaware-check-{uuid.uuid4().hex}"  # a name that only rights on all names cover
+    stranger = f"modeaware-check-{uuid.uuid4().hex}"  # a random name: only rights on all names cover it
     names = {_asked_name(need, stranger) for need in wanted if need.kind == TOPIC and need.named}
     topics = [MetadataRequest.MetadataRequestTopic(name=name) for name in sorted(names | {mode_log})]
     node, metadata = brokers.ask_any(
@@ -229,7 +229,7 @@ class _Questions:
         return Verdict(State.UNKNOWN, "the brokers do not return what this user may do with it")
 
     def _creation(self, name: str, seen: SeenTopic) -> Verdict:
-        """Let brokers validate a creation: of the mode log as controllers create it, of other topics with defaults."""
+        """Let brokers validate a creation: of the mode log as controllers create it, of others with default configs."""
         there = Verdict(State.PASS, "not needed: it exists")
         if seen.partitions is not None:
             return there
@@ -257,7 +257,7 @@ class _Questions:
             reason = f"{KafkaError(result.error_code).name()}: {result.error_message}"
             if result.error_code in _NO_VERDICT:
                 return Verdict(State.UNKNOWN, reason)
-            if not is_log:  # for example by a policy, which the real creation may satisfy
+            if not is_log:  # for example, the real creation may satisfy a policy that these defaults break
                 return Verdict(State.PASS, reason)
             self.not_creatable = reason
         return Verdict(State.PASS)
@@ -272,7 +272,7 @@ class _Questions:
         return _granted(need.operation in operations)
 
     def _judged(self, request: Any, code: Callable[[Any], int], refused: int) -> Verdict:
-        """Return the verdict by whether the brokers reject the request for lack of the right."""
+        """Return the verdict on a right: it is missing if the broker answers with the error code ``refused``."""
         answer = self._answer(request)
         if isinstance(answer, ClusterError):
             return Verdict(State.UNKNOWN, str(answer))
@@ -360,7 +360,7 @@ class Settings:
         return Verdict(State.PASS, detail)
 
     def _session(self) -> Verdict:
-        """Return whether the brokers accept members of the election with this session timeout."""
+        """Return whether the brokers accept the session timeout for the members of the election's group."""
         least, most = "group.min.session.timeout.ms", "group.max.session.timeout.ms"
         limits = self._config(BROKER_RESOURCE, str(self.asked.node), least, most)
         if least not in limits or most not in limits:
@@ -440,7 +440,7 @@ class RightReport:
     Attributes:
         state: pass, fail or unknown.
         resource: topic, group, cluster or transactional id.
-        command: of kafka-acls.sh, if the right is missing.
+        command: the kafka-acls.sh command that grants the right, if the right is missing.
     """
 
     state: State
@@ -466,9 +466,10 @@ class CheckReport:
     """The output of ``modeaware check``.
 
     Attributes:
-        passed: whether nothing fails.
-        commands: the commands for an administrator: one for each right that failed, and the creation of the mode log.
-        notes: the consequences of the rights that failed, and the workaround.
+        passed: whether no right and no setting has failed; some may be unknown.
+        commands: the commands for an administrator: one for each missing right; and one that creates the mode log, if
+            the right to create it is missing.
+        notes: the consequences of missing rights, and the workaround.
     """
 
     role: str
@@ -484,7 +485,7 @@ class CheckReport:
 
 
 def check_report(scope: Scope, asked: Asked, settings: Mapping[str, Verdict], site: Site) -> CheckReport:
-    """Return a check with the commands that grant missing rights; an unknown right has not failed."""
+    """Return a check with the commands that grant missing rights. An unknown right does not count as missing."""
     missing = [need for need, verdict in asked.verdicts.items() if verdict.state is State.FAIL]
     log = asked.topics[scope.mode_log]
     creates = any(need.operation is AclOperation.CREATE and need.name == scope.mode_log for need in missing)
