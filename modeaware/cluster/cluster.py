@@ -1,4 +1,4 @@
-"""The controller's requests to the brokers: they get facts about topics, and perform the effects of decisions."""
+"""The controller's requests to the brokers, for facts about topics and for the effects of decisions."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from modeaware.wire.brokers import REQUEST_TIMEOUT_S as BROKER_TIMEOUT_S
 from modeaware.wire.requests import MetadataRequest
 
 REQUEST_TIMEOUT_S = 15.0
-"""The timeout of requests through ``Cluster.admin``."""
+"""The timeout of requests through :attr:`Cluster.admin`."""
 TOPIC_NAMES_AGE_S = 10.0
 _T = TypeVar("_T")
 
@@ -59,7 +59,7 @@ class TopicShape:
     partition_count: int
     leaders: Mapping[int, Leader] = field(default_factory=dict, compare=False)
     replication_factor: int | None = field(default=None, compare=False)
-    """None: the partitions differ in their number of replicas."""
+    """None if the partitions differ in their numbers of replicas."""
     replicas: Mapping[int, int] = field(default_factory=dict, compare=False)
     """Broker -> the number of the topic's replicas on it."""
 
@@ -75,10 +75,10 @@ class LogOffsets:
 class Cluster:
     """The controller's connections to the brokers. Used by one thread at a time.
 
-    Requests raise :class:`ClusterError` if brokers reject them, or do not answer. With code REQUEST_TIMED_OUT the
-    outcome is unknown.
+    Requests raise :class:`ClusterError` if brokers reject them, or do not answer. If its code is REQUEST_TIMED_OUT,
+    the outcome is unknown.
 
-    Requests go through :attr:`brokers` and not through librdkafka's admin client. That client aborts the process when a
+    Requests go through :attr:`brokers` and not through librdkafka's admin client. The latter aborts the process when a
     group's coordinator is down for longer than a request's timeout. It keeps sending to former leaders, and waits 15 s
     for a broker that has just died.
 
@@ -107,12 +107,12 @@ class Cluster:
             self._brokers.close()
 
     def reconnect(self) -> None:
-        """Close the connections; required after a request has timed out."""
+        """Close the connections. This is required after a request has timed out."""
         if self._brokers is not None:
             self._brokers.disconnect()
 
     def renew_admin(self) -> None:
-        """Replace :attr:`admin` by a new client; required after one of its requests has timed out.
+        """Replace :attr:`admin` by a new client. This is required after one of its requests has timed out.
 
         librdkafka keeps sending to its present broker, even a frozen one, until ``socket.timeout.ms`` has passed.
         """
@@ -126,7 +126,7 @@ class Cluster:
         return self._topic_names[1]
 
     def describe(self, topics: Iterable[str]) -> dict[str, TopicShape | ClusterError | None]:
-        """Return the shape of each topic, from the metadata of one broker; None: no topic has that name."""
+        """Return the shape of each topic, from the metadata of one broker; None if no topic has the name."""
         names = sorted(set(topics))
         if not names:
             return {}
@@ -136,7 +136,7 @@ class Cluster:
         return {name: _shape(name, described[name]) for name in names}
 
     def shape(self, topic: str) -> TopicShape | None:
-        """Return the shape of a topic, from the metadata of one broker; None: no topic has that name."""
+        """Return the shape of a topic, from the metadata of one broker; None if no topic has the name."""
         shape = self.describe([topic])[topic]
         if isinstance(shape, ClusterError):
             raise shape
@@ -180,11 +180,12 @@ class Cluster:
 
             return leaders.entries(some, "list the offsets of", request)
 
-        # The last stable offset is read before the end: read later, it could hide a transaction that began in between.
+        # The last stable offset is read first: read after the end, it could hide a transaction that began in between.
         stable = listed(partitions, LATEST, READ_COMMITTED)
         start = listed(stable, EARLIEST, READ_UNCOMMITTED)
         end = listed(start, LATEST, READ_UNCOMMITTED)
-        # If it lags, read it again: records and markers may have come in between. It then hides nothing below this end.
+        # If it is below the end, read it again: markers may have come in between. A transaction that is still open below
+        # the end holds it back.
         again = listed([key for key in end if stable[key].offset < end[key].offset], LATEST, READ_COMMITTED)
         return {
             key: LogOffsets(
@@ -201,7 +202,7 @@ class Cluster:
 
         Right before each sending, every broker's topic ids are compared with those of the decisions; a topic with
         another id is left out. Requests that name topics, not ids, have a window between comparison and arrival: they
-        hit a topic that is deleted and recreated under its name in that window. Effects of one kind share requests.
+        hit a topic that is deleted and recreated under the name in this window. Effects of one kind share requests.
 
         Args:
             check: called after the comparison, right before a request is sent. An exception from the check prevents the
@@ -278,7 +279,7 @@ def _shape(name: str, topic: Any) -> TopicShape | ClusterError | None:
 
 
 def describe_all(brokers: Brokers) -> dict[str, TopicShape]:
-    """Return one broker's description of each topic that the user may see; an undescribed topic is missing.
+    """Return the shape of each topic that the user may see, from one broker. Topics that it does not describe are missing.
 
     Raises:
         ClusterError: the broker does not answer.

@@ -1,14 +1,15 @@
 """Checks of committed offsets: lag that contains no records, and commits on a part of a log that was truncated.
 
 A consumer's committed offset stops after its last record. So a transaction's commit marker at the end of a partition
-looks like lag that no consumer can ever consume. A *gap* is the stretch from a group's commit to the end of a sealed
+looks like lag, but no consumer can ever consume it. A *gap* is the stretch from a group's commit to the end of a sealed
 log. (If the seal is broken, the same pass sets a new one at that end.) A gap is *clear* if it contains only control
-records or aborted records. A gap ends at the last record, if known: a producer that aborts repeatedly leaves any number
-of markers behind it.
+records or aborted records. If the last record is known, the gap ends there: behind it, a producer that aborts
+repeatedly may leave any number of markers.
 
 A commit lies on a truncated part of the log if it was made under an earlier leader epoch, beyond the end of the
 leader's log for that epoch. If the commit has no epoch, the stretch from a known truncation to the commit is in doubt.
-If that stretch is clear, nothing was missed: some clients commit the offset behind a marker under the epoch before.
+If a doubtful stretch is clear, the group missed nothing: some clients commit the offset behind a marker under the epoch
+before the marker's.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from modeaware.modes import PartitionMode, ReplicaState
 from modeaware.wire.brokers import Brokers
 
 READ_TIMEOUT_S = 15.0
-"""The time for reading all gaps of one snapshot: the controller must poll its election well within a minute."""
+"""The time for reading all gaps of one snapshot. It is short, because the controller has to poll its election."""
 MAX_GAP = 10_000
 
 
@@ -54,7 +55,7 @@ class CommitsSeen:
 
     @cached_property
     def drained(self) -> frozenset[int]:
-        """Return the retired partitions on which commits decide a drain, except those whose records are deleted."""
+        """Return the retired partitions whose drain depends on commits, except those whose records are deleted."""
         record = self.record
         if not in_progress(record):
             return frozenset()
@@ -66,7 +67,7 @@ class CommitsSeen:
 
     @cached_property
     def earlier(self) -> set[tuple[int, int]]:
-        """Return the partitions and epochs of commits that were made under an earlier leader epoch."""
+        """Return (partition, epoch) of each commit that was made under an earlier leader epoch."""
         return {
             (partition, epoch)
             for epochs in self.groups.epochs.values()
@@ -79,7 +80,7 @@ class CommitsSeen:
         deletion = self.record.deletion
         if deletion is None or now_ms >= deletion.earliest_ms:
             return self.drained
-        # Each pass checks the drain of these partitions again.
+        # Before the delay has passed, passes check only the drains of partitions in mode None.
         return frozenset(p for p in self.drained if self.record.modes[p] is PartitionMode.NONE)
 
 
@@ -89,10 +90,11 @@ def check_commits(
     """Return the groups of each topic with ``caught_up``, ``truncated`` and ``epochless``, from the groups' commits on
     retired partitions.
 
-    Until a shrink's delay has passed, partitions not yet in mode None are not drained: their gaps count as lag, unread.
+    Until a shrink's delay has passed, no decision needs the drain of partitions that are not in mode None yet: their
+    gaps are not read, and count as lag.
 
     Args:
-        before_due: read all gaps even before the delay has passed.
+        before_due: whether to read all gaps even before the delay has passed.
     """
     asked: dict[Partition, set[int]] = {}
     for topic in topics:
@@ -139,14 +141,14 @@ def _checked(topic: CommitsSeen, doubts: _Doubts, clear: frozenset[Gap], ends: _
 
 
 _Doubt = Gap | str | None
-"""A doubt about a commit: the stretch that must be clear, or the text why none can be clear; None: no doubt."""
+"""A doubt about a commit: the stretch that must be clear, or why no stretch can be; None if there is no doubt."""
 _Doubts = Mapping[str, Mapping[int, tuple[_Doubt, _Doubt, _Doubt]]]
 _Ends = Mapping[tuple[str, int, int], int]
 
 
 def _all_doubts(topic: CommitsSeen, ends: _Ends) -> _Doubts:
-    """Return group -> partition -> the doubts about the commit. A commit at the end under the leader's epoch leaves no
-    doubt, so the result omits it: in a large topic, nearly every commit."""
+    """Return group -> partition -> the doubts about the commit. A commit at the end, under the leader's epoch,
+    leaves no doubt, and the result omits it. In a large topic, nearly every commit is of this kind."""
     at_end = {p: (topic.partitions[p].end_offset, topic.partitions[p].leader_epoch) for p in topic.drained}
     doubts: dict[str, dict[int, tuple[_Doubt, _Doubt, _Doubt]]] = {}
     for name, group in topic.groups.groups.items():
@@ -192,7 +194,7 @@ def _doubts(
 
 
 def _last_record(retired: RetiredPartition, log: PartitionFacts) -> int | None:
-    """Return the offset behind the last record of the log, if known; the mode log has it for the log up to the seal."""
+    """Return the offset behind the log's last record, if known: from the facts, or up to the seal from the mode log."""
     if log.read_up_to is not None or retired.seal_offset is None:
         return log.read_up_to
     return retired.read_up_to if seal_broken_by(retired.seal_offset, log) is None else None
@@ -204,14 +206,14 @@ def _last_record(retired: RetiredPartition, log: PartitionFacts) -> int | None:
 def without_records(conf: Mapping[str, Any], gaps: Collection[Gap], monotonic_s: Callable[[], float]) -> frozenset[Gap]:
     """Return the clear gaps: those in which a reader (read_committed) receives no record.
 
-    A gap that is not certainly clear, or was not read within :data:`READ_TIMEOUT_S`, is missing.
+    Gaps that may have a record, or were not read within :data:`READ_TIMEOUT_S`, are missing.
     """
     reading = _GapReading(gaps)
     settings = {
         "group.id": "modeaware-control-records",
         "isolation.level": "read_committed",
         "auto.offset.reset": "error",
-        "max.partition.fetch.bytes": 1 << 16,  # of each partition only the next record matters
+        "max.partition.fetch.bytes": 1 << 16,  # only the next record of each partition matters
     }
     starts = {key: waiting[0].start for key, waiting in reading.waiting.items()}
     try:
@@ -230,7 +232,7 @@ def read_partitions(
     timeout_s: float,
     monotonic_s: Callable[[], float],
 ) -> None:
-    """Read partitions from ``starts`` on, until none is ``waiting`` (``take`` removes them) or the time is up."""
+    """Read partitions from ``starts`` on, until ``take`` has removed all from ``waiting``, or the time is up."""
     if not waiting:
         return
     consumer = Consumer({**conf, **TO_THE_END})
@@ -247,7 +249,7 @@ def read_partitions(
 
 
 class _GapReading:
-    """The gaps of each partition that wait for the next record after the gap's start, and the clear gaps."""
+    """The clear gaps, and for each partition the gaps that wait for the first record after their start."""
 
     def __init__(self, gaps: Collection[Gap]) -> None:
         self.clear: set[Gap] = set()
@@ -259,7 +261,7 @@ class _GapReading:
                 self.waiting.setdefault((gap.topic, gap.partition), []).append(gap)
 
     def take(self, key: Partition, message: Message, consumer: Consumer) -> None:
-        """Note the next record of a partition, and seek to the partition's next gap behind that record."""
+        """Note the next record of a partition, and seek to the next gap that starts behind this record."""
         offset, error = message.offset(), message.error()
         waiting, left = self.waiting[key], []
         if error is None or error.code() == KafkaError._PARTITION_EOF:

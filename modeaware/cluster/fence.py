@@ -1,9 +1,9 @@
-"""Facts of fenced topics: whether the fence works, whether it is proved, and where the leaders' own logs end.
+"""Facts of fenced topics: whether the fence works, whether it is proved, and the ends of the leaders' own logs.
 
-A fence is proved by four steps, in this order: every broker with an in-sync replica shows the fence's configs; the
+A fence is proved in four steps, in this order: every broker with an in-sync replica shows the fence's configs; the
 leader refuses a probe; the end of the leader's own log is read; the high watermark is read. :func:`fences` takes the
-first two steps, the observer the others. If all steps see one leader epoch, nothing can be appended behind that end.
-Once the high watermark has reached the end, no record behind the end is acknowledged later. See
+first two steps, the observer the others. If all steps see the same leader epoch, nothing can be appended behind the end
+that the third step read. Once the high watermark has reached this end, no record behind it is acknowledged later. See
 :mod:`modeaware.lifecycle.replacement` and :mod:`modeaware.wire.fence_probe`.
 """
 
@@ -38,14 +38,14 @@ from modeaware.wire.requests import ApiVersionsRequest, MetadataRequest, Produce
 
 PROBE_TIMEOUT_MS = 3_000
 _DELETE = 6
-"""The operation DELETE in the result of :func:`~modeaware.cluster.metadata.authorized_operations`."""
+"""The number of the operation DELETE in :func:`~modeaware.cluster.metadata.authorized_operations`."""
 _DESCRIBE_QUORUM = 55
-"""A request that only brokers of a KRaft cluster support."""
+"""The key of a request that only brokers of a KRaft cluster support."""
 
 
 def fences(brokers: Brokers, topics: Collection[str]) -> dict[str, FenceFacts]:
-    """Return the facts of each topic's fence; a topic that no broker describes is missing. If a request about one topic
-    is rejected, the error is that topic's ``failure``.
+    """Return the facts of each topic's fence; a topic that no broker describes is missing. If a request about a topic
+    is rejected, the error is the topic's ``failure``.
 
     Raises:
         ClusterError: no broker answers.
@@ -83,7 +83,7 @@ def fences(brokers: Brokers, topics: Collection[str]) -> dict[str, FenceFacts]:
 
 
 def has_fence(brokers: Brokers) -> bool:
-    """Return whether the brokers can fence replaced topics, as those of a KRaft cluster can.
+    """Return whether the brokers can fence replaced topics. Only brokers of a KRaft cluster can.
 
     Raises:
         ClusterError: no broker answers.
@@ -93,9 +93,9 @@ def has_fence(brokers: Brokers) -> bool:
 
 
 def check_fences(brokers: Brokers, topics: Collection[str]) -> dict[str, ClusterError]:
-    """Return topic -> error, for topics whose fence could not be proved, or that could not be deleted after the drain.
-    Causes: the brokers run with ZooKeeper (UNSUPPORTED_VERSION), a right is missing (TOPIC_AUTHORIZATION_FAILED), or a
-    leader answers the probe in an unknown way.
+    """Return topic -> error, for topics whose fence could not be proved, or which could not be deleted after the drain.
+    Possible causes: the brokers run with ZooKeeper (UNSUPPORTED_VERSION), a right is missing
+    (TOPIC_AUTHORIZATION_FAILED), or a leader answers the probe in an unknown way.
 
     Raises:
         ClusterError: no broker answers.
@@ -122,7 +122,7 @@ def check_fences(brokers: Brokers, topics: Collection[str]) -> dict[str, Cluster
 def _configs_of_each_broker(
     brokers: Brokers, topics: Iterable[str]
 ) -> tuple[dict[int, dict[str, dict[str, str]]], dict[str, ClusterError]]:
-    """Return node id -> topic -> the fence's configs that are set on the topic, and the failures of topics. A broker
+    """Return node id -> topic -> those of the fence's configs that are set on the topic; and topic -> failure. A broker
     that does not answer is missing."""
     nodes, wanted = brokers.node_ids(), list(topics)
     by_node: dict[int, dict[str, dict[str, str]]] = {}
@@ -142,7 +142,7 @@ def _configs_of_each_broker(
 def _probed(
     brokers: Brokers, node: int, partitions: Iterable[Partition], failures: dict[str, ClusterError]
 ) -> dict[Partition, FenceState]:
-    """Probe partitions of one leader; return the states of those that it leads. Errors of topics go to ``failures``."""
+    """Probe partitions of one leader; return the states of those that it leads. Topics' errors are added to ``failures``."""
     data = ProduceRequest.TopicProduceData
     by_topic: dict[str, list[Any]] = {}
     for topic, partition in partitions:
@@ -153,7 +153,7 @@ def _probed(
         acks=PROBE_ACKS,
         timeout_ms=PROBE_TIMEOUT_MS,
         topic_data=[data(name=topic, partition_data=batches) for topic, batches in by_topic.items()],
-        max_version=12,  # later versions name topics by id
+        max_version=12,  # later versions have topic ids instead of names
     )
     (answer,) = brokers.ask_each([Ask(node, request)])
     if isinstance(answer, ClusterError):
@@ -172,7 +172,7 @@ def _probed(
 
 
 class LogEnd(NamedTuple):
-    """Where a leader's own log ends, and its leader epoch."""
+    """The end of a leader's own log, and the leader epoch."""
 
     offset: int
     leader_epoch: int
@@ -181,7 +181,7 @@ class LogEnd(NamedTuple):
 def log_ends(
     brokers: Brokers, partitions: Iterable[Partition], leaders_seen: Mapping[Partition, Leader]
 ) -> dict[Partition, LogEnd]:
-    """Return where the leaders' own logs end; a partition whose leader does not answer is missing."""
+    """Return the ends of the leaders' own logs. A partition whose leader does not answer is missing."""
 
     def request(led: Led) -> Any:
         return list_offsets_request(led, LATEST, READ_UNCOMMITTED, DEBUGGING)
@@ -192,7 +192,7 @@ def log_ends(
 
 def check_sealed(brokers: Brokers, effect: DeleteOldTopic, leaders: Mapping[int, Leader]) -> None:
     """Check that a topic may be deleted: every leader refuses data now, and its log ends at the seal (invariants I1 and
-    I2). The requests name the topic, so the caller compares the topic's id afterwards.
+    I2). The requests name the topic, not its id, so the caller compares the id afterwards.
 
     Raises:
         ClusterError: a leader takes data, a log does not end at its seal, or one of these is unknown.

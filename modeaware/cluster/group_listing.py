@@ -1,14 +1,15 @@
 """The list of all groups, of every type and state, and whether the list is complete.
 
-A broker lists the groups that it coordinates: the groups of the partitions of ``__consumer_offsets`` that it leads *and
-has loaded*. A group that moves between two brokers' responses, or is not loaded yet, is left out without an error. So a
-list is complete under three conditions only: every broker answered; all brokers agreed on these leaders and leader
-epochs, before and after; each leader confirmed beforehand that its partitions were loaded. Anything else is a *doubt*.
+A broker lists the groups that it coordinates: those on the partitions of ``__consumer_offsets`` that it leads *and has
+loaded*. If a group moves between two brokers' responses, or is not loaded yet, it is missing without an error. So a
+list is complete under three conditions only. Every broker answered. Before and after, all brokers agreed on the leaders
+and leader epochs of these partitions. Each leader confirmed beforehand that its partitions were loaded. If a condition
+is not met, the list has a *doubt*.
 
 The high watermark of a newly elected leader may lie before records that the previous leader acknowledged; ListOffsets
-reports that (OFFSET_NOT_AVAILABLE, KIP-207). One case remains: the coordinator on the new leader may miss the last
-write of the partition until another write follows (seen with Kafka 4.2). A group whose first commit was that write is
-missing until then.
+reports this (OFFSET_NOT_AVAILABLE, KIP-207). One case remains: the coordinator on the new leader may miss the last
+write of the partition until another write follows (seen with Kafka 4.2). If that last write was a group's first commit,
+the group is missing until then.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ _T = TypeVar("_T")
 
 
 def election_group(mode_log: str) -> str:
-    """Return the group that elects the active controller of a mode log; it is also the controllers' transactional
-    id."""
+    """Return the name of the group that elects the active controller of a mode log. It is also the controllers'
+    transactional id."""
     return f"modeaware-controller.{mode_log}"
 
 
@@ -55,7 +56,7 @@ class ListedGroup:
 
     @property
     def consumes(self) -> bool:
-        """Return whether the members may read records: Connect's workers do not; with protocol type "" they may."""
+        """Return whether members may read records. Connect's workers do not; those of protocol type "" may."""
         return self.kind != "classic" or self.protocol_type in ("consumer", "")
 
 
@@ -63,8 +64,8 @@ class ListedGroup:
 class Listing:
     """All listed groups by name.
 
-    ``doubts``: why there may be more groups. ``none_yet``: the cluster never had a group. ``silent``: brokers that did
-    not answer. Each of them is one doubt, and gets no further request.
+    ``doubts``: why the list may be incomplete. ``none_yet``: whether the cluster never had a group. ``silent``: brokers
+    that did not answer. Each silent broker is one doubt, and gets no further request.
     """
 
     groups: dict[str, ListedGroup] = field(default_factory=dict)
@@ -102,7 +103,7 @@ def ask_in_batches(
     size: int,
     build: Callable[[tuple[int, Any], list[_T]], Any],
 ) -> Iterator[tuple[tuple[int, Any], list[_T], Any]]:
-    """Send requests about many things, ``size`` things in each; the first part of a key is the broker's id.
+    """Send requests about many things, ``size`` in each. The first part of a key in ``wanted`` is the broker's id.
 
     Only a few requests run at once, so neither the wait for a response nor its size grows with the number of things. A
     broker that does not answer gets no further request.
@@ -130,7 +131,7 @@ def _check_authorization(brokers: Brokers, listing: Listing) -> None:
 
 
 def _leaders(brokers: Brokers, nodes: Iterable[int], listing: Listing) -> _Leaders:
-    """Return the leaders of ``__consumer_offsets``, on which all brokers must agree; empty before the topic exists."""
+    """Return the leaders of ``__consumer_offsets``, on which all brokers must agree; none before the topic exists."""
     views: dict[int, _Leaders | None] = {}
     known = set(nodes)
     requests = {node: metadata_request([OFFSETS_TOPIC]) for node in known}
@@ -155,7 +156,7 @@ def _leaders(brokers: Brokers, nodes: Iterable[int], listing: Listing) -> _Leade
 
 
 def _check_caught_up(brokers: Brokers, leaders: _Leaders, listing: Listing) -> None:
-    """Request the end of each partition: a leader returns the end only once it has all acknowledged records."""
+    """Request the end of each partition. A leader returns it only once it has all acknowledged records."""
     able = {p: route for p, route in leaders.items() if route[0] >= 0 and route[0] not in listing.silent}
     led = {(OFFSETS_TOPIC, p): route for p, route in able.items()}
     missing = sorted(led.keys() - end_offsets(brokers, led, led).keys())
@@ -164,7 +165,7 @@ def _check_caught_up(brokers: Brokers, leaders: _Leaders, listing: Listing) -> N
 
 
 def _check_loaded(brokers: Brokers, leaders: _Leaders, listing: Listing) -> None:
-    """Request a group's offsets from each partition's leader: only this shows whether the partition is loaded."""
+    """Request a group's offsets from each partition's leader. No other request shows whether it is loaded."""
     names = names_for_partitions(len(leaders))
     led: dict[int, list[int]] = {}
     for partition, (leader, _) in leaders.items():
@@ -178,7 +179,7 @@ def _check_loaded(brokers: Brokers, leaders: _Leaders, listing: Listing) -> None
         if leader >= 0
     }
     for node, answer in _answers(brokers, requests, listing, "does not answer for its groups"):
-        # The right to list all groups does not include this group's offsets, so the missing right is no doubt.
+        # The right to list all groups does not include the offsets of this one, so a missing right is no doubt.
         codes = {g.error_code for g in answer.groups} - {0, KafkaError.GROUP_AUTHORIZATION_FAILED}
         if codes:
             listing.doubt(f"broker {node} has not loaded all its groups: {error_name(min(codes))}")
@@ -211,7 +212,7 @@ def _answers(
 
 
 def names_for_partitions(partitions: int) -> dict[int, str]:
-    """Return for each partition of ``__consumer_offsets`` the name of a group that the partition would keep."""
+    """Return partition of ``__consumer_offsets`` -> the name of a group that the partition would keep."""
     names: dict[int, str] = {}
     numbers = count()
     while len(names) < partitions:

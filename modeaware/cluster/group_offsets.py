@@ -1,12 +1,12 @@
 """The offsets that groups have committed, read from the groups' coordinators.
 
-A request names groups, and may name the wanted partitions. With partitions, its cost is the number of groups times the
-number of partitions, though most groups have no commits on most topics. Without partitions (the group is *read whole*),
-its cost is the number of the groups' commits on all topics. If many partitions are wanted, a sample of the groups is
-read whole first, and their mean number of commits decides how the other groups are read.
+A request names groups, and may name partitions. If it does, its cost is the number of groups times the number of
+partitions, although most groups have no commits on most topics. If it does not (a group is *read whole*), its cost is
+the number of commits that the groups have on all topics. If many partitions are wanted, a sample of the groups is read
+whole first. Their mean number of commits decides how the other groups are read.
 
-The response for a group that is read whole omits, without an error, every topic that the user may not DESCRIBE on that
-broker. So each coordinator then gets one more request, which names the topics, for one of its groups.
+The response for a group that is read whole omits, without an error, every topic that the user may not DESCRIBE by that
+broker's ACLs. So each coordinator then gets one more request, which names the topics, for one of its groups.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from modeaware.wire.brokers import BULK_TIMEOUT_S, Ask, Brokers
 from modeaware.wire.requests import DescribeShareGroupOffsetsRequest, OffsetFetchRequest
 
 NAMED_PARTITIONS = 100
-"""Up to this number of wanted partitions, requests name the partitions: no sample is read. Most topics have fewer."""
+"""If at most this many partitions are wanted, as for most topics, requests name them, and no sample is read."""
 OFFSETS_A_REQUEST, GROUPS_A_REQUEST = 20_000, 250
 SAMPLED_GROUPS = 20
 
@@ -40,10 +40,10 @@ class Commits:
     """A group's commits on one topic.
 
     Attributes:
-        offsets: partition -> committed offset; of a share group, see :func:`read_offsets`.
-        epochs: partition -> leader epoch of the commit; only of commits that have one.
+        offsets: partition -> committed offset; for a share group, see :func:`read_offsets`.
+        epochs: partition -> leader epoch of the commit; only for commits that have one.
         unknown: why the commits cannot be read.
-        notes: partition -> note of the commit (:mod:`modeaware.notes`); only of commits that have metadata.
+        notes: partition -> note in the commit's metadata (:mod:`modeaware.notes`); only for commits with metadata.
     """
 
     offsets: Mapping[int, int] = field(default_factory=dict)
@@ -57,8 +57,8 @@ class GroupOffsets:
     """The commits of groups on topics.
 
     Attributes:
-        of_topic: topic -> group -> the group's commits on the topic. A group without commits on the topic is missing. A
-            group whose commits on it are unknown has an entry.
+        of_topic: topic -> group -> the group's commits on the topic. A group without commits on the topic is missing;
+            a group whose commits are unknown is not.
         unknown: group -> why none of its commits could be read.
     """
 
@@ -73,7 +73,7 @@ class GroupOffsets:
 def read_offsets(brokers: Brokers, groups: Iterable[ListedGroup], topics: Mapping[str, Iterable[int]]) -> GroupOffsets:
     """Return the committed offsets of ``groups`` on partitions of ``topics``.
 
-    For a share group, these are the offsets up to which all records are acknowledged.
+    A share group has no commits: its offsets are those up to which all records are acknowledged.
     """
     wanted = {topic: frozenset(partitions) for topic, partitions in topics.items()}
     coordinators: dict[tuple[int, bool], list[str]] = {}
@@ -107,8 +107,8 @@ class _Reading:
     def share(self, coordinators: _Coordinators) -> None:
         if not coordinators:
             return
-        # The ends are read before the groups: a group that has acknowledged all records up to a later end has also
-        # acknowledged all records up to this end.
+        # The ends are read before the groups. A group may then be at a later end: it has acknowledged all records up
+        # to the earlier end, too.
         ends = end_offsets(self._brokers, ((topic, p) for topic, some in self._wanted.items() for p in some))
         for _, names, answer in ask_in_batches(
             self._brokers,
@@ -145,7 +145,7 @@ class _Reading:
     def note_hidden(self) -> None:
         """Note commits as unknown on the topics that coordinators hide from the user.
 
-        This affects every group that was read whole.
+        The commits of every group that was read whole are then unknown on these topics.
         """
         probes = {node: names[0] for node, names in self._whole.items() if names}
         first = {topic: sorted(partitions)[:1] for topic, partitions in self._wanted.items()}
@@ -161,7 +161,7 @@ class _Reading:
 
 
 def _groups_a_request(offsets: int) -> int:
-    """Return the number of groups for one request, if each has ``offsets`` offsets."""
+    """Return how many groups fit in one request, if each has ``offsets`` offsets."""
     return min(max(OFFSETS_A_REQUEST // max(offsets, 1), 1), GROUPS_A_REQUEST)
 
 
@@ -169,7 +169,7 @@ def _request(groups: Sequence[str], wanted: Wanted | None) -> Any:
     group = OffsetFetchRequest.OffsetFetchRequestGroup
     entry = group.OffsetFetchRequestTopics
     topics = wanted and [entry(name=topic, partition_indexes=sorted(ps)) for topic, ps in wanted.items()]
-    # Version 10 has topic ids instead of names; older brokers do not support it.
+    # Version 10 has topic ids instead of names, and older brokers lack it.
     return OffsetFetchRequest(
         groups=[group(group_id=name, topics=topics) for name in groups], min_version=8, max_version=9
     )
@@ -187,7 +187,7 @@ def _by_group(
 ) -> dict[str, dict[str, Sequence[Any]]]:
     """Return group -> topic -> the entries of its partitions, for the groups that could be read.
 
-    The other groups are noted as unknown, except groups that do not exist any more.
+    All other groups are noted as unknown, except groups that were deleted.
     """
     if isinstance(answer, ClusterError):
         offsets.unknown |= dict.fromkeys(names, str(answer))
@@ -218,8 +218,8 @@ def _committed(entries: Sequence[Any] | None, partitions: Collection[int]) -> Co
 def _acknowledged(topic: str, entries: Sequence[Any] | None, ends: Mapping[Partition, int]) -> Commits:
     """Return a share group's start offsets on a topic.
 
-    The start offset that brokers return lags by one acknowledgement, so it never reaches the end by itself. The lag
-    that brokers return (KIP-1226, Kafka 4.2) is the number of records from the start offset to the end that are not
+    The start offset that brokers return lags by one acknowledgement, so it stays below the end if no further record
+    comes. Brokers also return the lag (KIP-1226, Kafka 4.2): how many records from the start offset to the end are not
     acknowledged. With a lag of 0, the group is at the end.
     """
     if (unknown := _unknown(entries)) is not None:
@@ -232,7 +232,7 @@ def _acknowledged(topic: str, entries: Sequence[Any] | None, ends: Mapping[Parti
 
 
 def _unknown(entries: Sequence[Any] | None) -> str | None:
-    """Return why a topic's entries are unknown; None: they are known."""
+    """Return why a topic's entries are unknown; None if they are known."""
     if entries is None:
         return _LEFT_OUT
     codes = (e.error_code for e in entries if e.error_code not in (0, KafkaError.UNKNOWN_TOPIC_OR_PART))

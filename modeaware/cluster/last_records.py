@@ -1,9 +1,10 @@
 """The search for the last record of a log that readers of committed records receive.
 
 Any number of markers and aborted records may follow that record. So a search reads the last offsets first. While it
-finds no record, each step reads several times as many offsets, further back: the whole search costs little more than
-its last step. Offsets below an end with a known result are not read again: a producer that aborts again and again moves
-the end at every pass. All searches of a pass have a time limit, and the next pass continues them.
+finds no record, each step goes further back, and reads several times as many offsets as the step before: the whole
+search costs little more than its last step. A result is kept for its end, and offsets below this end are not read
+again: a producer that aborts again and again moves the end at every pass. All searches of a pass share a time limit,
+and the next pass continues them.
 """
 
 from __future__ import annotations
@@ -21,20 +22,20 @@ LOOK_S = 1.0
 """How long all searches of one snapshot together may take."""
 ANSWER_S = 2.0
 LAST_READ, FURTHER = 64, 12
-"""The number of offsets before the end to read first, and the factor for each next step."""
+"""The number of offsets before the end that the first step reads, and the factor for each further step."""
 _SETTINGS = {
     "group.id": "modeaware-last-records",
     "isolation.level": "read_committed",
     "auto.offset.reset": "error",
     **TO_THE_END,
-    # The consumer fetches even between two passes; only the last fetched record counts.
+    # The consumer fetches even between two passes. Only the last fetched record counts, so limit the fetched ones.
     "queued.min.messages": 1_000,
     "queued.max.messages.kbytes": 4_096,
 }
 
 
 class _Log(NamedTuple):
-    """A log whose end is final. With another topic id or leader epoch it is another log."""
+    """A log whose end is final. Under another topic id or leader epoch, a log is a different one."""
 
     topic_id: str
     end_offset: int
@@ -43,7 +44,7 @@ class _Log(NamedTuple):
 
 @dataclass
 class _Search:
-    """A search that goes back to ``bound``. If it finds nothing from there on, the answer is ``known``."""
+    """A search that goes back to the offset ``bound``. If it finds no record, the result is ``known``."""
 
     log: _Log
     bound: int
@@ -67,7 +68,7 @@ class LastRecords:
         self._conf = {**conf, **_SETTINGS}
         self._monotonic_s = monotonic_s
         self._searches: dict[Partition, _Search] = {}
-        self._reading: dict[Partition, _Search] = {}  # partition of the consumer's assignment -> its search
+        self._reading: dict[Partition, _Search] = {}  # assigned partition -> its search
         self._known: dict[Partition, tuple[_Log, int]] = {}
         self._consumer: Consumer | None = None
         self._heard_s = 0.0  # when the consumer last returned something, or was made
@@ -78,11 +79,11 @@ class LastRecords:
         logs: Mapping[Partition, PartitionFacts],
         known: Mapping[Partition, tuple[int, int]],
     ) -> dict[Partition, int]:
-        """Return the offset behind the last record, for each of ``logs`` for which it is known by now.
+        """Return the offset behind the last record, for those of ``logs`` whose search is done.
 
         Args:
-            topic_ids: topic -> id, for all topics of the pass. Searches in other topics continue.
-            logs: the logs to search in these topics; results for other logs of these topics are dropped.
+            topic_ids: topic -> id, for all topics of the pass. Searches in all other topics continue.
+            logs: the logs to search in topics of the pass. Results for other logs of these topics are dropped.
             known: partition -> an earlier end of its log, and the offset behind the last record before that end.
 
         Raises:
@@ -114,7 +115,7 @@ class LastRecords:
         return {key: self._known[key][1] for key in logs if key in self._known}
 
     def close(self) -> None:
-        """Close the consumer. Results stay known; unfinished searches begin anew."""
+        """Close the consumer. Results are kept; unfinished searches begin again."""
         self._searches.clear()
         self._reading.clear()
         if self._consumer is not None:
@@ -129,7 +130,7 @@ class LastRecords:
         if consumer is None:
             consumer = self._consumer = Consumer(self._conf)
             self._heard_s = deadline_s
-        # A search that begins anew reads from its own start: the results of the earlier search do not apply to it.
+        # A search that begins again reads from its own start. The records for the earlier search do not apply to it.
         if gone := [key for key, search in self._reading.items() if self._searches.get(key) is not search]:
             consumer.incremental_unassign([TopicPartition(*key) for key in gone])
         if new := [key for key, search in self._searches.items() if self._reading.get(key) is not search]:
@@ -142,7 +143,7 @@ class LastRecords:
                 topic, partition = message.topic(), message.partition()
                 if topic is not None and partition is not None and (topic, partition) not in sought:
                     self._take((topic, partition), message, consumer, sought)
-        if self._searches and deadline_s - self._heard_s >= RENEW_S:  # only markers, or no connection
+        if self._searches and deadline_s - self._heard_s >= RENEW_S:  # received only markers, or no connection
             consumer.list_topics(next(iter(self._searches))[0], timeout=ANSWER_S)
             self._heard_s = deadline_s
 
@@ -153,9 +154,9 @@ class LastRecords:
             return
         end = search.log.end_offset
         at_end = error is not None and error.code() == KafkaError._PARTITION_EOF
-        if at_end and (offset is None or offset < end):  # from a leader without the high watermark
+        if at_end and (offset is None or offset < end):  # the leader lacks the high watermark yet
             return
-        if error is not None and not at_end:  # the log may have changed: the search begins anew
+        if error is not None and not at_end:  # the log may have changed: the search begins again
             del self._searches[key]
         elif not at_end and offset is not None and offset < end:
             search.last = offset

@@ -1,8 +1,9 @@
-"""Descriptions of stragglers (records at or after a seal): producer, keys, and names of headers, never values. For
-messages only: no decision rests on them.
+"""Descriptions of stragglers (records at or after a seal): producer, keys, and names of headers, never values. They are
+for messages only: no decision rests on them.
 
-The leader's list of producers does not show which one wrote a straggler: it has all idempotent producers of the last
-day, even those that wrote only before the seal, and no others. A batch's header has its producer's id, if any.
+The leader's list of producers does not show which one wrote a straggler. It has all idempotent producers of the last
+day, even those that wrote only before the seal, and no producers without idempotence. So the producer's id comes from
+the header of the batch, if the batch has one.
 """
 
 from __future__ import annotations
@@ -22,15 +23,15 @@ from modeaware.wire.fence_probe import BATCH_HEADER
 from modeaware.wire.requests import FetchRequest
 
 BATCH_BYTES, RESPONSE_BYTES = 1 << 20, 1 << 22
-"""The largest response for one partition, and for all. A larger first batch is returned whole, or not at all."""
+"""The most bytes in a response for one partition, and for all. A larger first batch comes whole, or not at all."""
 _LENGTH_COUNTS_FROM = 12
 _MAGIC, _LOG_APPEND_TIME, _CONTROL = 2, 0x08, 0x20
 
 
 def first_batches(brokers: Brokers, starts: Mapping[Partition, int]) -> dict[Partition, Straggler]:
-    """Return the first record of each partition from an offset on, with its producer, from the header of its batch.
+    """Return the first record of each partition at or after an offset, with the producer, from the header of the batch.
 
-    Records of open transactions are included. A partition whose leader does not return such a batch is missing.
+    Records of open transactions are included. A partition whose leader returns no batch of records is missing.
     """
     if not starts:
         return {}
@@ -41,7 +42,7 @@ def first_batches(brokers: Brokers, starts: Mapping[Partition, int]) -> dict[Par
 
 def read_batches(leaders: LeaderRequests, starts: Mapping[Partition, int]) -> dict[Partition, bytes]:
     """Return the batches of each partition from an offset on, at most :data:`RESPONSE_BYTES` from a leader. A partition
-    whose leader returns none is missing."""
+    whose leader returns no batch is missing."""
 
     def request(led: Led) -> Any:
         entry = FetchRequest.FetchTopic
@@ -88,7 +89,7 @@ class Batch(NamedTuple):
 
 
 def data_batches(read: bytes) -> Iterator[Batch]:
-    """Yield the batches of data (not markers), up to one of an older format. The last batch may be incomplete."""
+    """Yield the batches of data, without markers, up to a batch of an older format. The last one may be incomplete."""
     position = 0
     while len(read) - position >= BATCH_HEADER.size:
         base_offset, length, _, magic, _, attributes, last_delta, *others = BATCH_HEADER.unpack_from(read, position)
@@ -104,7 +105,7 @@ def data_batches(read: bytes) -> Iterator[Batch]:
 
 
 def first_batch(records: bytes, start: int) -> Straggler | None:
-    """Return the first record at or after ``start``, from the header of the first batch of data that reaches it."""
+    """Return the first record at or after ``start``, by the header of the first data batch that ends there or later."""
     for batch in data_batches(records):
         if batch.last_offset >= start:
             return Straggler(max(batch.base_offset, start), batch.producer_id, batch.producer_epoch, batch.timestamp_ms)
@@ -115,9 +116,9 @@ SAMPLED_RECORDS = 3
 SAMPLED_PARTITIONS = 10
 SAMPLE_TIMEOUT_S = 3.0
 _HEADERS = operator.methodcaller("headers")
-"""Get ``message.headers()``, by a call whose result is always checked. For a name that is not UTF-8 the client returns
-an incomplete list with an exception set. An interpreter that has specialised the call omits the check, and crashes. A
-second call for the same message crashes as well: the client then returns that list without an exception."""
+"""Get ``message.headers()``, by a call whose result the interpreter always checks. If a name is not UTF-8, the client
+returns an incomplete list with an exception set. For a plain call that it has specialised, the interpreter omits the check
+and crashes. A second call for the same message also crashes: the client then returns the list without an exception."""
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = 60
 
@@ -125,10 +126,10 @@ _SHORT.maxstring = _SHORT.maxother = 60
 def sample_records(
     conf: Mapping[str, Any], starts: Mapping[Partition, int], monotonic_s: Callable[[], float]
 ) -> dict[Partition, tuple[str, ...]]:
-    """Describe the first records of each partition from an offset on: offset, time, key, names of headers.
+    """Describe the first records of each partition at or after an offset: offset, time, key, names of headers.
 
-    Describe a few records of a few partitions, of other partitions each time, within :data:`SAMPLE_TIMEOUT_S`. If a
-    record cannot be read, the error takes its place.
+    Each call describes a few records of a few partitions, which vary, within :data:`SAMPLE_TIMEOUT_S`. If a record
+    cannot be read, the error takes its place.
     """
     keys, turn = sorted(starts), int(monotonic_s())
     chosen = (keys[(turn + n) % len(keys)] for n in range(min(len(keys), SAMPLED_PARTITIONS)))

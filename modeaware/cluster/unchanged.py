@@ -1,7 +1,7 @@
 """Repeated requests about topics that rarely change: responses are compared as bytes.
 
-To decode the responses about thousands of topics takes tens of milliseconds; to compare them takes almost no time.
-Equal bytes show that nothing has changed. Else the response is decoded, or a whole snapshot is taken.
+Decoding responses about thousands of topics takes tens of milliseconds; comparing them takes almost no time. Equal
+bytes show that nothing has changed. If they differ, the response is decoded, or a whole snapshot is taken.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ class IdsOfOneBroker:
         self._ids: Ids = {}
 
     def __call__(self, names: Sequence[str]) -> Ids:
-        """Return the ids; the same object as before if nothing has changed."""
+        """Return the ids. If nothing has changed, this is the same object as before."""
         request = self._request
         if request is None or tuple(names) != self._names:
             request, self._names, self._compared = Repeated(metadata_request(names, 10, 10)), tuple(names), None
-        self._request = None  # kept on success
+        self._request = None  # set again on success
         answer = self._brokers.ask(request)
         if self._compared is None or self._comparable(answer) != self._compared:
             response = request.decoded(answer)
@@ -53,7 +53,7 @@ class IdsOfOneBroker:
         return self._ids
 
     def _comparable(self, answer: bytes) -> tuple[bytes, bytes]:
-        """Return the bytes before and after the controller's id: brokers return a random broker's id there."""
+        """Return the bytes around the controller's id, without the id: brokers return a random broker's."""
         if not self._cluster_id:
             return answer[CORRELATION_BYTES:], b""
         before, _, after = answer[CORRELATION_BYTES:].partition(self._cluster_id)
@@ -70,7 +70,7 @@ class OffsetsWatch:
         self._compared: list[bytes] = []
 
     def unchanged(self, leaders: Mapping[Partition, Leader]) -> bool:
-        """Return whether every leader's response equals that of the last call, for the same partitions under the same
+        """Return whether every leader's response equals that of the last call, which was for the same partitions and
         leaders. An error, or a leader that does not answer, counts as a change each time."""
         if not leaders:
             return True

@@ -152,7 +152,7 @@ class Recognition:
 
     @property
     def present(self) -> Placement | None:
-        """The placement that the most of the recent records match: it places keys now."""
+        """The placement that matches the most keys by their recent records: it places keys now."""
         return max(self.placements, key=lambda placement: placement.recent, default=None)
 
     @property
@@ -184,7 +184,7 @@ class Recognition:
 
 
 class _Part(NamedTuple):
-    """The records of one key in one partition: their number, their share of the key's records, and the partition's
+    """The records of one key in one partition: their number, their share of all records of the key, and the partition's
     share of the key's recent records."""
 
     key: bytes
@@ -256,7 +256,7 @@ def _placements(parts: Sequence[_Part], keys: int, count: int) -> tuple[Placemen
 
 
 def _promising(left: Sequence[_Part], count: int) -> list[Candidate]:
-    """Return the candidates that explain the most keys of a subset."""
+    """Return the candidates that explain the most keys, tried on a random subset."""
     keys = list({part.key: None for part in left})
     enough = max(_SCREENED_LEAST, min(_SCREENED_MOST, _SCREENED_TRIES // count))
     chosen = set(keys if len(keys) <= enough else random.Random(0).sample(keys, enough))
@@ -350,7 +350,7 @@ _Z_95 = 1.96
 
 
 def log10_odds_of_chance(matched: float, of: int, chance: float) -> float:
-    """Return log10 of a bound on the probability that at least ``matched`` of ``of`` trials succeed, each by ``chance``.
+    """Return log10 of a bound on the probability that at least ``matched`` of ``of`` trials succeed by ``chance``.
 
     The bound is Chernoff's upper bound, by the relative entropy. It also holds for trials that succeed in part
     (Hoeffding 1963, theorem 1), and is exact if all trials succeed. If the share is not above chance, return 0.0.

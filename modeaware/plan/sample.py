@@ -136,7 +136,7 @@ class Sample:
         return stamps[len(stamps) // 2] if stamps and stamps[0] > 0 and stamps[-1] > stamps[0] else None
 
     def is_recent(self, record: SampledRecord) -> bool:
-        """Return whether the record is in the newer half: by time if all records have a timestamp, otherwise by offset."""
+        """Return whether the record is in the newer half: by timestamp if all records have one, else by offset."""
         if self._recent_since_ms is not None:
             return record.timestamp_ms >= self._recent_since_ms
         return record.offset >= self.recent_from.get(record.partition, 0)
