@@ -6,7 +6,7 @@ session on the cluster (:mod:`modeaware.cli.session`) and prints a report of :mo
 changes topics passes a request through the engine :mod:`modeaware.cli.change`.
 
 Exit status: 0 done; 1 an error, printed on standard error as ``error: ...``; 2 bad usage; 130 ended by Ctrl-C; 141 the
-reader of the output has closed it (``| head``). Commands may add statuses, and document them in their epilog.
+reader of the output has closed it (``| head``). A command may have further statuses, which its epilog documents.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ OUTPUT_CLOSED = 141
 
 
 class BadUsage(Exception):
-    """Options that exclude each other; the command ends with its usage and status 2."""
+    """Raised for options that exclude each other. The command prints its usage, and ends with status 2."""
 
 
 class Command:
@@ -36,7 +36,7 @@ class Command:
 
     Attributes:
         epilog: the text that ``--help`` prints below the options.
-        actions: words, one of which follows the command's name; empty: the command has no actions.
+        actions: words, one of which follows the command's name; empty if the command has no actions.
     """
 
     epilog = ""
@@ -52,7 +52,7 @@ class Command:
 
 
 class Entry(NamedTuple):
-    """A command that is not loaded yet: name, location (``module:Class``), a line for ``--help``, and group."""
+    """A command that is not loaded yet: its name, location (``module:Class``), line in ``--help``, and group there."""
 
     name: str
     where: str
@@ -110,7 +110,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command.
 
     Args:
-        argv: arguments without the program's name; default: the process's.
+        argv: arguments without the program's name; by default those of the process.
 
     Returns:
         The exit status.
@@ -133,7 +133,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else the flush at exit fails, too
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # otherwise the flush at exit fails, too
         return OUTPUT_CLOSED
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -141,7 +141,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 @contextmanager
 def _logged_once(logger: logging.Logger) -> Iterator[None]:
-    """Log each message once: a command reads the mode log repeatedly, with the same malformed records."""
+    """Log each message once. A command reads the mode log repeatedly, each time with the same malformed records."""
     seen: set[str] = set()
 
     def is_new(record: logging.LogRecord) -> bool:
@@ -158,7 +158,7 @@ def _logged_once(logger: logging.Logger) -> Iterator[None]:
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """Parse with the options of the chosen command; other commands are not loaded."""
+    """Parse the arguments with the options of the chosen command. Other commands are not loaded."""
     parser, subparsers = _frame(argparse.SUPPRESS)
     words = [argument for argument in arguments if not argument.startswith("-")]
     for entry in COMMANDS:
@@ -174,7 +174,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def whole_parser() -> argparse.ArgumentParser:
-    """Return a parser with the options of all commands, for shell completion and the manual page. Loads each command.
+    """Return a parser with the options of all commands, for shell completion and the manual page. Load each command.
 
     Raises:
         ModeAwareError: an extra is missing.
@@ -219,7 +219,7 @@ def _overview() -> str:
 
 
 def _check_word(parser: argparse.ArgumentParser, kind: str, words: Sequence[str], known: Collection[str]) -> None:
-    """End with the nearest known name if a word is unknown; argparse refuses a word that is near no name."""
+    """If a word is unknown, end with the nearest known name. If no name is near, argparse refuses the word."""
     for word in words:
         if known and word not in known and (near := nearest(word, known)) is not None:
             parser.error(with_hint(f"no {kind}: {word!r}", near))
@@ -228,7 +228,7 @@ def _check_word(parser: argparse.ArgumentParser, kind: str, words: Sequence[str]
 def add_action(
     subparsers: argparse._SubParsersAction[argparse.ArgumentParser], name: str, help: str
 ) -> argparse.ArgumentParser:
-    """Add a command or a command's action. After BadUsage, the usage of this parser is shown."""
+    """Add a command or a command's action. After BadUsage, this parser's usage is shown."""
     parser = subparsers.add_parser(
         name,
         help=help,

@@ -39,9 +39,9 @@ class AliasReport:
         points_to: the topic that clients use under the name.
         topic_id: the id of the deleted topic.
         since_ms: when a controller found the topic deleted, in ms since the epoch.
-        taken_by: the id of another topic that exists under the name, and that clients do not use; or null.
+        taken_by: the id of another topic that exists under the name, which clients do not use; null if there is none.
         reason: the problem that the controller has found, ``name-taken`` or ``points-nowhere``
-            (docs/replace-reference.md); or null.
+            (docs/replace-reference.md); null if there is none.
     """
 
     alias: str
@@ -116,7 +116,7 @@ def _report(session: Session, log: ModeLog) -> AliasesReport:
 
 
 def _forget(args: argparse.Namespace, session: Session) -> int:
-    """Forget an alias. What the controller would refuse is refused before the question."""
+    """Forget an alias. A request that the controller would refuse is refused before the question."""
     topic, log = args.topic, session.read_log()
     facts = session.observer().observe(topic, None, log.rules)
     points_to = log.points_to(topic) or ""

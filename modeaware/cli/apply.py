@@ -45,7 +45,7 @@ CHANGES_PENDING, SOME_FAILED = 3, 4
 
 
 class Apply(Command):
-    """Diffs, validates, confirms and carries out; with --dry-run or --check, ends after the validation."""
+    """Shows and validates the diff; without --dry-run and --check, also requests confirmation and carries it out."""
 
     epilog = f"""\
 Shows the changes as a diff, lets the brokers and the controller validate every step, asks, and carries the steps out.
@@ -157,8 +157,8 @@ class _Application(Request):
         return replace(diff, notes=tuple(notes))
 
     def _with_controller(self, diff: TopicDiff) -> TopicDiff:
-        """Return the diff, with a note if its change does not progress. Raises ControllerUnavailable if a step needs
-        a controller, and no controller runs."""
+        """Return the diff, with a note if its change does not progress. Raise ControllerUnavailable if a step needs
+        a controller and none runs."""
         how = "start one (modeaware controller), or pass --wait, which does the controller's work until all is done"
         if self.args.wait:
             return diff
@@ -166,7 +166,7 @@ class _Application(Request):
             raise ControllerUnavailable(f"no controller is running to keep the modes: {how}")
         if diff.needs_controller or diff.progress is None:
             return diff
-        with suppress(ControllerUnavailable):  # unknown to this host or user
+        with suppress(ControllerUnavailable):  # this host or user cannot find out
             if not self._controller_runs():
                 return replace(diff, notes=(*diff.notes, f"no controller is running, so nothing progresses: {how}"))
         return diff
@@ -209,7 +209,7 @@ class _Paced(_Application):
             del begun[topic]
         self._left, self._is_looked_at = begun, not begun
         if set(self._states().values()) <= {"done"}:
-            return  # all topics are as declared, and the output shows this
+            return  # the output already shows that all topics are as declared
         self.wait(begun, self._begin_next)
         states = self._states()
         self.say(f"Topics: {pace_text(states)}.")
@@ -230,9 +230,9 @@ class _Paced(_Application):
         return {topic: state(diff) for topic, diff in self.diffs.items()}
 
     def _begin_next(self, progress: Progress) -> list[str]:
-        """Begin the topics that are due, and return those of them that are under way afterwards."""
+        """Begin the topics that may begin now, and return those that are under way afterwards."""
         begun: list[str] = []
-        if not self._is_looked_at:  # first see if topics of an earlier run are in trouble
+        if not self._is_looked_at:  # first find topics of an earlier run that are in trouble
             self._is_looked_at = True
             return begun
         while not begun and (due := self._pace.due(self._states())):
@@ -247,7 +247,7 @@ class _Paced(_Application):
         return begun
 
     def _look_again(self, topics: Sequence[str]) -> None:
-        """Look again at topics that begin perhaps hours after they were shown."""
+        """Look again at topics: they may begin hours after they were shown."""
         for topic, diff in self.find(topics).items():
             shown, self.diffs[topic] = self.diffs[topic], diff
             if diff.status == PENDING and diff.steps != shown.steps:
@@ -275,7 +275,7 @@ def diff_of(desired: DesiredTopic, topics: Mapping[str, CurrentTopic], log: Mode
         if record.topic != name:
             continue
         is_it = current is not None and current.record is record
-        has_returned = current is not None and current.topic_id in log.replaces  # this record is of a deleted topic
+        has_returned = current is not None and current.topic_id in log.replaces  # so the record is of a deleted topic
         if is_it or (replacement.switched_ms is not None and not has_returned):
             if desired.replace is not None:
                 return diff_replaced(desired, record, replacement, topics.get(replacement.new_topic))

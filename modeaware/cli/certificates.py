@@ -1,9 +1,9 @@
 """The certificates of topics that a change has deleted, which ``--wait`` writes to a folder (``--certificates``).
 
 A certificate is made from the topic's record in the mode log. The record of most replaced topics stays there, as an
-alias. But a change that keeps the topic's name leaves no alias. The record of the old topic is removed when the interim
-topic is deleted, and the record of the interim topic ten minutes later. So the first look that finds a topic deleted
-takes the topic's certificate.
+alias. But a change that keeps the topic's name, through an interim topic, leaves no alias. The record of the old topic
+is removed when the interim topic is deleted, and the record of the interim topic ten minutes later. So the first look
+that finds a topic deleted takes the topic's certificate.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ class CertificateFolder:
         self._ended: set[str] = set()
 
     def write(self, topic: TopicDescription) -> None:
-        """Write the certificates of those topics of a change that are deleted by now.
+        """Write the certificates of the topics that a change has deleted so far.
 
         Raises:
-            ClusterError, ModeSourceError: no answer. The next look writes the missing ones.
+            ClusterError, ModeSourceError: no answer. The next call writes the missing certificates.
             ModeAwareError: a file cannot be written.
         """
         if self._folder is None:
@@ -48,7 +48,7 @@ class CertificateFolder:
         for name in [name for name in _deleted(topic) if name not in self._ended]:
             try:
                 certificate = run_interruptibly(partial(_take, self._session, name))
-            except RequestRefused as error:  # for example, another tool deleted the topic
+            except RequestRefused as error:  # for example because another tool deleted the topic
                 tell(f"{name}: no certificate: {error}")
             else:
                 file = self._folder / f"{name}.json"
@@ -58,14 +58,14 @@ class CertificateFolder:
 
 
 def _deleted(topic: TopicDescription) -> list[str]:
-    """Return the topics that are deleted by now: a change that keeps a name deletes two, one after the other."""
+    """Return the topics that a change has deleted so far. To keep a name, it deletes two, one after the other."""
     if (kept := topic.kept_name) is not None:
         return [kept.name] * (kept.half == 2) + [kept.interim] * (kept.phase == "done")
     return [topic.topic] if topic.replacement is not None and topic.replacement.gone_ms is not None else []
 
 
 def _take(session: Session, topic: str) -> Certificate:
-    # A separate connection, because interrupted work may still use it.
+    # A connection of its own, because interrupted work may still use it.
     with Session(session.conf, session.config, session.controller) as own:
         certificate = take_certificate(own, topic)
     if certificate.topic != topic:

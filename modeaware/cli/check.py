@@ -22,7 +22,7 @@ from modeaware.reports.rights import PLACEHOLDER, CheckReport, Site, check, chec
 from modeaware.reports.serialise import json_help, json_text
 
 FAILED = 3
-"""The exit status where a check has failed, or a partition is not drained."""
+"""The exit status if a check has failed, or a partition is not drained."""
 
 
 class Check(Command):
@@ -73,7 +73,7 @@ Exit status: 0 if nothing fails; {FAILED} if something does; 1 for an error, for
 
 
 def _scope(args: argparse.Namespace, target: Connection) -> Scope:
-    """Return the scope. Raises ConfigError: an empty name, or an option of another role."""
+    """Return the scope. Raise ConfigError for an empty name, or for an option of another role."""
     role = Role(args.role)
     if not all((*args.topics, *args.group, *args.transactional_id, *args.new_topic)):
         raise ConfigError("empty name of a topic, group or transactional id: name it, or leave the argument out")

@@ -22,7 +22,7 @@ _INTERNAL = "__"
 
 
 class Completion(Command):
-    """Prints a script, or the names of topics or groups for those scripts."""
+    """Prints a script; or the names of topics or groups, which the scripts request."""
 
     actions = (*SHELLS, *KINDS)
     epilog = """\
@@ -62,7 +62,7 @@ def names(kind: str, line: Sequence[str]) -> list[str]:
     """Return the names of topics or groups on the cluster that a command line's options, or the environment, name.
 
     Raises:
-        ConfigError, ClusterError: no brokers are named, or none answers within :data:`TIMEOUT_S`.
+        ConfigError, ClusterError: no broker is named, or none answers within :data:`TIMEOUT_S`.
     """
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     add_connection_options(parser)
@@ -76,9 +76,9 @@ def names(kind: str, line: Sequence[str]) -> list[str]:
 
 
 def _names_of(kind: str) -> dict[str, object]:
-    """Return how each shell requests the names, with the typed line, which has the options of the connection."""
+    """Return each shell's code that requests the names. It passes on the typed line, for its connection options."""
     function, ask = f"_modeaware_{kind}", f"modeaware completion {kind}"
-    # bash splits the words at colons, but not COMP_LINE.
+    # COMP_LINE, because bash splits its list of words at colons.
     bash = f'{function}() {{ compgen -W "$({ask} $COMP_LINE 2>/dev/null)" -- "$1"; }}'
     zsh = f'{function}() {{ compadd -- ${{(f)"$({ask} $words 2>/dev/null)"}} }}'
     return {

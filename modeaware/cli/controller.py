@@ -69,7 +69,7 @@ class RunController(Command):
         level = logging.DEBUG if args.verbose else logging.INFO
         logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(levelname)-7s %(message)s", level=logging.WARNING)
         logging.getLogger("modeaware").setLevel(level)
-        if not args.verbose:  # kafka-python logs each failed connection in several lines; ours are enough
+        if not args.verbose:  # kafka-python logs several lines for each failed connection; the controller's are enough
             logging.getLogger("kafka").setLevel(logging.CRITICAL)
         if args.http is not None:
             check_listen(args.http)
@@ -81,7 +81,7 @@ class RunController(Command):
         signal.signal(signal.SIGTERM, _stop)
         try:
             with kafka_errors("run the controller"):
-                _connect(target, 1 if args.once else 2)  # an attempt ends after some ten seconds
+                _connect(target, 1 if args.once else 2)  # one attempt lasts some ten seconds
                 controller = Controller(
                     target.conf,
                     target.controller,

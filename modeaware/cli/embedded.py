@@ -26,7 +26,7 @@ ANSWER_TIMEOUT_S = 30.0
 
 @contextmanager
 def embedded_controller(session: Session, claim: ClaimRecord | None) -> Iterator[Controller | None]:
-    """Run a controller in this process; yield None if another runs: the controller of ``claim``, or of a later claim.
+    """Run a controller in this process. If the controller of ``claim`` or of a later claim runs, yield None instead.
 
     Raises ControllerUnavailable if it is unknown whether a controller runs.
     """
@@ -39,16 +39,16 @@ def embedded_controller(session: Session, claim: ClaimRecord | None) -> Iterator
 
 
 def alter_group_rules(session: Session, claim: ClaimRecord | None, command: AlterGroupRulesCommand) -> None:
-    """Change the rules about groups, by the running controller or by a controller in this process.
+    """Make the running controller, or a controller in this process, change the rules about groups.
 
-    A controller in this process gets the rules before its first look at topics, so no decision uses the old rules.
+    A controller in this process gets the rules before it first looks at topics, so no decision uses the old rules.
     RequestRefused means that nothing was changed.
     """
     _alter(session, claim, command, lambda admin: admin.alter_group_rules(command.add, command.remove))
 
 
 def forget_alias(session: Session, claim: ClaimRecord | None, command: ReplaceTopicCommand) -> None:
-    """Forget an alias, by the running controller or by a controller in this process."""
+    """Make the running controller, or a controller in this process, forget an alias."""
     _alter(session, claim, command, lambda admin: admin.forget_aliases([command.topic])[command.topic])
 
 
@@ -76,8 +76,8 @@ def carry_out_all(
 ) -> dict[str, CommandResult | ModeAwareError]:
     """Make a controller in this process carry out commands together, and wait for the results.
 
-    A command that changed nothing, and may succeed later, is submitted again until ``timeout_s`` have passed. Errors in
-    the results are RequestRefused, or those of :meth:`Controller.submit`.
+    A command that changed nothing, and may succeed later, is submitted again until ``timeout_s`` have passed. An error
+    among the results is RequestRefused, or one that :meth:`Controller.submit` documents.
     """
 
     def attempt(names: Sequence[str]) -> dict[str, CommandResult | ModeAwareError]:
@@ -107,8 +107,8 @@ def _error_of(result: CommandResult) -> ModeAwareError | None:
 
 
 def _seems_to_run(session: Session, claim: ClaimRecord | None) -> bool:
-    """Return whether the controller of ``claim`` is known to run. If its host cannot be reached, the election decides:
-    the controller may have been killed, on a host that no longer exists."""
+    """Return whether the controller of ``claim`` is known to run. If its host cannot be reached, return False: the
+    controller may have been killed, and its host may not exist any more. The election then decides."""
     try:
         return is_running(session.conf, claim)
     except ControllerUnavailable as error:
@@ -118,7 +118,7 @@ def _seems_to_run(session: Session, claim: ClaimRecord | None) -> bool:
 
 
 def _elected(session: Session, commands: Sequence[Command]) -> tuple[Controller | None, list[CommandResult]]:
-    """Elect a controller; return it, and its results of the commands. None: another was elected, and runs."""
+    """Elect a controller in this process. Return it, or None if another one was elected; and the commands' results."""
     tell("No controller is running: this command does the controller's work.")
     controller = Controller(session.conf, session.controller, listen=default_listen(session.conf))
     results = controller.submit(commands) if commands else None
@@ -131,11 +131,11 @@ def _elected(session: Session, commands: Sequence[Command]) -> tuple[Controller 
             is_other = claim is not None and claim.controller_id != controller.controller_id
             if is_other and is_running(session.conf, claim):
                 return True
-        except ControllerUnavailable as error:  # retried: a controller may have been killed just now
+        except ControllerUnavailable as error:  # tried again: the controller may have been killed just now
             raise ControllerUnavailable(f"no controller was elected: {error.message}") from error
         raise ControllerUnavailable(f"no controller was elected: {describe_claim(claim)}")
 
-    # A killed controller keeps its place in the election for a session. Then another standby may be elected.
+    # A killed controller stays in the election for one session timeout. After it, another standby may be elected.
     deadline = Deadline(session.controller.session_timeout_ms / 1000 + ELECTION_SLACK_S)
     try:
         controller.start()
@@ -147,7 +147,7 @@ def _elected(session: Session, commands: Sequence[Command]) -> tuple[Controller 
             return controller, []
         try:
             return controller, results.result(ANSWER_TIMEOUT_S)
-        except ControllerUnavailable:  # as a standby, before its election, it refused commands
+        except ControllerUnavailable:  # it refused them while it was a standby, before its election
             return controller, controller.submit(commands).result(ANSWER_TIMEOUT_S)
     except FutureTimeoutError as error:
         controller.stop()

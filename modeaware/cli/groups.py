@@ -133,8 +133,8 @@ def _list(args: argparse.Namespace, session: Session) -> int:
 
 
 def _prepare(args: argparse.Namespace, session: Session) -> int:
-    """Commit the log start for a stopped group, on each partition of a new topic where the group's commit is missing or
-    below the log start. Otherwise ``auto.offset.reset`` would decide; its default, ``latest``, skips records."""
+    """Commit the log start for a stopped group, on each partition of a new topic where its commit is missing or below
+    the log start. There, ``auto.offset.reset`` would decide otherwise, and its default, ``latest``, skips records."""
     group, name, log = args.group, args.topic, session.read_log()
     pairs = sorted(replaced(log.replaced), key=lambda pair: pair.record.is_alias)  # aliases last
     old, replacement = next((pair for pair in pairs if pair.replacement.new_topic == name), (None, None))
@@ -157,7 +157,7 @@ def _prepare(args: argparse.Namespace, session: Session) -> int:
             "the command"
         )
         raise RequestRefused(why, code=ErrorCode.UNKNOWN_MEMBER_ID, topic=name)
-    listed = list_groups(session.cluster.brokers).groups.get(group)  # even if it uses neither topic
+    listed = list_groups(session.cluster.brokers).groups.get(group)  # finds the group even if it uses neither topic
     kind = "share" if listed is not None and listed.kind == "share" else "classic"
     starts, lost = _starts(session, group, kind, name, partitions)
     if not starts:
@@ -174,7 +174,7 @@ def _prepare(args: argparse.Namespace, session: Session) -> int:
     tell(f"{group}: begins at the log start of partitions {format_ranges(starts)} of {name}.")
     if (status := status_without_change(dry_run=args.dry_run, yes=args.yes)) is not None:
         return status
-    starts, _ = _starts(session, group, kind, name, starts)  # the group may have read during the question
+    starts, _ = _starts(session, group, kind, name, starts)  # the group may have committed while the question was open
     if starts:
         (failure,) = session.cluster.perform([CommitOffsets(name, shape.topic_id, group, starts, kind)])
         if failure is not None:
@@ -186,8 +186,8 @@ def _prepare(args: argparse.Namespace, session: Session) -> int:
 def _starts(
     session: Session, group: str, kind: str, topic: str, partitions: Collection[int]
 ) -> tuple[dict[int, int], int]:
-    """Return the log starts of the partitions where a group's commit is missing or below the log start, and the number
-    of unread offsets before these log starts."""
+    """Return the log start of each partition where the group's commit is missing or below the log start; and how many
+    offsets before these log starts the group has not read."""
     held = group_commits(session.cluster, group, topic, partitions, kind)
     logs = session.cluster.offsets((topic, p) for p in partitions)
     if silent := [p for p in partitions if (topic, p) not in logs]:
@@ -209,7 +209,7 @@ def _rule(args: argparse.Namespace) -> GroupRule:
 
 
 def _add(args: argparse.Namespace, session: Session, rule: GroupRule) -> int:
-    def given_up_on(topic: str) -> bool:  # only waivers show consequences
+    def given_up_on(topic: str) -> bool:  # the topics on which a waiver has consequences
         return rule.kind == WAIVE and rule.applies(topic, rule.created_ms)
 
     situation = look_at_topics(session, None, given_up_on)
@@ -224,7 +224,7 @@ def _add(args: argparse.Namespace, session: Session, rule: GroupRule) -> int:
                 "modeaware groups require GROUP --topic ..."
             )
         ]
-    # A requirement may replace one that ends later. Then records may be deleted unread: ask.
+    # If the new requirement replaces one that ends later, records may be deleted unread: ask.
     held = next((held.expires_ms or math.inf for held in situation.rules if held.key == rule.key), 0)
     asks = rule.kind != REQUIRE or (rule.expires_ms or math.inf) < held
     lines = [rule_text(rule), *consequences]
@@ -232,8 +232,8 @@ def _add(args: argparse.Namespace, session: Session, rule: GroupRule) -> int:
 
 
 def _check_names(session: Session, situation: GroupSituation, rule: GroupRule) -> None:
-    """Refuse a waiver for a missing group or topic if an existing name is nearly equal. Otherwise only warn of a
-    similar name: a requirement may come before its group."""
+    """Refuse a waiver for a missing group or topic if an existing name is nearly equal. In all other cases, only warn
+    of a similar name: a requirement may be made before its group exists."""
     noted = {name for record, _ in situation.looked_at if record is not None for name in record.required_groups}
     groups = noted | {name for _, facts in situation.looked_at for name in facts.groups}
     groups |= {held.group for held in situation.rules}
@@ -290,7 +290,7 @@ def _alter(
     *,
     asks: bool,
 ) -> int:
-    # Refuse before the question what the controller would refuse.
+    # Before the question, refuse the rules that the controller would refuse.
     check_rules(GroupRulesRecord(situation.rules), command, 0, situation.now_ms)
     tell(*lines)
     if (status := status_without_change(dry_run=args.dry_run, yes=args.yes, asks=asks)) is not None:
@@ -305,10 +305,10 @@ _TIME = "an ISO time (2030-01-31T18:00:00Z; UTC if it names no zone)"
 
 
 def expiry(text: str, now_ms: int) -> int:
-    """Return the time in ms since the epoch: a duration from now, or an ISO time.
+    """Return the time of ``text`` in ms since the epoch: ``text`` is a duration from now, or an ISO time.
 
     Raises:
-        ValueError: the text is neither, or not in the future.
+        ValueError: the text is neither, or the time is not in the future.
     """
     text = text.strip()
     try:

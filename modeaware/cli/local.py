@@ -12,7 +12,7 @@ from modeaware.reports.serialise import json_text
 
 
 class Local(Command):
-    """Exit status of ``status``: 0 if all brokers run, else 1."""
+    """The exit status of ``status`` is 0 if all brokers run, and 1 otherwise."""
 
     actions = ("up", "down", "status")
 
@@ -42,7 +42,7 @@ class Local(Command):
 
 def _up(args: argparse.Namespace) -> tuple[cluster.DetachedKafka, list[str]]:
     logging.basicConfig(format="%(message)s")
-    logging.getLogger("modeaware.local").setLevel(logging.INFO)  # log why a first start takes a while
+    logging.getLogger("modeaware.local").setLevel(logging.INFO)  # its lines tell why a first start takes a while
     kafka, started = cluster.up(args.nodes, dict(args.config))
     return kafka, [
         f"Kafka {'runs' if started else 'was already running'} at {kafka.bootstrap_servers}",

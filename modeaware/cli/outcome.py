@@ -1,4 +1,4 @@
-"""The outcome of a change that ``--wait`` watches: the end of the wait, and the message then."""
+"""The outcome of a change that ``--wait`` watches: whether the wait is over, and the message at its end."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ class Watch:
     """The state of one topic's change, from the topic's descriptions.
 
     Args:
-        steps: the steps of the change, taken now or earlier; empty: another command has begun the change.
+        steps: the steps of the change, taken now or earlier; empty if another command has begun the change.
 
     Attributes:
         last: the last description.
         count: the partition count of a replaced topic, from the time before its deletion.
-        is_replaced: whether a replaced topic is deleted, and another topic has its name. (The description of a topic
-            that has switched has its replacement as long as the topic exists.)
+        is_replaced: whether a replaced topic is deleted, and another topic has its name. (As long as the topic exists,
+            its description shows the replacement.)
         kept: the change that keeps the topic's name, as last described.
         pause_ms: the time from the switch of a replacement until all partitions were sealed, if both were observed.
     """
@@ -41,14 +41,14 @@ class Watch:
         self.kept: KeptNameReport | None = None
 
     def ended(self, topic: TopicDescription) -> bool:
-        """Return whether the change is done, or waits for a command or for the topic's own retention."""
+        """Return whether the change is done, or waits only for a command or for the topic's own retention."""
         self.last, replacement = topic, topic.replacement
         if self.keeps_name and topic.kept_name is not None and topic.kept_name.keeps:
             self.kept = topic.kept_name
             self.count = max(self.count, len(topic.partitions) if self.kept.half == 1 else 0)
             return self.kept.phase == "done" or (topic.is_idle and topic.phase != "done")
         if self.kept is not None:
-            is_left = topic.kept_name is not None  # if not, the interim topic's alias is removed, too
+            is_left = topic.kept_name is not None  # otherwise the interim topic's alias is removed, too
             is_over = not is_left and (self.kept.half == 2 or self.kept.first_switched_ms is not None)
             self.kept = replace(self.kept, phase="done") if is_over else None
         if replacement is None:
@@ -81,7 +81,7 @@ class Watch:
 
     @property
     def is_undoable(self) -> bool:
-        """Whether a replacement has begun and not switched."""
+        """Whether a replacement has begun, but not switched yet."""
         switched = self.report is not None and self.report.switched_ms is not None
         return self.replacement is not None and not self.undo and not switched
 
@@ -95,7 +95,7 @@ def outcome(session: Session, topic: str, watch: Watch) -> list[str]:
     """Return the outcome of a change that has ended, in lines.
 
     Raises:
-        ModeAwareError: the outcome is not the requested one: the change was undone, for example.
+        ModeAwareError: the outcome is not the requested one, for example because the change was undone.
     """
     wanted, report = watch.replacement, watch.report
     if watch.keeps_name and watch.kept is not None and not watch.is_paused:
@@ -123,7 +123,7 @@ def outcome(session: Session, topic: str, watch: Watch) -> list[str]:
 
 
 def _kept_name_text(topic: str, watch: Watch, kept: KeptNameReport) -> list[str]:
-    """Return the outcome of a change that keeps the name: the change is done, or waits for a topic's retention."""
+    """Return the outcome of a change that keeps the name: it is done, or waits for a topic's retention."""
     assert watch.replacement is not None
     count = watch.replacement.num_partitions
     if kept.phase == "done":
@@ -134,8 +134,8 @@ def _kept_name_text(topic: str, watch: Watch, kept: KeptNameReport) -> list[str]
 
 
 def _check_count(topic: str, watch: Watch) -> None:
-    """Raise ModeAwareError if the number of a topic's writable partitions is not the one of this change, for example
-    because another command has undone the change."""
+    """Raise ModeAwareError if a topic does not have the number of writable partitions that this change requested, for
+    example because another command has undone the change."""
     for step in watch.steps:
         if isinstance(step, Resizes) and watch.last is not None and watch.last.writable != step.to:
             counts = f"{watch.last.writable} partitions take writes, not {step.to}"
@@ -161,6 +161,6 @@ def _new_topic_text(watch: Watch) -> str:
 
 
 def _fewer(watch: Watch, now_count: int) -> str:
-    """Return by how many partitions a topic and its new topic differ, if that was observed."""
+    """Return by how many partitions a topic and its new topic differ; empty if this was not observed."""
     fewer = watch.count - now_count
     return f"; {abs(fewer)} {'fewer' if fewer > 0 else 'more'} partitions" if fewer and watch.count else ""

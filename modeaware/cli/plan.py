@@ -34,7 +34,7 @@ from modeaware.reports.serialise import json_help, json_text
 DEFAULT_SAMPLE = 10_000
 MOST_SAMPLED = 1_000_000
 MOST_PARTITIONS = 100_000
-"""The most partitions of one topic's plan, more than brokers hold: a mistyped number must not exhaust memory."""
+"""The most partitions in one topic's plan. Brokers hold fewer; a mistyped number must not exhaust memory."""
 MOST_DAYS = 31
 _FLEET_OPTIONS = (
     *("exclude", "window_ms", "limit", "partition_bytes_per_second", "max_partitions_per_broker"),
@@ -164,7 +164,7 @@ def _add_fleet_options(fleet: argparse._ArgumentGroup) -> None:
 
 
 def topics_file(plan: FleetPlan, fleet: Fleet, limit: int | None) -> str:
-    """Return a file for ``modeaware apply``, in which replaced topics keep their names if they can."""
+    """Return a file for ``modeaware apply``, by which replaced topics keep their names if they can."""
     some = batches(plan, limit)
     rows = [row for rows in some.values() for row in rows]
     head, renamed = None, {row.topic: row.why_renamed for row in rows if row.why_renamed is not None}

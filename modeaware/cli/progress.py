@@ -32,13 +32,13 @@ LOOK_INTERVAL_S = 2.0
 """How often the brokers are queried for offsets and lag; a change of modes is shown at once."""
 STOP_TIMEOUT_S = 10.0
 DETAIL_INTERVAL_S = 10.0
-"""How often a line is repeated in which only numbers have changed."""
+"""How often a line is repeated if only its numbers have changed."""
 MOST_GROUPS = 3
-"""A line names at most this many groups with unread records."""
+"""The most groups with unread records that a line names."""
 _TOTAL = "*"
 """Stands for all topics, in place of a topic's name: ``*`` is not a valid name."""
 Begin = Callable[["Progress"], Sequence[str]]
-"""Begins changes of further topics, and returns these topics; called before each look."""
+"""Called before each look. Begins the changes of further topics, and returns these topics."""
 _T = TypeVar("_T")
 
 
@@ -49,7 +49,7 @@ def tell(*lines: str) -> None:
 
 
 def confirmed(*, yes: bool) -> bool:
-    """Ask for confirmation, unless ``--yes`` was given. Raises RequestRefused if stdin is not a terminal."""
+    """Request confirmation, unless ``--yes`` was given. Raise RequestRefused if stdin is not a terminal."""
     if yes:
         return True
     if not sys.stdin.isatty():
@@ -63,7 +63,7 @@ def confirmed(*, yes: bool) -> bool:
 def status_without_change(
     *, dry_run: bool, yes: bool, asks: bool = True, say: Callable[[str], None] = print
 ) -> int | None:
-    """Return the exit status if nothing is to be changed: for a dry run, or without confirmation. None: proceed."""
+    """Return the exit status if nothing is to be changed: after a dry run, or without consent; otherwise None."""
     if not dry_run and (not asks or confirmed(yes=yes)):
         return None
     say("Dry run: nothing was changed." if dry_run else "Nothing was changed.")
@@ -75,11 +75,11 @@ def run_interruptibly(work: Callable[[], _T], stop: Callable[[], None] | None = 
 
     Python raises a KeyboardInterrupt at any point of the main thread, and the client libraries do not handle the
     exception. kafka-python logs the exception and continues, or keeps a lock; confluent_kafka loses it while a client
-    is closed. So the main thread only waits.
+    is closed. So ``work`` runs in another thread, and the main thread only waits.
 
     Args:
-        stop: makes the work end early. After an interruption ``stop`` is called, and the end of the work is awaited for
-            at most :data:`STOP_TIMEOUT_S`. None: the work only reads, and is abandoned.
+        stop: makes the work end early. After an interruption, this function calls ``stop``, and waits for the end of
+            the work for at most :data:`STOP_TIMEOUT_S`. Without ``stop``, the work only reads, and is abandoned.
 
     Raises:
         KeyboardInterrupt: without ``stop``, at once; with ``stop``, after the wait for the end of the work.
@@ -94,7 +94,7 @@ def run_interruptibly(work: Callable[[], _T], stop: Callable[[], None] | None = 
         except BaseException as error:  # noqa: BLE001 - the waiting thread raises it
             future.set_exception(error)
 
-    try:  # includes start(): if it is interrupted, the work has begun, or is cancelled
+    try:  # an interruption may also come in start(): cancel() then keeps the work from beginning
         threading.Thread(target=run, name="modeaware-work", daemon=True).start()
         return future.result()
     except KeyboardInterrupt:
@@ -108,7 +108,7 @@ class Progress:
     """The display of changes: a line for each step, or on a terminal (``live``) a table that is redrawn in place.
 
     Attributes:
-        total: the progress of all topics, including those that have ended or not begun.
+        total: a line with the progress of all topics, including those that have ended or not begun.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class Progress:
         self._last: dict[str, tuple[str, str, float]] = {}
 
     def note(self, text: str, topic: str = "", detail: str = "") -> None:
-        """Show a line about a topic, or about all of them (an error). Equal lines are not repeated in a row.
+        """Show a line about a topic; without a topic, an error about all. An equal line is not repeated right after.
 
         Args:
             detail: the end of the line. If only the detail changes, a line is shown every :data:`DETAIL_INTERVAL_S`.
@@ -204,7 +204,7 @@ def _rows(*headings: str) -> Table:
 
 
 def concerned(topic: TopicDescription) -> list[PartitionReport]:
-    """Return the partitions of the change in progress, without partitions that an earlier shrink completed."""
+    """Return the partitions of the change in progress, without those that an earlier shrink has retired."""
     deletion = topic.deletion
     retired = range(deletion.delete_partitions, deletion.previous_count) if deletion is not None else range(0)
     return [p for p in topic.partitions if p.phase is not None and (p.phase != "done" or p.partition in retired)]
@@ -220,8 +220,8 @@ def progress_on(out: TextIO) -> Iterator[Progress]:
     if not out.isatty():
         yield Progress(out)
         return
-    console = Console(file=out, markup=False, emoji=False)  # names have no markup
-    # If standard output is a pipe, lines printed during the display still go to the pipe.
+    console = Console(file=out, markup=False, emoji=False)  # a name may look like markup
+    # Lines that are printed during the display go to standard output even if that is a pipe.
     with Live(console=console, refresh_per_second=4, transient=False, redirect_stdout=sys.stdout.isatty()) as live:
         yield Progress(out, live)
 
@@ -251,11 +251,11 @@ def wait_until_done(
     Looks repeat at each change of modes, and at least every ``interval_s``. A failed look is noted and repeated.
 
     Args:
-        describe: describes the topics that have not ended; raises RequestRefused for the first that does not exist.
+        describe: describes the topics that have not ended. Raises RequestRefused for the first that does not exist.
         changed: set by a listener for changes; cleared here.
-        failure: returns the error that ends all waits (the embedded controller has stopped), which is then raised.
+        failure: returns the error of the controller in this process, once it has stopped. The error ends all waits.
         ended: returns whether to stop waiting for a topic; called with each description.
-        lost: called with the error of a topic that no longer exists; the wait for that topic ends.
+        lost: called with the error about a topic that no longer exists. The wait for this topic ends.
     """
     pending = list(topics)
     while True:
@@ -305,7 +305,7 @@ def wait_for_topics(
         return begun
 
     def look(pending: Sequence[str]) -> list[TopicDescription]:
-        # A separate connection, because an interrupted look may still use it.
+        # Each look has its own connection, because an interrupted look may still use one.
         with Session(session.conf, session.config, session.controller) as own:
             return describe_changes(own, pending)
 

@@ -3,7 +3,7 @@
 Flags, files and output are those of Kafka's tool, so that each tool can complete reassignments of the other. For moves
 between log directories, throttles and ``--generate``, use Kafka's own tool.
 
-The exit status is that of every command; with ``--wait`` also 1 if a partition is not on the wanted brokers.
+The exit status is as for every command. With ``--wait`` it is also 1 if a partition is not on the wanted brokers.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _ANY_LOG_DIR = "any"
 _VERSION = 1
 _LOOK_INTERVAL_S = 1.0
 _CATCH_UP_PAUSES_S = (0.1, 0.2, 0.3, 0.4, 0.5, 0.5, 1.0)
-"""Pauses between looks at the end: a broker's metadata may lag behind the controller by about 3 s."""
+"""Pauses between the last looks: a broker's metadata may lag behind the cluster's controller by about 3 s."""
 _T = TypeVar("_T", bound=Hashable)
 
 
@@ -126,10 +126,10 @@ def execute(
     additional: bool = False,
     allow_replication_factor_change: bool = True,
 ) -> None:
-    """Print the present assignment, for a rollback, and start reassignments.
+    """Print the present assignment, which a rollback needs, and start reassignments.
 
     Raises:
-        RequestRefused: some reassignments were not started; the message names these and the reasons.
+        RequestRefused: some reassignments were not started. The message names them and the reasons.
     """
     before = list_reassignments(brokers)
     if before and not additional:
@@ -142,7 +142,7 @@ def execute(
     print(
         f"Current partition replica assignment\n\n{format_assignment(replicas_before(current, in_progress))}\n\n"
         "Save this to use as the --reassignment-json-file option during rollback",
-        flush=True,  # a rollback needs it, even if this process is killed
+        flush=True,  # at once: a rollback needs it even if this process is killed
     )
     for key in uncertain_before(current, in_progress):
         how = "was redirected, or its replication factor changes: use the file that the first --execute printed"
@@ -160,14 +160,14 @@ def execute(
 
 
 def verify(brokers: Brokers, wanted: Assignment, pauses_s: Iterable[float] = ()) -> bool:
-    """Print the progress of the reassignments; return whether all are done. ``pauses_s`` is for `move_states`."""
+    """Print the progress of the reassignments; return whether all are done. ``pauses_s`` goes to `move_states`."""
     states = move_states(brokers, wanted, pauses_s)
     print(status(states))
     return all(state.completed for state in states.values())
 
 
 def cancel(brokers: Brokers, wanted: Assignment) -> None:
-    """Cancel the wanted reassignments that are in progress. RequestRefused: some were not cancelled."""
+    """Cancel the wanted reassignments that are in progress. Raise RequestRefused if one was not cancelled."""
     active = list_reassignments(brokers, wanted)
     if not active:
         print("None of the specified partition reassignments are active.")
@@ -196,7 +196,7 @@ def wait_until_final(brokers: Brokers, wanted: Assignment, progress: Progress) -
 
 
 def _wait(brokers: Brokers, wanted: Assignment, args: argparse.Namespace) -> bool:
-    sys.stdout.flush()  # the printed assignment is useful during the move
+    sys.stdout.flush()  # so that the assignment is visible during the move
     try:
         wait_until_final(brokers, wanted, Progress(sys.stderr))
     except KeyboardInterrupt:
@@ -240,7 +240,7 @@ def parse_assignment(text: str) -> dict[PartitionKey, Replicas]:
     """Read ``{"version":1,"partitions":[{"topic":..,"partition":..,"replicas":[..]}]}``; ``log_dirs`` are ignored.
 
     Raises:
-        RequestRefused: the text is malformed, lacks partitions or replicas, or names one twice.
+        RequestRefused: the text is malformed, lacks partitions or replicas, or names a partition or replica twice.
     """
     try:
         document = json.loads(text)

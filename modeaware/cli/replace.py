@@ -41,7 +41,7 @@ ACCEPTING = {
     "accept_mirroring": "switch although MirrorMaker 2 is in use: MirrorMaker does not copy the configs of the fence",
     "accept_auto_create": "keep the name although brokers create topics automatically",
 }
-"""Flag -> help. Each flag accepts one consequence of a switch, which otherwise leads to a refusal."""
+"""Flag -> help. Each flag accepts one consequence of a switch. Without the flag, the consequence leads to a refusal."""
 
 
 class Replace(Command):
@@ -133,7 +133,7 @@ With --keep-name TOPIC is replaced by an interim topic, and the interim topic by
 
 
 def _new_topics(args: argparse.Namespace) -> dict[str, str | None]:
-    """Return old topic -> new topic; None: no new topic is named."""
+    """Return old topic -> new topic; None if the command names no new topic."""
     new_topics: dict[str, str | None] = {}
     for argument in args.topics:
         topic, separator, new_topic = argument.partition("=")
@@ -164,7 +164,7 @@ class Consequences:
         self.names = cache(session.cluster.topic_names)
 
     def acls(self, topic: str, new_topic: str) -> TopicAcls | None:
-        """Return the differences between the ACLs of an old and a new topic; None: the cluster has no authorizer."""
+        """Return the differences between the ACLs of an old and a new topic; None if the cluster has no authorizer."""
         return compare_acls(self._acls(), topic, new_topic, self._server)
 
     def check(self, command: ReplaceTopicCommand) -> None:
@@ -175,7 +175,7 @@ class Consequences:
 
 
 class _Replacement(Request):
-    """The replacements of some topics; ``new_topics``: old topic -> new topic, or None: no new topic is named."""
+    """The replacements of some topics; ``new_topics``: old topic -> new topic, or None if the command names none."""
 
     what = "replace the topic"
 
@@ -245,8 +245,8 @@ class _Replacement(Request):
         return TopicDiff(topic, steps=(step,), notes=notes, refusal=refusal)
 
     def _judge_second_half(self, topic: str, change: KeptName, seen: Seen) -> TopicDiff:
-        """Judge a command about a change in its second half. The command is for the interim topic: to rename it
-        back, or to end the change on it."""
+        """Judge a command about a change that keeps a name and whose first half is over: the interim topic has
+        replaced ``topic``. The command replaces the interim topic by a topic of the old name, or ends the change."""
         args = self.args
         if args.undo or change.first is None:
             has_new = change.second is not None and change.second.replacing.switched_ms is not None
@@ -287,7 +287,7 @@ class _Replacement(Request):
 def _wanted(
     args: argparse.Namespace, topic: str, new_topic: str | None, current: Replacement | None
 ) -> TopicReplacement:
-    """Return the wanted replacement. Without an option, the value of a replacement in progress applies."""
+    """Return the wanted replacement. If an option is missing, the value in the replacement in progress applies."""
     count, fence = args.partitions, args.fence
     if current is not None:
         new_topic = current.new_topic if new_topic is None else new_topic
@@ -318,12 +318,12 @@ def _wanted(
 
 
 def _keeps_name(args: argparse.Namespace, current: Replacement | None) -> bool:
-    """Return whether the name is to be kept. Without an option, the replacement in progress decides."""
+    """Return whether the name is to be kept: by the options, or else by the replacement in progress."""
     return args.keep_name or (current is not None and current.keep_name and not args.stay)
 
 
 def _changes(command: ReplaceTopicCommand, current: Replacement | None, new_topic: TopicFacts) -> list[str]:
-    """Return the lines about a command's changes to a replacement in progress."""
+    """Return lines that tell what a command changes in a replacement in progress."""
     if command.undo:
         fate = (
             "is not deleted: it has records"

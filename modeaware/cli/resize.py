@@ -21,7 +21,7 @@ from modeaware.plan.diff import UNCHANGED, TopicDiff, resize
 from modeaware.plan.steps import Grow as GrowStep
 
 CommandOf = Callable[[Situation], ResizeCommand | None]
-"""Returns the command to carry out in the present situation; None: there is nothing to undo."""
+"""Returns the command to carry out in the present situation; None if there is nothing to undo."""
 
 
 class Resize(Request):
@@ -52,7 +52,7 @@ class Resize(Request):
         if admission.record is None:
             return replace(diff, steps=(), warnings=(), notes=messages, begun=diff.steps)
         (step,) = diff.steps
-        if isinstance(step, GrowStep):  # shrink and grow have no such option
+        if isinstance(step, GrowStep):  # shrink and grow do not have the option
             step = replace(step, minimum=getattr(self.args, "min_required_replication_factor", None))
         self.change.validate(topic, step, situation.facts.topic_id)
         self._warnings = warnings(command, situation)
@@ -76,8 +76,8 @@ class Resize(Request):
 # The warnings before a change
 
 
-# GROWTH_WARNING and CHANGING_WARNING quote KIP-694 ("Kafka Topic Command changes"). The KIP's second warning is about
-# brokers with the feature ("only enabled with Metadata version above 10"), and no broker has the feature.
+# GROWTH_WARNING and CHANGING_WARNING quote KIP-694 ("Kafka Topic Command changes"). The KIP's second warning is
+# omitted: it is about brokers that implement modes ("only enabled with Metadata version above 10"), and none does.
 GROWTH_WARNING = (
     "WARNING: If partitions are increased for a topic that has a key, the partition logic or ordering of the messages "
     "will be affected"
@@ -123,7 +123,7 @@ DELAY_HELP = (
 
 
 def add_shrink_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of :func:`shrink_command`, except the delay: ``topics`` has that option in KIP-694's form."""
+    """Add the options of :func:`shrink_command`, except the delay, which ``topics`` has in KIP-694's form."""
     add_state_loss_option(parser, "shrink")
     add_flags(parser, immediate_delete="delete the retired partitions' records at once, consumed or not")
 

@@ -15,7 +15,7 @@ from modeaware.errors import ConfigError
 
 
 class Run(Command):
-    """Becomes the program, in the same process, so that signals and a supervisor reach the program."""
+    """Replaces itself by the program, in the same process, so that signals and a supervisor reach the program."""
 
     epilog = """\
 In the program's process, modeaware's clients replace those of confluent_kafka and kafka-python (modeaware.install()).

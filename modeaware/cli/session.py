@@ -58,7 +58,7 @@ def add_connection_options(parser: argparse.ArgumentParser) -> None:
 
 
 def command_line(args: argparse.Namespace, *words: str) -> str:
-    """Return a command that the user may run next, with this command's options of the connection."""
+    """Return the line of a command that the user may run next, with the connection options of the present command."""
     options = {"--bootstrap-server": args.bootstrap_server, "--command-config": args.command_config}
     given = [word for name, value in options.items() if value is not None for word in (name, str(value))]
     return shlex.join([*words, *given])
@@ -83,14 +83,14 @@ def add_actions(parser: argparse.ArgumentParser, texts: Mapping[str, str]) -> No
 
 
 def check_actions(args: argparse.Namespace, actions_of: Mapping[str, Iterable[str]]) -> None:
-    """Raise BadUsage if an option belongs to other actions than the given one (option -> its actions)."""
+    """Raise BadUsage if an option does not belong to the given action; ``actions_of``: option -> its actions."""
     for name, actions in actions_of.items():
         if getattr(args, name) not in (None, False, []) and args.action not in actions:
             raise BadUsage(f"{flag(name)} works only with {', '.join(map(flag, actions))}")
 
 
 def add_controller_config_option(parser: argparse.ArgumentParser, name: str, note: str = "") -> None:
-    """Add configs of a controller, as repeatable ``KEY=VALUE``."""
+    """Add an option that takes a controller's config as ``KEY=VALUE``, and may be repeated."""
     parser.add_argument(
         name,
         action="append",
@@ -125,12 +125,12 @@ def add_change_options(parser: argparse.ArgumentParser) -> None:
 
 
 def add_delay_option(parser: argparse.ArgumentParser, text: str) -> None:
-    """Add ``--delay``: retired or replaced data is deleted no earlier than this time from now."""
+    """Add ``--delay``: the least time from now until retired or replaced data is deleted."""
     parser.add_argument("--delay", dest="delay_ms", type=duration_ms, metavar="DURATION", help=text)
 
 
 def add_state_loss_option(parser: argparse.ArgumentParser, change: str) -> None:
-    """Add ``--accept-state-loss``; ``change``: a verb for the change that is made in spite of the loss."""
+    """Add ``--accept-state-loss``; ``change``: the verb for the change that the user makes in spite of the loss."""
     parser.add_argument(
         "--accept-state-loss",
         action="append",
@@ -153,16 +153,17 @@ def connection(args: argparse.Namespace, log_level: int | None = 0) -> Connectio
     """Return the connection that the options request. Contacts no broker.
 
     Options take precedence over the file of ``--command-config``, and the file over the environment
-    (``MODEAWARE_MODE_LOG_TOPIC`` and so on). The controller uses the clients' mode log. A command without a controller
-    ignores a controller's configs in the file.
+    (``MODEAWARE_MODE_LOG_TOPIC`` and so on). A controller in this process uses the mode log of the clients' settings.
+    A command without a controller ignores a controller's configs in the file.
 
     Args:
-        log_level: for librdkafka. 0: the command's own error line replaces librdkafka's lines. None: as in the file.
+        log_level: librdkafka's. With 0, the command's own error line replaces librdkafka's lines; with None, the file
+            decides.
     """
     settings: dict[str, Any] = {} if log_level is None else {"log_level": log_level}
     settings |= command_settings(args.bootstrap_server, args.command_config, os.environ)
     asked_for = dict(getattr(args, "controller_config", ()))
-    if _MODE_LOG_TOPIC in asked_for:  # for the whole command: all its parts must use one log
+    if _MODE_LOG_TOPIC in asked_for:  # set for the whole command, because all its parts must use one log
         settings[_MODE_LOG_TOPIC] = asked_for[_MODE_LOG_TOPIC]
     own = [name for name in CONTROLLER_CONFIGS if name != _MODE_LOG_TOPIC]
     of_file = {name: settings.pop(name) for name in own if name in settings}
@@ -195,7 +196,7 @@ def connect(connection: Connection) -> Session:
         raise ConfigError(f"client settings: {error.args[0].str()}") from error
     session = Session(*connection, cluster)
     try:
-        # Not librdkafka's describe_cluster: it waits for one chosen broker, even if this broker is frozen.
+        # Not by librdkafka's describe_cluster, which waits for the one broker that it chose, even if that is frozen.
         cluster.brokers.ask(metadata_request([]))
     except ClusterError as error:
         cluster.close()
@@ -205,7 +206,7 @@ def connect(connection: Connection) -> Session:
 
 
 def _refusal(conf: Mapping[str, Any]) -> str | None:
-    """Return librdkafka's TLS or SASL error: kafka-python loses an error that comes with the end of the connection."""
+    """Return librdkafka's TLS or SASL error. kafka-python loses an error if the broker then closes the connection."""
     errors: list[KafkaError] = []
     settings: dict[str, Any] = {**conf, "error_cb": errors.append, "log_level": 0}
     client = AdminClient(settings)

@@ -51,5 +51,5 @@ class Status(Command):
 def _controller_runs(session: Session, claim: ClaimRecord | None) -> bool | None:
     try:
         return is_running(session.conf, claim)
-    except ControllerUnavailable:  # unknown to this host or user
+    except ControllerUnavailable:  # this host or user cannot find out
         return None

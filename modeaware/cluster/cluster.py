@@ -184,8 +184,8 @@ class Cluster:
         stable = listed(partitions, LATEST, READ_COMMITTED)
         start = listed(stable, EARLIEST, READ_UNCOMMITTED)
         end = listed(start, LATEST, READ_UNCOMMITTED)
-        # If it is below the end, read it again: markers may have come in between. A transaction that is still open below
-        # the end holds it back.
+        # If it is below the end, read it again: markers may have come in between. A transaction that is open below the
+        # end still holds the new offset back.
         again = listed([key for key in end if stable[key].offset < end[key].offset], LATEST, READ_COMMITTED)
         return {
             key: LogOffsets(
@@ -279,7 +279,7 @@ def _shape(name: str, topic: Any) -> TopicShape | ClusterError | None:
 
 
 def describe_all(brokers: Brokers) -> dict[str, TopicShape]:
-    """Return the shape of each topic that the user may see, from one broker. Topics that it does not describe are missing.
+    """Return the shapes of all topics that the user may see, from one broker; without those that it does not describe.
 
     Raises:
         ClusterError: the broker does not answer.

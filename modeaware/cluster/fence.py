@@ -142,7 +142,7 @@ def _configs_of_each_broker(
 def _probed(
     brokers: Brokers, node: int, partitions: Iterable[Partition], failures: dict[str, ClusterError]
 ) -> dict[Partition, FenceState]:
-    """Probe partitions of one leader; return the states of those that it leads. Topics' errors are added to ``failures``."""
+    """Probe partitions of one leader; return the states of those that it leads. Errors of topics go to ``failures``."""
     data = ProduceRequest.TopicProduceData
     by_topic: dict[str, list[Any]] = {}
     for topic, partition in partitions:

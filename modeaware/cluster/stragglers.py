@@ -117,8 +117,8 @@ SAMPLED_PARTITIONS = 10
 SAMPLE_TIMEOUT_S = 3.0
 _HEADERS = operator.methodcaller("headers")
 """Get ``message.headers()``, by a call whose result the interpreter always checks. If a name is not UTF-8, the client
-returns an incomplete list with an exception set. For a plain call that it has specialised, the interpreter omits the check
-and crashes. A second call for the same message also crashes: the client then returns the list without an exception."""
+returns an incomplete list with an exception set. For a plain call that it has specialised, the interpreter omits the
+check, and crashes. A second call for the same message crashes, too: the client then sets no exception."""
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = 60
 

@@ -71,7 +71,7 @@ class ControllerCollector(Collector):
     """Exports one controller to Prometheus. Thread-safe.
 
     Only the active controller exports topics, so that sums over all controllers count each topic once. Label values are
-    topics with a record in the mode log, or come from closed sets.
+    names of topics with a record in the mode log, or come from fixed sets, so that their number is limited.
 
     Args:
         snapshot: returns the controller's present state.
@@ -117,7 +117,7 @@ def _add_topics(families: Families, snapshot: Snapshot) -> None:
         families[f"topic_{name}"].add_metric(labels, value)
 
     newest = {seen.record.topic: seen for seen in sorted(snapshot.topics, key=lambda seen: seen.record.changed_ms)}
-    for topic, seen in sorted(newest.items()):  # a recreated topic may have two records on the log
+    for topic, seen in sorted(newest.items()):  # the mode log may have two records of a recreated topic
         add("epoch", (topic,), seen.record.epoch)
         for (mode, state), count in sorted(_states(seen.record).items()):
             add("partitions", (topic, mode, state), count)
@@ -129,7 +129,7 @@ def _add_topics(families: Families, snapshot: Snapshot) -> None:
         add("unread_offsets", (topic,), max((group.behind for group in required_groups(report)), default=0))
         if (waiting := waiting_groups(report)) is not None:
             add("groups_waiting", (topic,), waiting)
-        looked_ms = seen.known_ms if seen.looked_ms is None else seen.looked_ms  # else a failing topic has no age
+        looked_ms = seen.known_ms if seen.looked_ms is None else seen.looked_ms  # a failing topic has an age, too
         if looked_ms is not None:
             add("look_age_seconds", (topic,), max(snapshot.taken_ms - looked_ms, 0) / 1000)
         if (gate_s := gate_age_s(seen, snapshot.taken_ms)) is not None:
@@ -148,8 +148,8 @@ def _states(record: TopicRecord) -> Counter[tuple[str, str]]:
 
 
 class Exposition:
-    """The controller's metrics and those of its process (``process_...``, ``python_gc_...``). Thread-safe: one thread
-    at a time makes an answer."""
+    """The controller's metrics and those of its process (``process_...``, ``python_gc_...``). Thread-safe: only
+    one thread at a time makes an answer."""
 
     def __init__(self, snapshot: Callable[[], Snapshot]) -> None:
         self._lock = InnerLock()
@@ -159,7 +159,7 @@ class Exposition:
         self._registry.register(ControllerCollector(snapshot))
 
     def __call__(self, accept: str) -> Answer:
-        # Pass on the format alone: given a malformed version, the library (0.26) fails, and its answer repeats it.
+        # Pass on only the format: if a version is malformed, the library (0.26) fails and repeats it in the answer.
         open_metrics = "application/openmetrics-text"
         encode, content_type = choose_encoder(open_metrics if open_metrics in accept else "")
         with self._lock:

@@ -16,7 +16,7 @@ from modeaware.monitoring.status_json import status_of
 from modeaware.printable import printable
 
 KEPT_S = 1.0
-"""How long an answer about all topics is reused, however many clients request it."""
+"""How long an answer about all topics is reused, so that many clients cost no more than one."""
 _PLAIN = "text/plain; charset=utf-8"
 _FILES = {
     "/": ("status.html", "text/html; charset=utf-8"),
@@ -28,7 +28,7 @@ _FILES = {
 
 
 class ControllerPages:
-    """The pages of one controller. Any thread may call it.
+    """The pages of one controller. Any thread may request a page.
 
     Args:
         snapshot: returns the controller's present state.
@@ -52,7 +52,7 @@ class ControllerPages:
 
 
 class _Kept:
-    """An answer that is made at most once every :data:`KEPT_S`, by one thread at a time."""
+    """An answer that is made at most once in :data:`KEPT_S`, by one thread at a time."""
 
     def __init__(self, make: Callable[[], bytes], clock: Clock) -> None:
         self._make = make

@@ -22,7 +22,7 @@ from modeaware.wire.security import split_address
 logger = get_logger("modeaware.monitoring")
 
 MAX_CONNECTIONS = 32
-"""One more connection closes the oldest one, so that a health check always gets a connection."""
+"""The most connections. A further one closes the oldest, so that a health check always gets a connection."""
 CONNECTION_S = 10.0
 """The longest time that a connection may last, however slowly the client reads or writes."""
 SILENCE_S = 5.0
@@ -52,7 +52,7 @@ _MISDIRECTED = Answer(
     b"a proxy do so\n",
 )
 Pages = Callable[[str, str], Answer | None]
-"""Returns the answer for a path and the header ``Accept``; None: there is no such page."""
+"""Returns the answer for a path and the header ``Accept``; None if there is no such page."""
 
 
 def check_listen(listen: str) -> None:
@@ -69,7 +69,7 @@ class MonitoringServer:
     One thread calls ``start`` and ``stop``.
 
     Args:
-        listen: ``HOST:PORT``; port 0: a free one.
+        listen: ``HOST:PORT``. With port 0, the server takes a free one.
     """
 
     def __init__(self, listen: str, pages: Pages, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -88,7 +88,7 @@ class MonitoringServer:
 
     @property
     def reachable_address(self) -> str:
-        """Return ``host:port`` for other hosts, once started; with this host's name if all interfaces are served."""
+        """Return ``host:port`` for other hosts, once started. If all interfaces are served, use this host's name."""
         host, _, port = self.address.rpartition(":")
         return f"{socket.gethostname()}:{port}" if host in ("0.0.0.0", "[::]") else self.address
 
@@ -122,7 +122,7 @@ class MonitoringServer:
 
 
 class _Server(ThreadingHTTPServer):
-    daemon_threads = False  # server_close waits for them: for CONNECTION_S at most
+    daemon_threads = False  # server_close waits for the threads, for CONNECTION_S at most
     request_queue_size = 64
 
     def __init__(self, family: int, address: Any, pages: Pages, clock: Clock, named: str | None) -> None:
@@ -135,7 +135,7 @@ class _Server(ThreadingHTTPServer):
         super().__init__(address, _Handler)
 
     def server_bind(self) -> None:
-        """Bind without http.server's look-up of the host's name, which may take long if DNS does not answer."""
+        """Bind, but do not look up the host's name as http.server does: this may take long if DNS does not answer."""
         socketserver.TCPServer.server_bind(self)
         self.server_name, self.server_port = "", self.server_address[1]
 
@@ -149,7 +149,7 @@ class _Server(ThreadingHTTPServer):
         super().process_request(request, client_address)
 
     def service_actions(self) -> None:
-        """End connections that have lasted too long; called twice a second."""
+        """End connections that have lasted too long. The server calls this twice a second."""
         self._end_those_before(self._clock.monotonic_s() - CONNECTION_S)
 
     def close_all(self) -> None:
@@ -174,7 +174,7 @@ class _Server(ThreadingHTTPServer):
 
 
 def _host_of(authority: str) -> str:
-    """Return the host in ``host:port``; empty: there is none."""
+    """Return the host in ``host:port``; empty if there is none."""
     try:
         return (urlsplit(f"//{authority.strip()}").hostname or "").rstrip(".")
     except ValueError:
@@ -184,8 +184,8 @@ def _host_of(authority: str) -> str:
 def _is_own(asked: str, named: str) -> bool:
     """Return whether a request for the host ``asked`` can be meant for a loopback server named ``named``.
 
-    A web site's name may resolve to 127.0.0.1; the site's pages could then read our pages as if these were its own (DNS
-    rebinding). With an address or ``localhost`` in the request, this is impossible.
+    A web site's name may resolve to 127.0.0.1. The site's scripts could then read our pages as if they were the site's
+    own (DNS rebinding). A request that names an address or ``localhost`` cannot be of this kind.
     """
     host = _host_of(asked)
     if host in ("localhost", named) or host.endswith(".localhost"):
@@ -198,7 +198,7 @@ def _is_own(asked: str, named: str) -> bool:
 
 
 def _end(connection: socket.socket) -> None:
-    """End a connection; its thread closes it."""
+    """End a connection. Its thread then closes it."""
     try:
         connection.shutdown(socket.SHUT_RDWR)
     except OSError as error:

@@ -1,8 +1,8 @@
-"""The status of a controller as JSON, which its page draws: made of a snapshot and of the report of each topic. Pure.
+"""A controller's status as JSON, from a snapshot and the report of each topic. The status page draws it. Pure.
 
 The reasons that block a change, and the next command, are those that ``modeaware status`` shows
-(:mod:`modeaware.reports.status`). Readers of the page have not logged in, so the commands lack the connection's
-options: these name brokers and files of the controller's host.
+(:mod:`modeaware.reports.status`). Readers of the page have not logged in. So the commands omit the
+connection's options, which name brokers and files of the controller's host.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ from modeaware.reports.status import change_phase, change_text, next_command
 from modeaware.wire.client import is_loopback
 
 SHORTEST_PACE_S = 5.0
-"""The shortest time over which a pace is computed: most groups commit every 5 s."""
+"""The shortest time over which a pace is computed, because most groups commit every 5 s."""
 MOST_GROUPS = 50
-"""The largest number of groups that are listed for a topic; groups with most to read come first."""
+"""The most groups that are listed for a topic; those with the most unread offsets come first."""
 MOST_EVENTS = 8
 
 
@@ -79,7 +79,7 @@ def status_of(snapshot: Snapshot) -> dict[str, Any]:
 
 
 def _page(claim: ClaimRecord, host: str) -> str | None:
-    """Return the URL of the claiming controller's page; None: there is none, or this host cannot reach it."""
+    """Return the URL of the claiming controller's page; None if there is none, or ``host`` cannot reach it."""
     if claim.pages is None or (is_loopback(claim.pages) and claim.host != host):
         return None
     return f"http://{claim.pages}/"
@@ -89,7 +89,7 @@ def topic_status(seen: TopicSeen, snapshot: Snapshot, kept_name: KeptNameReport 
     """Return the JSON object of one topic.
 
     Args:
-        kept_name: the change that keeps a name and includes the topic; None: there is none.
+        kept_name: the change that keeps a name, if the topic is part of one.
     """
     record, report = seen.record, replace(report_of(seen, snapshot), kept_name=kept_name)
     phase, phases = change_phase(report), Counter(partition.phase for partition in report.partitions)
@@ -134,7 +134,7 @@ _OF_PARTITION = ("partition", "phase", "replica_state", "seal_offset", "log_star
 
 
 def _blocked(seen: TopicSeen, report: TopicReport) -> list[dict[str, Any]]:
-    """Return each reason with the partitions (or the replacement as a whole) that it holds up, the oldest first."""
+    """Return each reason, the oldest first, with the partitions that it holds up, or for the whole replacement none."""
     by_id, whole = {partition.partition: partition for partition in report.partitions}, report.replacement
     reasons_shown = [
         {
@@ -158,9 +158,9 @@ def _next(report: TopicReport, reason: str) -> str | None:
 
 
 def _pace(group: GroupProgress, seen: TopicSeen) -> dict[str, Any]:
-    """Return the pace of a group's commits on retired partitions, and the time that it takes to read what is left.
+    """Return the pace of a group's commits on retired partitions, and the time that it needs for the unread offsets.
 
-    Each is None if not known. A first commit is no pace: the group may have skipped the records before it.
+    Each is None if unknown. A first commit shows no pace: the group may have skipped the records before it.
     """
     unknown = {"read_per_s": None, "left_s": None}
     if seen.earlier is None or seen.facts is None or seen.looked_ms is None:
@@ -194,10 +194,10 @@ def _group(group: GroupProgress, seen: TopicSeen) -> dict[str, Any]:
 
 
 def _left(groups: Iterable[Mapping[str, Any]]) -> dict[str, int | None] | None:
-    """Return what the change has left to read: the most unread offsets of a group, as in the metric. None: nothing.
+    """Return what groups have left to read: the unread offsets of the group with most, as in the metric; or None.
 
     ``at_first``: the most that a group had left since this controller became active, or the change began. ``left_s``:
-    the time of the slowest group; None while the pace of any group is not known.
+    the time that the slowest group needs; None while the pace of a group is unknown.
     """
     reading = [group for group in groups if group["unread"]]
     if not reading:

@@ -27,21 +27,22 @@ class Share:
 
 @dataclass(frozen=True)
 class Effect:
-    """The effect of one count of partitions.
+    """The effect of one target: a number of partitions, or count.
 
     Attributes:
         target: the count.
-        divides: whether one count divides the other. If so, ``hash % count`` moves as few keys as possible.
+        divides: whether the present count divides the target, or the target the present count. If so, ``hash % count``
+            moves as few keys as possible.
         keys, records, bytes: the share that moves to another partition (0 to 1), and half the width of its 95 %
             interval; null if no hash was recognised.
-        survivors: of the keys in partitions that stay, the share that moves.
-        expected: the share of keys that moves by arithmetic alone, if hashes are evenly spread.
-        least: the least share of keys that must move under any rule.
-        load: the bytes of each partition if all records were placed over the target. If no hash was recognised: the
-            present load for the topic's own count, and empty for other counts.
+        survivors: among the keys in partitions that stay, the share that moves.
+        expected: the share of keys that would move if hashes were spread evenly, from the counts alone.
+        least: the least share of keys that has to move, whatever rule places the keys.
+        load: the bytes of each partition if all records were placed over the target. If no hash was recognised, this is
+            the present load if the target is the topic's own count, and empty otherwise.
         mean_bytes, most_bytes, load_bytes: the mean, the greatest and all loads of partitions, before compression.
         mean_per_s, most_per_s: the mean and the greatest load as bytes per second; null without usable timestamps.
-        skew: the greatest load over the mean load (1: even).
+        skew: the greatest load divided by the mean load; 1 means an even load.
         span_ms: the time from the topic's oldest to its newest record.
     """
 
@@ -99,12 +100,12 @@ class Effect:
         return self.per_s(max(self.load)) if self.load else None
 
     def per_s(self, load: float) -> float | None:
-        """Return a load (bytes held) as the rate at which the bytes arrived; None without usable timestamps."""
+        """Return a load (the bytes held) as the rate at which the bytes arrived; None without usable timestamps."""
         return load * 1000 / self.span_ms if self.span_ms else None
 
 
 def choose_targets(base: int, wanted: int) -> tuple[int, ...]:
-    """Return ``wanted``, its neighbours, and the nearest counts that divide ``base`` (for a growth: its multiples).
+    """Return ``wanted``, its two neighbours, and the nearest counts that divide ``base``; for a growth, its multiples.
 
     Raises:
         ValueError: a count is not positive.
@@ -114,7 +115,7 @@ def choose_targets(base: int, wanted: int) -> tuple[int, ...]:
 
 
 def effects(sample: Sample, recognition: Recognition, base: int, targets: Iterable[int]) -> tuple[Effect, ...]:
-    """Return the effect of each target, from ``base`` partitions."""
+    """Return the effect of each target on keys that are placed over ``base`` partitions now."""
     cases = _cases(sample, recognition)
     return tuple(_effect(sample, cases, _arithmetic(recognition, base, target), base) for target in targets)
 
@@ -128,7 +129,7 @@ def _arithmetic(recognition: Recognition, base: int, target: int) -> Effect:
 
 @dataclass
 class _Case:
-    """The records with one key. The key's number places them; ``placer`` None: they may be in any partition."""
+    """The records with one key. The key's number places them; without a ``placer``, they may be in any partition."""
 
     placer: Placer | None
     number: int
@@ -142,7 +143,7 @@ class _Case:
 
 
 def _cases(sample: Sample, recognition: Recognition) -> list[_Case] | None:
-    """Return the records of the sample by key and placer; None: the placement is unknown."""
+    """Return the records of the sample by key and placer; None if their placement is unknown."""
     if not recognition.placed:
         return None
     cases: dict[tuple[bytes | None, str | None], _Case] = {}
@@ -157,7 +158,7 @@ def _cases(sample: Sample, recognition: Recognition) -> list[_Case] | None:
 
 
 def _placed_by(record: SampledRecord, recognition: Recognition, present: Placement | None) -> tuple[Placer | None, int]:
-    """Return the placer of a record, and the key's number. Placer None: the record may be in any partition."""
+    """Return the placer of a record, and the key's number. Without a placer, the record may be in any partition."""
     if present is None:
         return None, 0
     placer = PLACERS[present.name]

@@ -1,6 +1,6 @@
 """The files that declare topics: their reader and their writer.
 
-An unknown key, or a key that is given twice, is an error with its line. The format is documented in docs/apply.md.
+A key that is unknown or occurs twice is an error, with its line. docs/apply.md documents the format.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _STR, _INT, _BOOL, _FLOAT, _NULL = (f"{_TAG}{kind}" for kind in ("str", "int", "
 _MOST_REPLICAS = 32_767
 _COMMENT_WIDTH = 118
 _MOST_CONFIGS = 250
-"""Brokers have some 40 topic configs. The limit bounds the comparisons even if YAML aliases repeat configs."""
+"""The most configs of a topic; brokers know some 40. It limits the comparisons, even if YAML aliases repeat configs."""
 
 
 POLICIES = (RETENTION, DRAINED)
@@ -51,9 +51,9 @@ class ShrinkRules:
     """The rules for shrinking a topic, named like the options of ``modeaware shrink``.
 
     Attributes:
-        delay_ms: the policy ``drained``: records of retired partitions are deleted once every group has consumed them,
-            and at least this many milliseconds after the shrink began. None: the policy ``retention``: only the
-            topic's own retention deletes the records.
+        delay_ms: the delay under the policy ``drained``: records of retired partitions are deleted once every group has
+            consumed them, but no earlier than this many milliseconds after the shrink began. None under the policy
+            ``retention``: only the topic's own retention deletes the records.
         accept_state_loss: groups that keep state per partition and may lose the state of keys that move.
     """
 
@@ -71,15 +71,15 @@ class DesiredTopic:
 
     Attributes:
         partitions: the number of writable partitions.
-        replication_factor: None: an existing topic may have any; a new topic gets the cluster's default.
-        configs: the configs in the file; value None: no value of its own, so the cluster's default applies.
-        shrink: the rules for a shrink; None: the file has none, so the defaults apply.
+        replication_factor: None if the file has none: an existing topic keeps its own, a new one gets the default.
+        configs: the configs in the file. The value None means that the cluster's default applies.
+        shrink: the rules for a shrink. None if the file has none, so that the defaults apply.
         where: the file and line.
-        replace: the new topic that replaces this one if the number of partitions differs; None: partitions are retired
-            or added.
-        keep_name: if the number of partitions differs, the topic is replaced through an interim topic, and the final
-            topic has the old name.
-        evacuate: the topic is compacted; a Spark job copies its latest values to the new topic.
+        replace: the new topic that replaces this one if the number of partitions differs. If None, partitions are
+            retired or added instead.
+        keep_name: whether, if the number of partitions differs, an interim topic replaces this one, and then a topic of
+            the old name the interim topic.
+        evacuate: whether a Spark job copies the latest values to the new topic, because this one is compacted.
     """
 
     name: str
@@ -100,11 +100,11 @@ class DesiredTopic:
 def topics_text(
     batches: Mapping[str, Iterable[DesiredTopic]], *, head: str | None, why_renamed: Mapping[str, str]
 ) -> str:
-    """Return a file that declares these topics, each batch below its title. Names are quoted: a name may be a number.
+    """Return a file that declares these topics, each batch below its title. Names are quoted: one may be a number.
 
     Args:
         head: a comment on the whole file.
-        why_renamed: topic -> the reason why it does not keep its name, written as a comment.
+        why_renamed: topic -> why it does not keep its name; written as a comment.
     """
     lines = [f"# {line}" for line in wrap(printable(head or ""), _COMMENT_WIDTH)]
     lines += [f"version: {VERSION}", "topics:" if batches else "topics: {}"]
@@ -122,8 +122,8 @@ def read_files(paths: Iterable[Path]) -> list[DesiredTopic]:
     """Return the topics of these files, in the order of the files.
 
     Raises:
-        ConfigError: a file cannot be read, does not have the format of docs/apply.md, or two files name the same topic.
-            The message has a line for each mistake, with file and line.
+        ConfigError: a file cannot be read, or does not have the format of docs/apply.md; or two files name one topic.
+            The message has a line for each mistake, with its file and line.
     """
     declared: dict[str, DesiredTopic] = {}
     mistakes: list[str] = []
@@ -146,7 +146,7 @@ def read_files(paths: Iterable[Path]) -> list[DesiredTopic]:
 
 
 def _shared_new_topics(topics: Mapping[str, DesiredTopic]) -> Iterator[str]:
-    """Yield the mistakes in the names of new topics."""
+    """Yield the mistakes in the names of new topics: names that several declarations share."""
     users: dict[str, DesiredTopic] = {}
     for topic in topics.values():
         if (name := topic.replace) is None:
@@ -159,9 +159,9 @@ def _shared_new_topics(topics: Mapping[str, DesiredTopic]) -> Iterator[str]:
 
 
 def read_topics(text: str, name: str) -> tuple[list[DesiredTopic], list[str]]:
-    """Return the topics of one file's text, and the file's mistakes; ``name`` is the file's name in the mistakes."""
+    """Return the topics of one file's text, and the file's mistakes, which begin with the file's ``name``."""
     try:
-        root = yaml.compose(text, Loader=yaml.SafeLoader)  # nodes keep their lines and their duplicates
+        root = yaml.compose(text, Loader=yaml.SafeLoader)  # unlike loaded values, nodes have lines and duplicate keys
     except yaml.MarkedYAMLError as error:
         line = f", line {error.problem_mark.line + 1}" if error.problem_mark is not None else ""
         return [], [f"{name}{line}: no YAML: {error.problem or error.context}"]
@@ -174,7 +174,7 @@ def read_topics(text: str, name: str) -> tuple[list[DesiredTopic], list[str]]:
 class _Reader:
     """Reads one file. Reading continues after a mistake, so that all mistakes are reported at once.
 
-    A part of the file is read once, however many YAML aliases point to the part: a small file may have very many.
+    A part of the file is read once, even if many YAML aliases point to it: a small file may have very many aliases.
     """
 
     def __init__(self, name: str) -> None:
@@ -224,7 +224,7 @@ class _Reader:
         return DesiredTopic(name, partitions, replicas, configs, shrink, where, replace, evacuate, keep_name)
 
     def _once(self, node: yaml.Node, use: object, read: Callable[[], _T]) -> _T:
-        """Return the result of ``read`` for a node and one ``use``; ``read`` is called once."""
+        """Return the result of ``read``, which is called only once for a node and a ``use`` of it."""
         if (use, id(node)) not in self._read:
             self._read[use, id(node)] = read()
         made: _T = self._read[use, id(node)]
@@ -247,7 +247,7 @@ class _Reader:
         return {name: self._config(name, value) for name, value in configs.items()}
 
     def _config(self, name: str, node: yaml.Node) -> str | None:
-        """Return a config's value for the brokers: the text in the file, never YAML's reformatted value."""
+        """Return a config's value for the brokers: the text in the file, because YAML would reformat numbers."""
         text = self._text(node)
         if node.tag == _NULL:
             return None
@@ -285,7 +285,7 @@ class _Reader:
         return tuple(dict.fromkeys(self._text(item) for item in node.value))
 
     def _mapping(self, node: yaml.Node, what: str, known: tuple[str, ...] = ()) -> Mapping[str, yaml.Node]:
-        """Return the values by their keys; without ``known`` any key is allowed."""
+        """Return the values by their keys. If ``known`` is empty, any key is allowed."""
         return self._keyed(node, what, known)[0]
 
     def _keyed(self, node: yaml.Node, what: str, known: tuple[str, ...]) -> tuple[dict[str, yaml.Node], dict[str, int]]:

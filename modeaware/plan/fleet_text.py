@@ -67,7 +67,7 @@ def _totals(plan: FleetPlan) -> Iterator[str]:
 
 
 def brokers(plan: FleetPlan) -> Section:
-    """Return the replicas of each broker, before and after."""
+    """Return the replicas of each broker, before and after the replacements."""
     top = max((load.before for load in plan.brokers), default=0) or 1
     rows = [
         (
@@ -81,7 +81,7 @@ def brokers(plan: FleetPlan) -> Section:
 
 
 def unseen(plan: FleetPlan) -> list[Section]:
-    """Return what the scan could not read; empty if the scan could read everything."""
+    """Return a section about the facts that the scan could not read; none if it could read all."""
     return [Section("Not seen", plan.unseen)] if plan.unseen else []
 
 
@@ -105,7 +105,7 @@ def cells(row: TopicAdvice) -> tuple[str, ...]:
 
 
 def reasons(row: TopicAdvice) -> Iterable[str]:
-    """Yield all facts about a topic, for the details that its row on the page opens."""
+    """Yield all facts about a topic, for the details that open in its row of the page."""
     yield f"{row.do}: {row.reason}."
     mean = "?" if row.rates.bytes_per_s is None else size(row.rates.bytes_per_s)
     yield f"Mean: {row.rates.records_per_s:.2f} records/s, {mean}/s."

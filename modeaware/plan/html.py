@@ -1,7 +1,7 @@
-"""Plans as self-contained pages: one file each, no font, no image, no network. Pure, except :func:`write_file`.
+"""Plans as pages. Each is one file that loads nothing else: no font, no image. Pure, except :func:`write_file`.
 
-``plan.html.jinja`` renders the sections of the text; ``fleet.html.jinja`` adds a curve and a table of topics. Every
-text is escaped and made printable.
+``plan.html.jinja`` renders the sections of the plan's text; ``fleet.html.jinja`` adds a curve and a table of topics.
+Every text is escaped and made printable.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Topics begin in the order of the files; ``modeaware plan --write`` puts the safest first. A change that waits counts as
 under way, so no topic begins while ``at_once`` changes wait. A topic is in trouble if it is refused, fails or raises an
-alarm (:data:`modeaware.lifecycle.reasons.ALARMS`). The first topic in trouble stops the pace, because later topics may
-meet the same trouble. No state is kept between runs: the topics show which changes have begun, and which are done.
+alarm (:data:`modeaware.lifecycle.reasons.ALARMS`). After the first topic in trouble no further topic begins, because it
+may meet the same trouble. No state is kept between runs: the topics show which changes have begun, and which are done.
 """
 
 from __future__ import annotations
@@ -21,21 +21,22 @@ class Pace:
     """The limit on topics under way.
 
     Attributes:
-        passes_trouble: whether to skip topics in trouble, and continue with the other topics.
+        at_once: the most topics under way.
+        passes_trouble: whether further topics begin although some are in trouble.
     """
 
     at_once: int
     passes_trouble: bool = False
 
     def due(self, states: Mapping[str, State]) -> list[str]:
-        """Return the topics that begin now; ``states``: the states of all topics, in order."""
+        """Return the topics that begin now, by the states of all topics, in order."""
         if self.is_stopped(states):
             return []
         free = max(self.at_once - Counter(states.values())["under way"], 0)
         return [topic for topic, state in states.items() if state == "to begin"][:free]
 
     def is_stopped(self, states: Mapping[str, State]) -> bool:
-        """Return whether no further topic begins."""
+        """Return whether a topic in trouble keeps further topics from beginning."""
         return not self.passes_trouble and "in trouble" in states.values()
 
 

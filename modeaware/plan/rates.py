@@ -4,24 +4,25 @@ Brokers keep no rates. But ListOffsets returns the offset of the first record at
 of two such offsets is the number of records between the times. The times are the ends of days, counted back from now,
 and the hours of the two busiest days. Each figure has its traps:
 
-*Retention cuts the window.* Then the log starts above offset 0, and its first record is also the first record of the
-window. From the timestamp of that record on, the log shows all writes.
+*Retention may cut the window.* Then the log starts above offset 0, and its first record is also the first record of the
+window. From the timestamp of this record on, the log shows all writes.
 
-*Producers set timestamps.* After a record from the future, later records have no known time: brokers return that record
-for every time up to its timestamp. The greatest timestamp (MAX_TIMESTAMP) reveals the case. The records after the last
-point may then belong to any hour. They are added to the busiest hour, which gives an upper bound. In all other cases,
+*Producers set timestamps.* If one is in the future, brokers return its record for every time up to it, so the times of
+later records are unknown. The greatest timestamp (MAX_TIMESTAMP) reveals the case. The records after the last point in
+time may then belong to any hour. They are added to the busiest hour, which gives an upper bound. In all other cases,
 these records were written during the scan, and belong to the last hour. If brokers set the timestamps (LogAppendTime),
 records that were copied into a topic count in the hour of the copy.
 
-*Offsets are not records.* The marker of a transaction takes an offset, so up to half of the offsets are markers. With
-markers, records/s are an upper bound. On a compacted topic, offsets count all writes, and few records may be left.
+*Offsets are not records.* The marker of a transaction takes an offset, so up to half of the offsets may be markers, and
+records/s are an upper bound. On a compacted topic, offsets count all writes, although few records may be left.
 
-*Bytes are sizes over offsets.* The mean is exact. The peak is an estimate, which assumes equal sizes of all records.
-Compressed batches are denser at a peak: measured estimates were 32 to 171 % too high. If records have grown, the
-estimate is too low (measured: 44 %). Signs of a wrong estimate are a codec in the configs, or partitions that differ in
-record size; batches of the busiest hour correct the estimate. On a compacted topic, size is unrelated to bytes written.
+*Bytes are offsets times the mean size.* For the whole log, the result is exact. For the peak, it is an estimate, as if
+all records had one size. Compressed batches are denser at a peak: measured estimates were 32 to 171 % too high. If
+records have grown, the estimate is too low (measured: 44 %). It may be wrong if the configs name a codec, or partitions
+differ in record size; batches of the busiest hour correct it. On a compacted topic, the log's size does not show the
+bytes written.
 
-*Days come before hours.* The writes of the busiest day, as if made in one hour, are an upper bound of the peak. The
+*Days come before hours.* All writes of the busiest day, as if made in one hour, are an upper bound of the peak. This
 bound needs no further request.
 """
 
@@ -37,11 +38,12 @@ from modeaware.cluster.stragglers import data_batches
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 HOURS = 24
 FUTURE_MS = HOUR_MS
-"""A timestamp more than this after now is in the future; clocks are assumed to differ by less."""
+"""A timestamp counts as future if it is later than now by more than this; clocks are assumed to differ by less."""
 BUSIEST_DAYS = 2
 _CODEC, _TRANSACTIONAL = 0x07, 0x10
 _UNEVEN, _MANY = 1.5, 1_000
-"""The factor by which mean record sizes differ in an uneven topic, and the offsets that a partition needs to count."""
+"""An uneven topic has mean record sizes that differ by more than this factor; only partitions with this many offsets
+count."""
 _UNCOMPRESSED = ("producer", "uncompressed", None)
 
 
@@ -72,7 +74,7 @@ class PeakBatches:
 
     Attributes:
         records, size_bytes: the sums over all batches; bytes as in the log.
-        compressed, transactional: whether at least one batch is.
+        compressed, transactional: whether at least one batch is compressed or transactional.
     """
 
     records: int
@@ -82,7 +84,7 @@ class PeakBatches:
 
 
 def peak_batches(parts: Iterable[bytes]) -> PeakBatches | None:
-    """Return the sums over the batches read from each partition; None: no batch has records."""
+    """Return the sums over the batches read from each partition; None if no batch has records."""
     batches = [batch for part in parts for batch in data_batches(part)]
     if not (records := sum(batch.record_count for batch in batches)):
         return None
@@ -95,13 +97,13 @@ class TopicLogs:
     """The logs of a topic, in arrays with an item per partition: a cluster may have 200 000 partitions.
 
     Attributes:
-        starts, ends: the log start and the log end; an end of -1: the leader did not answer.
-        at_start: the offset of the first record of the window, limited to the log; without such a record, the end.
-        first_ms: the timestamp of that record; -1: no record, or unknown.
-        sizes: the bytes in the log; -1: unknown.
+        starts, ends: the log start and the log end. The end is -1 if the leader did not answer.
+        at_start: the offset of the first record of the window, limited to the log; the log end if it has none.
+        first_ms: the timestamp of that record; -1 if there is none, or the timestamp is unknown.
+        sizes: the bytes in the log; -1 if unknown.
         reached: for each point of the window, the sum over all partitions of the first offset at or after the point.
-        newest_ms: the greatest timestamp; -1: there is no record.
-        hours: day -> the sums of such offsets at the ends of the day's hours, without the last hour.
+        newest_ms: the greatest timestamp; -1 if there is no record.
+        hours: day -> sums as in ``reached``, at the ends of the day's hours except the last.
         batches: batches from the busiest hour, if they were read.
     """
 
@@ -122,7 +124,7 @@ class TopicLogs:
 
     @property
     def record_bytes(self) -> float | None:
-        """The mean bytes of an offset; None: some logs have records, and the sizes of all these logs are unknown."""
+        """The mean bytes per offset; None if there are records, but no size of a log with records is known."""
         logs = [(end - start, size) for start, end, size in zip(self.starts, self.ends, self.sizes, strict=True)]
         held = [(length, size) for length, size in logs if length > 0]
         known = [(length, size) for length, size in held if size >= 0]
@@ -149,7 +151,7 @@ def unread_logs(count: int) -> TopicLogs:
 
 @dataclass(frozen=True)
 class LogConfigs:
-    """The configs that determine the meaning of offsets and sizes; None: unknown."""
+    """The configs that determine the meaning of offsets and sizes; None if unknown."""
 
     cleanup_policy: str | None = "delete"
     retention_ms: int | None = 7 * DAY_MS
@@ -159,7 +161,7 @@ class LogConfigs:
 
 @dataclass(frozen=True)
 class Note:
-    """A limit of a figure, or the reason why the figure is a bound.
+    """Why a figure may be wrong, or is only a bound.
 
     Attributes:
         code: one of window-cut, future-timestamps, append-time, compressed, uneven, markers, corrected, peak-bound,
@@ -180,7 +182,7 @@ class Rates:
         is_bound: whether the peak is only an upper bound.
         seen_ms: how much of the window the log shows.
         written: the offsets written in the window, as far as the log shows.
-        last_write_ms: the greatest timestamp; null: no record is left.
+        last_write_ms: the greatest timestamp; null if no record is left.
     """
 
     records_per_s: float
@@ -194,7 +196,7 @@ class Rates:
     busiest_days: tuple[int, ...] = field(default=(), metadata={"json": None})
     """Days whose hours may contain the peak, the busiest first."""
     busiest_hour: int | None = field(default=None, metadata={"json": None})
-    """The busiest hour, counted from the start of the window; None: unknown."""
+    """The busiest hour, counted from the start of the window; None if unknown."""
     notes: tuple[Note, ...] = field(default=(), metadata={"json": None})
 
 
@@ -251,7 +253,7 @@ class _Mean:
 
 
 def _shown(logs: TopicLogs, p: int, configs: LogConfigs, window: Window) -> tuple[int, bool]:
-    """Return how much of the window a partition's log shows, and whether earlier writes of the window were removed."""
+    """Return how much of the window a partition's log shows, and whether the window may have had earlier records."""
     start, first_ms = logs.starts[p], logs.first_ms[p]
     if logs.at_start[p] > start:
         return window.length_ms, False

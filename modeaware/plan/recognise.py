@@ -112,13 +112,13 @@ class Recognition:
         keyed, null, empty: records with a key, without a key, with an empty key (which clients treat differently).
         keys: the number of different keys, without the empty key.
         null_share: the share of moments (100 ms) whose records without a key are in the partition that the hash gives
-            for an empty key; None if unknown.
-        null_home: the partition that holds all records without a key, although the topic has several partitions; None
+            for an empty key; null if unknown.
+        null_home: the partition that holds all records without a key, although the topic has several partitions; null
             if there is no such partition, or too few records.
         unexplained: the share of keys outside the partitions that the recognised placements give.
         numbers: each key's number by each placer.
         together: the share of pairs of a key's records that are in one partition, on average over keys with two or more
-            records: 1 if all pairs are, 1 / partitions by chance, None if such keys are too few.
+            records: 1 if all pairs are, 1 / partitions by chance, null if such keys are too few.
     """
 
     json_only: ClassVar = {

@@ -1,6 +1,6 @@
 """The effects of a topic's replacement: counts, configs, rights, groups and the pause of readers. Pure.
 
-This module decides nothing: :mod:`modeaware.lifecycle.objections` has the reasons for which a controller refuses.
+This module decides nothing: :mod:`modeaware.lifecycle.objections` has the reasons to refuse a replacement.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from modeaware.lifecycle.facts import GroupFacts, MembersSeen, TopicFacts
 from modeaware.reports.describe import end_text
 
 FENCE_MS = 1_000
-"""The approximate time until every leader refuses data, and the ends are read."""
+"""The approximate time from the switch until every leader refuses data, and the ends of the logs are read."""
 _REGISTERED = "registered, so the drain waits for it: run it, or waive it (modeaware groups waive)"
 
 
 @dataclass(frozen=True)
 class PlannedConfig:
-    """A config of the new topic; ``origin``: copied, scaled (a limit of a partition, for the new count) or given."""
+    """A config of the new topic. ``origin``: copied; scaled (a limit per partition, for the new number); or given."""
 
     name: str
     value: str
@@ -55,11 +55,11 @@ class ReplacementPlan:
         acls: the differences of the ACLs; null if the cluster has no authorizer.
         evacuate: whether the topic is compacted, so that a job copies the latest values of its keys.
         keep_name: whether the new topic is an interim topic, which a new topic of the old name then replaces.
-        hints: other places that may contain the topic's name, or reset its configs.
-        not_copied: configs of the topic that name its partitions.
-        groups_doubt: the reason why more groups may use the topic.
-        pause_ms: about how long readers in key order that keep up wait for the new topic.
-        delay_ms: the least time to the deletion of the topic; null: until its own retention has emptied the topic.
+        hints: other software that may contain the topic's name, or reset the topic's configs.
+        not_copied: configs that are not copied to the new topic, because they name partitions of the old one.
+        groups_doubt: why more groups may use the topic.
+        pause_ms: about how long readers in key order wait for the new topic, if they keep up with the old one.
+        delay_ms: the least time to the deletion of the topic; null if it is deleted when its retention has emptied it.
     """
 
     topic: str
@@ -81,7 +81,7 @@ class ReplacementPlan:
 
 
 def hints_of(topic: str, names: Collection[str], groups: Collection[str]) -> tuple[str, ...]:
-    """Return other places that may contain the topic's name, by the names of all topics and of the topic's groups."""
+    """Return :attr:`ReplacementPlan.hints`, by the names of all topics and of the topic's groups."""
     hints = [f"Change by hand: dashboards, alerts and jobs that name {topic}, and every producer without modeaware."]
     if mirrors(names):
         hints.append(
@@ -119,10 +119,10 @@ def plan_replacement(
     """Return the plan of the first command of a replacement.
 
     Args:
-        given: the configs that the operator named; ``command`` has all configs.
+        given: the configs that the operator named. ``command`` has these and the copied ones.
         names: the names of all topics of the cluster.
-        requirement: the groups that a drain would wait for, including registered groups that brokers do not list. None:
-            there are no rules about groups.
+        requirement: the groups that a drain would wait for, including registered groups that brokers do not list; None
+            if there are no rules about groups.
     """
     requirement = required_of((), facts, (), (), 0) if requirement is None else requirement
     required = requirement.waited_for(facts.groups)
@@ -216,7 +216,7 @@ def replacement_text(plan: ReplacementPlan) -> list[str]:
 
 
 def _kept_name_text(plan: ReplacementPlan) -> list[str]:
-    """Return the additional lines for a change that keeps the name, above all for clients without modeaware."""
+    """Return the additional lines for a change that keeps the name: mainly, its effect on clients without modeaware."""
     name, interim, before, after = plan.topic, plan.new_topic, plan.partition_count, plan.num_partitions
     lines = [
         f"Keeps its name: {name} ({before}) -> {interim} ({after}) -> {name} ({after}), carried out by the controller.",
@@ -247,7 +247,7 @@ def _kept_name_text(plan: ReplacementPlan) -> list[str]:
 
 
 def acls_text(what: ReplacementPlan | ReplaceTopicCommand, acls: TopicAcls | None) -> list[str]:
-    """Return the ACLs that the old topic and the new topic do not share, in lines."""
+    """Return, in lines, the ACLs that only one of the old topic and the new topic has."""
     old, new = what.topic, what.new_topic
     if acls is None:
         return []

@@ -31,8 +31,8 @@ class Blocker:
     """One reason against a shrink.
 
     Attributes:
-        severity: ``refused``: the shrink would not be admitted; ``waits``: the shrink would wait; ``check``: brokers do
-            not show the fact, so a person has to check it.
+        severity: ``refused``: a controller would refuse the shrink; ``waits``: the shrink would wait; ``check``: a
+            person has to check the fact, because brokers do not show it.
         text: the reason, and what to do.
     """
 
@@ -50,7 +50,7 @@ class GroupLag:
         members: the members that read the topic.
         lag: offsets that the group has not consumed.
         retiring: the part of ``lag`` in the partitions that would retire.
-        uncommitted: the number of partitions that would retire and have records, but no commit of the group.
+        uncommitted: the number of partitions that would retire, and that have records but no commit of the group.
     """
 
     group: str
@@ -65,14 +65,14 @@ class GroupLag:
 
 @dataclass(frozen=True)
 class ResizePlan:
-    """The effects of ``target`` and its alternatives on a topic.
+    """The effects of the requested target, and of alternatives to it, on a topic.
 
     Attributes:
         count: the topic's number of partitions.
-        base: the number of partitions over which producers place keys now: all, or fewer after a shrink.
+        base: the number of partitions over which producers place keys now: all, or after a shrink fewer.
         recognition: the hash that places the keys.
-        unchanged: the effect of no change: the load of each partition as keys are placed now.
-        effects: the effects of the target and its alternatives, by ascending count.
+        unchanged: the present state in the form of an effect: the load of each partition as keys are placed now.
+        effects: the effects of the target and of its alternatives, by ascending target.
     """
 
     json_only: ClassVar = {
@@ -114,10 +114,10 @@ class ResizePlan:
 
 
 def make_plan(look: TopicLook, sample: Sample, target: int, now_ms: int) -> ResizePlan:
-    """Return the plan by a sample.
+    """Return the plan that follows from a sample.
 
     Raises:
-        RequestRefused: ``target`` is not positive, or is the number over which keys are placed now.
+        RequestRefused: ``target`` is not positive, or keys are placed over this number of partitions now.
     """
     recognition = recognise(sample)
     base = _base(sample, recognition, target)
@@ -139,7 +139,7 @@ def make_plan(look: TopicLook, sample: Sample, target: int, now_ms: int) -> Resi
 
 
 def _base(sample: Sample, recognition: Recognition, target: int) -> int:
-    """Return the number of partitions over which keys are placed now. Raises RequestRefused for an unusable target."""
+    """Return the number of partitions over which keys are placed now. Raise RequestRefused for an unusable target."""
     present = recognition.present
     base = present.over if present is not None else sample.count
     if target < 1 or target == base:
@@ -154,7 +154,7 @@ def _base(sample: Sample, recognition: Recognition, target: int) -> int:
     return base
 
 
-# The facts that block a shrink, that a shrink would wait for, and that a person has to check first
+# The facts for which a shrink is refused or would wait, and the facts that a person has to check first
 
 
 def group_lags(facts: TopicFacts, target: int) -> tuple[GroupLag, ...]:
@@ -180,7 +180,7 @@ def group_lags(facts: TopicFacts, target: int) -> tuple[GroupLag, ...]:
 
 
 def find_blockers(look: TopicLook, target: int, now_ms: int, last_write_ms: int | None = None) -> tuple[Blocker, ...]:
-    """Return what blocks ``target``, refusals first. For a growth, checks about keys that move take the place of waits.
+    """Return the reasons against ``target``, refusals first. A growth has no waits, but checks about keys that move.
 
     Args:
         last_write_ms: the newest timestamp of the sample.
@@ -242,7 +242,7 @@ def _transactions(facts: TopicFacts, target: int) -> Iterator[Blocker]:
 
 
 def _waits(facts: TopicFacts, target: int) -> Iterator[Blocker]:
-    asked = required_of((), facts, (), _IGNORED, 0)  # without the operator's rules
+    asked = required_of((), facts, (), _IGNORED, 0)  # ignores the operator's rules
     behind = [group for group in group_lags(facts, target) if group.group in asked.groups and group.retiring > 0]
     if behind:
         names = ", ".join(group.group for group in behind[:_NAMED]) + (", ..." if len(behind) > _NAMED else "")

@@ -1,9 +1,9 @@
 """The brokers' facts about all topics of a cluster, in as few requests as possible.
 
-One request covers the partitions of one leader at one point in time, at most :data:`PARTITIONS_A_REQUEST`. So the
-number of requests grows with brokers and points in time, and hardly with topics. The time may differ between the topics
-of a request. So 46 requests to each broker read the hours of the two busiest days of every topic. Hours are read for
-topics whose advice they can change, and for the topics that free the most.
+One request covers at most :data:`PARTITIONS_A_REQUEST` partitions of one leader, each at one point in time. So the
+number of requests grows with brokers and points in time, and hardly with topics. The point may differ between topics of
+a request. So 46 requests to each broker read the hours of the two busiest days of every topic (23 ends of hours a day).
+The hours of a topic are read if they can change its advice, or if its change would free much.
 
 If the leader of a partition does not answer, the partition is not requested again, and :mod:`modeaware.plan.fleet`
 leaves the topic alone. Other facts that could not be read are reported.
@@ -46,9 +46,9 @@ from modeaware.wire.requests import DescribeLogDirsRequest
 PARTITIONS_A_REQUEST = 5_000
 TOPICS_A_REQUEST = 500
 HOURS_OF = 200
-"""The number of topics whose hours are read in any case: those that free the most replicas."""
+"""The hours of this many topics are read in any case: of those whose changes free the most replicas."""
 SAMPLED_PARTITIONS, SAMPLED_AT_ONCE = 2, 4
-"""The partitions to sample of a topic, and in one request; brokers return a mebibyte of each partition."""
+"""The number of partitions to sample of each topic, and in one request. Brokers return a mebibyte per partition."""
 _CONFIGS = ("cleanup.policy", "retention.ms", "message.timestamp.type", "compression.type")
 _NOT_KNOWN = LogConfigs(None, None, None, None)
 _ANSWERED = PartitionFacts(0, 0, 0, 0, 0)
@@ -59,8 +59,8 @@ def scan(session: Session, chosen: Callable[[str], bool], days: int, sizing: Siz
     """Read the facts about the topics that ``chosen`` accepts, over the last ``days`` days. Changes nothing.
 
     Args:
-        sizing: decides for which topics hours are read.
-        sample: read batches of the busiest hour as well (READ on the topics).
+        sizing: the capacity of partitions, which decides whether hours can change a topic's advice.
+        sample: whether to read batches of the busiest hour, too, which needs READ on the topics.
 
     Raises:
         ClusterError: no broker answers, or brokers are older than Kafka 3.0.
@@ -95,7 +95,7 @@ def scan(session: Session, chosen: Callable[[str], bool], days: int, sizing: Siz
 
 
 def _why_all_renamed(brokers: Brokers) -> str | None:
-    """Return why no topic of the cluster can keep its name, or that this is unknown; None: topics can keep it."""
+    """Return why no topic of the cluster can keep its name, or that this is unknown; None if topics can."""
     try:
         return automatic_creation(partial(creating_broker, brokers))
     except (ClusterError, RequestRefused) as error:
@@ -125,7 +125,7 @@ class _Scanner:
     # Offsets
 
     def read_logs(self) -> None:
-        """Read the ends and starts of all logs, and their offsets at the points of the window."""
+        """Read the ends and starts of all logs, and their offsets at the points in time of the window."""
         logs, everything = self._logs, list(self._leaders)
         for name, p, answer in self._offsets(everything, dict.fromkeys(logs, LATEST)):
             logs[name].ends[p] = answer.offset
@@ -142,7 +142,7 @@ class _Scanner:
             topic_logs.reached = [sum(topic_logs.at_start), *(point[name] for point in reached)]
 
     def read_hours(self, days: Mapping[str, Sequence[int]]) -> None:
-        """Read the offsets of logs at the hours of days (topic -> its days)."""
+        """Read the offsets of logs at the ends of the hours of ``days`` (topic -> its days)."""
         for nth in range(BUSIEST_DAYS):
             day_of = {name: some[nth] for name, some in days.items() if nth < len(some)}
             hours = [
@@ -166,9 +166,9 @@ class _Scanner:
         return [(name, p) for name, log in logs for p, end in enumerate(log.ends) if end > log.starts[p]]
 
     def _offsets(self, partitions: Iterable[Partition], times_ms: Mapping[str, int]) -> Iterator[tuple[str, int, Any]]:
-        """Yield each partition with its first record at or after its topic's time (offset -1: no such record).
+        """Yield each partition with its first record at or after its topic's time; the offset is -1 if there is none.
 
-        If its leader does not answer, a partition is left out, and gets the end -1, so that it stays left out.
+        A partition whose leader does not answer is omitted. Its log end is set to -1, so that later calls omit it, too.
         """
         led: dict[tuple[int, str], list[Partition]] = {}
         again: list[Partition] = []
@@ -205,10 +205,10 @@ class _Scanner:
         """Read the bytes of each partition on its leader.
 
         Args:
-            names: all topics that the user may see; others are counted as unseen.
+            names: all topics that the user may see. Other topics in the responses are counted as unseen.
         """
         hidden: set[str] = set()
-        for node in self._brokers.node_ids():  # one at a time: a response has all partitions of a broker
+        for node in self._brokers.node_ids():  # one at a time, because a response has all partitions of a broker
             (answer,) = self._brokers.ask_each([Ask(node, DescribeLogDirsRequest(topics=None))], BULK_TIMEOUT_S)
             if isinstance(answer, ClusterError) or not answer.results:
                 why = answer if isinstance(answer, ClusterError) else "the right to DESCRIBE the cluster is missing"
@@ -270,7 +270,7 @@ class _Scanner:
         return users
 
     def mode_log(self) -> ModeLog | None:
-        """Return the mode log; None: it cannot be read."""
+        """Return the mode log; None if it cannot be read."""
         try:
             return self._session.read_log()
         except (ModeSourceError, RecordError) as error:
@@ -278,7 +278,7 @@ class _Scanner:
             return None
 
     def sample(self, hours: Mapping[str, int]) -> None:
-        """Read batches of a few partitions of each topic from its busiest hour (topic -> hour of the window)."""
+        """Read batches of a few partitions of each topic from its busiest hour; topic -> hour of the window."""
         starts: dict[Partition, int] = {}
         taken = Counter[str]()
         for name, p, answer in self._offsets(

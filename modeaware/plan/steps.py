@@ -1,7 +1,7 @@
 """The steps of a change, one class each, with the step's command, lines in a diff, JSON, and message when done.
 
-A controller admits and carries out the ``command`` of a step. A step without a command (:data:`BrokerStep`) has the
-method ``at_brokers``, which sends a request to the brokers.
+A controller admits and carries out the ``command`` of a step. A step without a command (:data:`BrokerStep`) needs no
+controller: its method ``at_brokers`` sends a request to the brokers.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Create:
 
 @dataclass(frozen=True)
 class AlterConfigs:
-    """Configs to set and configs to remove. The cluster's default applies to a config that is removed.
+    """Configs to set and configs to remove. After a removal, the cluster's default applies.
 
     Attributes:
         before: the present values of these configs.
@@ -98,8 +98,8 @@ class Grow(Resizes):
 
     Attributes:
         before: the number of writable partitions now.
-        by_controller: the topic has a record in the mode log, so a controller carries out the growth.
-        minimum: the number of replicas of each new partition that must be alive (KIP-409); None: all.
+        by_controller: whether a controller carries out the growth, because the topic has a record in the mode log.
+        minimum: how many replicas of each new partition must be alive (KIP-409); None means all.
     """
 
     json_also: ClassVar = ("step", "to")
@@ -155,7 +155,7 @@ class Shrink(Resizes):
 
 @dataclass(frozen=True)
 class AcceptStateLoss(Resizes):
-    """A shrink in progress continues although ``groups`` keep state per partition."""
+    """The consent to a shrink in progress, although ``groups`` lose the state that they keep per partition."""
 
     json_also: ClassVar = ("step",)
     step: ClassVar = "accept_state_loss"
@@ -173,7 +173,7 @@ class AcceptStateLoss(Resizes):
 
 @dataclass(frozen=True)
 class Replace:
-    """A new topic with another number of partitions, in place of the old one, which is deleted in the end.
+    """A new topic with another number of partitions takes the place of the old one, which is deleted at the end.
 
     Attributes:
         before: the number of writable partitions now.

@@ -39,12 +39,12 @@ class GroupReport(GroupProgress):
     """One group in the drain of one topic.
 
     Attributes:
-        state_loss_accepted: whether the change accepts that the group loses state.
-        because: a list of noted (when the shrink was admitted, or at the switch of a replacement), using (the group
-            uses the topic now), registered (by a rule), evacuation (the group's commits prove the evacuation of a
-            compacted topic), ignored (not waited for until the group commits).
+        state_loss_accepted: whether the user has accepted that the group loses state.
+        because: why the drain concerns the group, a list of: noted (used the topic when the shrink was admitted, or at
+            the switch of a replacement), using (uses the topic now), registered (by a rule), evacuation (its commits
+            prove the evacuation of a compacted topic), ignored (the drain does not wait until the group commits).
         held_up: retired partition -> the code of the reason why the partition waits for the group.
-        to_do: the steps that move the group to the new topic; null: the group has nothing to do.
+        to_do: the steps that move the group to the new topic; null if there is nothing to do.
     """
 
     json_also: ClassVar = (*GroupProgress.json_also, "to_do")
@@ -63,8 +63,8 @@ class TopicGroups(TopicReport):
     """One topic, with its retired partitions.
 
     Attributes:
-        rules: the rules in force for the topic.
-        spared: waived group -> why it is unknown whether the group uses the topic.
+        rules: the rules in force that apply to the topic.
+        spared: group -> why it is unknown whether the group uses the topic; because of a waiver, this holds up nothing.
     """
 
     groups: tuple[GroupReport, ...]
@@ -79,7 +79,7 @@ class RuleReport:
     Attributes:
         kind: require, waive or closed.
         glob: whether group is a pattern.
-        expires_ms: null: until removed.
+        expires_ms: when the rule ends; null if it is in force until it is removed.
         uncommitted_only: whether the rule holds only for partitions on which the group has never committed.
     """
 
@@ -99,8 +99,8 @@ class GroupsReport:
     """The output of ``modeaware groups list``.
 
     Attributes:
-        topics: the named topic; if none is named, all topics in a change.
-        rules: all rules, expired ones too.
+        topics: the named topic; or without a name, all topics with a change under way.
+        rules: all rules, including expired ones.
     """
 
     topics: tuple[TopicGroups, ...]
@@ -108,7 +108,7 @@ class GroupsReport:
 
     @classmethod
     def of(cls, topics: Iterable[TopicGroups], rules: Iterable[GroupRule], now_ms: int) -> GroupsReport:
-        """Make the report of these topics and all rules."""
+        """Make a report of ``topics`` and of all rules."""
         shown = (RuleReport(**vars(r), expired=r.expires_ms is not None and r.expires_ms <= now_ms) for r in rules)
         return cls(tuple(topics), tuple(shown))
 
@@ -145,8 +145,8 @@ def look_at_topics(
     """Take a snapshot of one topic, or of all topics in a change.
 
     Args:
-        topic: None: all topics in a change.
-        wanted: selects among the topics in a change, by name.
+        topic: None for all topics with a change under way.
+        wanted: selects by name among these topics.
     """
     log = session.read_log()
     rules = log.rules
@@ -166,7 +166,7 @@ def report_groups(
     now_ms: int,
     moved: Moved | None = None,
 ) -> TopicGroups:
-    """Report every group that is required or uses the topic, with the group's unread offsets of retired partitions."""
+    """Report every group that is required or uses the topic, with its unread offsets on retired partitions."""
     record = current_record(record, facts.topic, facts.topic_id or "", facts.partition_count)
     requirement = requirement_of(record, facts, rules, ignored_groups, now_ms)
     noted = set(record.required_groups) if in_progress(record) else set()
@@ -178,7 +178,7 @@ def report_groups(
         name = group.group
         registered = any(rule.matches(name) for rule in requirement.registered)
         why = [(NOTED, name in noted), (USING, name in using), (REGISTERED, registered), (EVACUATION, group.evacuates)]
-        # A waiver has no effect on a partition that waits for no group.
+        # On a partition that waits for no group, a waiver has no effect, so the report omits it.
         waivers = {p: rule for p, rule in group.waivers.items() if drains(p, record)}
         of_group = GroupReport(
             **vars(replace(group, waivers=waivers)),

@@ -29,12 +29,12 @@ class Scope:
     """The subject of a check.
 
     Attributes:
-        topics: the topics to shrink, or the topics of a client; empty: unknown.
-        groups: the groups that use the topics. For a client: its own group; a client with a group is a consumer.
+        topics: the topics to shrink, or a client's topics; empty if unknown.
+        groups: the groups that use the topics; for a client, its own group. A client with a group is a consumer.
         transactional_ids: the transactional ids of the client.
         new_topics: the names of the new topics that are to replace ``topics``.
-        closed: whether the lists of groups are closed (``modeaware groups closed``); then groups may stay hidden.
-        mode_source: a client's ``modeaware.mode.source``; controllers and operators read the log.
+        closed: whether the lists of groups are closed (``modeaware groups closed``), so that groups may stay hidden.
+        mode_source: a client's ``modeaware.mode.source``. (Controllers and operators always read the log.)
         session_timeout_ms: ``modeaware.controller.session.timeout.ms``.
     """
 
@@ -69,7 +69,7 @@ class Need:
 
 
 def needs(scope: Scope) -> tuple[Need, ...]:
-    """Return the rights that the role needs, in the order of the tables; each right once."""
+    """Return the rights that the role needs, in the order of the page's tables; each right once."""
     listed = {Role.CLIENT: _client, Role.CONTROLLER: _controller, Role.OPERATOR: _operator}[scope.role](scope)
     by_right: dict[tuple[str, str, AclOperation], Need] = {}
     for need in listed:
@@ -133,7 +133,7 @@ def _client(scope: Scope) -> Iterator[Need]:
 
 
 def _visibility(scope: Scope) -> Iterator[Need]:
-    """Yield the rights to see all groups, or the groups that the closed lists name."""
+    """Yield the rights to see all groups; or with closed lists, the groups that the lists name."""
     describe = AclOperation.DESCRIBE
     if not scope.closed:
         yield Need(CLUSTER, "kafka-cluster", describe, "listing all groups; while groups stay hidden, no drain ends")

@@ -1,10 +1,10 @@
 """One serialiser of reports for every ``--json``, and the help text about the JSON. Both follow the dataclasses.
 
-The JSON object of a report has the report's fields, and the properties that ``json_also`` names. A field with another
-name in JSON (``from`` is not a Python name) has ``metadata={"json": "from"}``; None as the name leaves the field out.
+The JSON object of a report has the report's fields, and the properties that ``json_also`` names. If the name
+in JSON cannot be Python's (``from``), the field has ``metadata={"json": "from"}``; with None, JSON omits the field.
 ``json_only`` (JSON key -> attribute, which may be dotted) replaces these rules. The meaning of a field is documented
-once, under ``Attributes:`` in the docstring of its class. ``to_json`` is a single-dispatch function. A class of another
-layer whose JSON form differs from its fields registers the form here.
+once, under ``Attributes:`` in the docstring of its class. ``to_json`` is a single-dispatch function. Classes of other
+layers whose JSON form differs from their fields register the form here.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _(straggler: Straggler) -> dict[str, int | None]:
 
 
 def json_names(report: type) -> dict[str, str]:
-    """Return JSON key -> attribute, for each key of the report's JSON object."""
+    """Return JSON key -> name of the attribute, for each key of the report's JSON object."""
     if (only := getattr(report, "json_only", None)) is not None:
         return dict(only)
     names = {f.metadata.get("json", f.name): f.name for f in fields(report)} | {
@@ -68,7 +68,7 @@ def json_names(report: type) -> dict[str, str]:
 
 
 def json_help(report: type, head: str = "--json prints one object:") -> str:
-    """Return the documentation of a report's JSON object: each key with the text of its class's docstring."""
+    """Return the documentation of a report's JSON object: each key with its text from the docstring of its class."""
     version = f"  schema_version: {SCHEMA_VERSION}; it rises when a key is removed or changes its meaning"
     foot = "Times are in ms since 1970. Null: does not apply, or is not known. Fields may be added."
     return "\n".join([head, version, *_help_lines(report, "  ", {}), foot, ""])
@@ -83,7 +83,7 @@ def _help_lines(report: type, indent: str, documented: dict[type, str]) -> Itera
     }
     hints, names = get_type_hints(report), json_names(report)
     constants = {key: getattr(report, name) for key, name in names.items() if hints.get(name) is ClassVar}
-    for key, name in sorted(names.items(), key=lambda item: item[0] not in constants):  # constants name the kind
+    for key, name in sorted(names.items(), key=lambda item: item[0] not in constants):  # first constants: the kind
         computed = getattr(report, name, None)  # a property, or the default of a field
         hint = get_type_hints(computed.fget)["return"] if isinstance(computed, property) else hints.get(name)
         parts = _reports_in(hint)

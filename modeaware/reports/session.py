@@ -1,8 +1,8 @@
 """A session: one connection to a cluster, with the mode log that its settings name, for commands and reports.
 
-A report uses one reading of the mode log (:class:`ModeLog`), so that its facts are of one moment. The group rules and a
-topic's record can be unreadable: malformed, or written by a newer version. Then the rules or modes in force are not
-known, and reading them raises RecordError.
+A report uses one reading of the mode log (:class:`ModeLog`), so that its facts are of one moment. The group rules or a
+topic's record may be unreadable: malformed, or written by a newer version. Then the rules or the modes in force are
+unknown, and access to them raises RecordError.
 
 Functions that take snapshots of topics raise RequestRefused for a named topic that does not exist, RecordError for an
 unreadable record, and ClusterError or ModeSourceError if brokers do not answer, or refuse.
@@ -42,7 +42,7 @@ class ModeLog:
 
     @property
     def claim(self) -> ClaimRecord | None:
-        """Return the claim of the latest controller, running or not."""
+        """Return the claim of the latest controller, which may have ended."""
         return self.replay.claim
 
     @property
@@ -57,12 +57,12 @@ class ModeLog:
 
     @cached_property
     def replaces(self) -> dict[str | None, str]:
-        """Return the new topic's id -> the name of its old topic."""
+        """Return the id of a new topic -> the name of its old topic."""
         return {record.replacing.new_topic_id: record.topic for record in self.replaced}
 
     @cached_property
     def kept_names(self) -> dict[str, KeptNameReport]:
-        """Return the changes that keep a name, under that name and under the name of the interim topic."""
+        """Return the changes that keep a name, each under the kept name and under the interim topic's name."""
         return kept_names(self.replaced)
 
     def record(self, topic: str, topic_id: str) -> TopicRecord | None:
@@ -82,19 +82,19 @@ class ModeLog:
         )
 
     def gone_ids(self, topic: str, topic_id: str) -> tuple[str, ...]:
-        """Return the ids of the records of deleted topics of that name; ``topic_id`` is the live topic's."""
+        """Return the topic ids in records of deleted topics of the name; ``topic_id`` is the id of the live topic."""
         others = (record for record in self.replay.records_of(topic) if record.topic_id != topic_id)
         return tuple(record.topic_id for record in others if record.replacing.switched_ms is None)
 
     def deleted(self, topic: str) -> TopicRecord | None:
-        """Return the record of the old topic of that name that a controller has deleted, or is deleting."""
+        """Return the record of an old topic with this name that a controller has deleted, or is deleting."""
         of_name = replaced(self.replay.records_of(topic))
         return next((record for record, replacement in of_name if replacement.deleting_ms is not None), None)
 
     def points_to(self, topic: str, topic_id: str | None = None) -> str | None:
-        """Return the new topic to which the name of a deleted topic points; ``topic_id``: the live topic's, if any.
+        """Return the new topic to which the name of a deleted topic points; ``topic_id``: the live topic's id, if any.
 
-        After a rename back, the live topic is itself a new topic, with an earlier name of its chain: then None.
+        After a rename back, return None: the live topic is itself a new topic, with an earlier name of its chain.
         """
         if topic_id is not None and topic_id in self.replaces:
             return None
@@ -116,7 +116,7 @@ class Session:
         conf: librdkafka configuration (``bootstrap.servers``, security settings).
         config: our settings; they name the mode log.
         controller: the assumed configs of this mode log's controller.
-        cluster: the connection; None: a new one.
+        cluster: the connection; a new one if None.
     """
 
     def __init__(
@@ -157,9 +157,10 @@ class Session:
     def snapshot(
         self, log: ModeLog, topics: Iterable[str], rules: Sequence[GroupRule], *, named: bool
     ) -> list[tuple[TopicRecord | None, TopicFacts]]:
-        """Return each topic's record in ``log``, and its facts; unless ``named``, omit missing and unusable topics.
+        """Return each topic's record in ``log``, and its facts.
 
-        A named topic that a controller has deleted has no partitions.
+        If the user has ``named`` the topics, a missing topic or an unusable record is an error; otherwise the topic is
+        omitted. A named topic that a controller has deleted has no partitions.
         """
         records = dict(self._records(log, topics, named=named))
         facts = self.observer().observe_for_reports(records, rules)
@@ -180,13 +181,13 @@ class Session:
                 yield topic, (shape, log.record(topic, shape.topic_id))
 
     def observer(self) -> Observer:
-        """Return an observer like the controller's."""
+        """Return an observer that reads facts as the controller's does."""
         return Observer(self.cluster, self.conf, self.clock, mode_log=self.config.mode_log_topic)
 
 
 def no_such_topic(topic: str, known: Iterable[str], log: ModeLog | None = None) -> RequestRefused:
-    """Return the error for a topic that does not exist. The message names the new topic, by ``log``, or the nearest
-    name of ``known``."""
+    """Return the error for a topic that does not exist. By ``log``, the message names the new topic, if any;
+    otherwise the nearest name of ``known``."""
     new_topic = log.points_to(topic) if log is not None else None
     why = f"topic {topic!r} does not exist"
     if new_topic is not None:

@@ -14,7 +14,7 @@ from modeaware.printable import table
 from modeaware.reports.describe import alike
 
 Typed = Callable[..., str]
-"""Makes a command line of words, with the options of the connection."""
+"""Returns a command line: the given words, and the options of the connection."""
 
 
 @dataclass(frozen=True)
@@ -22,10 +22,10 @@ class Waiting:
     """Partitions that wait for the same reason.
 
     Attributes:
-        partitions: the numbers of the partitions; empty: the replacement waits as a whole.
-        reason: the code of the reason; null: the next step is due.
+        partitions: the numbers of the partitions; empty if the replacement waits as a whole.
+        reason: the code of the reason; null if the next step is due.
         waits_for: the reason in words.
-        next: the command that examines or resolves the reason; null: the wait ends by itself, or was requested.
+        next: the command that examines or resolves the reason; null if the wait ends by itself, or was requested.
     """
 
     partitions: tuple[int, ...]
@@ -40,10 +40,11 @@ class ChangeStatus:
     """A change under way.
 
     Attributes:
-        topic: the topic that is changed; for a change that keeps a name, the kept name.
+        topic: the topic that is changed. For a replacement that keeps the name, this is the kept name.
         change: the change in words: a shrink, growth or replacement, and its target.
-        phase: the phase of the partition that is furthest behind; gap between the halves of a change that keeps a name.
-        waiting: a list of objects.
+        phase: the phase of the partition that is furthest behind. Or "gap": a change that keeps a name is between its
+            halves, the replacements by an interim topic and by a topic of the old name.
+        waiting: each reason to wait, with its partitions.
         members: the members of all groups that read the topic.
     """
 
@@ -59,8 +60,8 @@ class StatusReport:
     """The output of ``modeaware status``.
 
     Attributes:
-        controller_runs: whether a controller is running; null: unknown to this host or user.
-        changes: a list of objects, by topic.
+        controller_runs: whether a controller is running; null if this host or user cannot find out.
+        changes: the changes under way, ordered by topic.
     """
 
     controller_runs: bool | None
@@ -86,7 +87,7 @@ def _name(topic: TopicReport) -> str:
 
 
 def change_phase(topic: TopicReport) -> str:
-    """Return the phase of a topic's change; ``gap`` if a change that keeps a name waits for its second half."""
+    """Return the phase of a topic's change, or ``gap`` while a change that keeps a name waits for its second half."""
     kept = topic.kept_name
     return GAP if kept is not None and kept.waits_between_halves and kept.name == topic.topic else topic.phase
 
@@ -129,21 +130,21 @@ def _waiting(topic: TopicReport, typed: Typed) -> Iterator[Waiting]:
 def next_command(topic: TopicReport, reason: str | None) -> tuple[str, ...] | None:
     """Return the command that examines or resolves a reason, as words, without the options of the connection.
 
-    None: the wait ends by itself, or was requested.
+    If the wait ends by itself, or was requested, return None.
     """
     code, group = (reasons.code_of(reason), reasons.group_of(reason)) if reason is not None else ("", "")
     if reason is None or code in BY_ITSELF:
         return None
     replacement, shrink = topic.replacement, topic.deletion
     template = (NEXT if replacement is None else NEXT | _OF_REPLACEMENT).get(code, _DESCRIBE)
-    if ("{group}" in template and not group) or ("{count}" in template and shrink is None):  # the value is unknown
+    if ("{group}" in template and not group) or ("{count}" in template and shrink is None):  # a value is unknown
         template = _GROUPS
     filled = {"topic": topic.topic, "group": group, "new": replacement.new_topic if replacement is not None else ""}
     if shrink is not None:
         delay = "" if shrink.delay_ms is None else f"--delay={duration_text(shrink.delay_ms)}"
         policy = "--immediate-delete" if shrink.immediate_delete else delay
         filled |= {"count": str(shrink.delete_partitions), "policy": policy}
-    words = (word.format_map(filled) for word in template.split())  # a name is one word, even with blanks
+    words = (word.format_map(filled) for word in template.split())  # a name with blanks is one word
     return tuple(word for word in words if word)
 
 

@@ -1,4 +1,4 @@
-"""Topics as brokers return them: selection by name or pattern; configs, leaders, replicas, reassignments."""
+"""Topics as brokers return them: selected by name or pattern, with configs, leaders, replicas and reassignments."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from modeaware.wire.brokers import REQUEST_TIMEOUT_S, Brokers
 from modeaware.wire.requests import DescribeTopicPartitionsRequest, MetadataRequest
 
 PARTITIONS_PER_ANSWER = 2000
-"""The default of ``kafka-topics``: ``--partition-size-limit-per-response``."""
+"""The default of ``--partition-size-limit-per-response`` in ``kafka-topics``."""
 _TOPICS_PER_REQUEST = 200
 _TOPIC_CONFIG, _DEFAULT_CONFIG = 1, 5
 _TOPIC_IDS = 10
-"""The version of Metadata that has topic ids."""
+"""The first version of Metadata that has topic ids."""
 _GONE = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.UNKNOWN_TOPIC_ID)
 
 
@@ -58,9 +58,9 @@ def list_topics(brokers: Brokers) -> TopicList:
 def matching(
     topics: Iterable[ListedTopic], pattern: str | None, *, exclude_internal: bool = False
 ) -> list[ListedTopic]:
-    """Return the topics whose whole name matches (None: all).
+    """Return the topics whose whole name matches ``pattern``, or all topics without a pattern.
 
-    Patterns are those of ``kafka-topics``: commas separate alternatives; blanks and outer quotes are ignored.
+    As in ``kafka-topics``, commas in a pattern separate alternatives; blanks and outer quotes are ignored.
 
     Raises:
         RequestRefused: the pattern is no regular expression.
@@ -76,15 +76,15 @@ def matching(
 
 
 def named(topics: Sequence[ListedTopic], pattern: str) -> list[ListedTopic]:
-    """Return the topics to show: the topic of exactly this name, if it exists; else all that match the pattern."""
+    """Return the topics to show: the topic whose name is ``pattern``, if it exists; otherwise all that match it."""
     return [topic for topic in topics if topic.name == pattern] or matching(topics, pattern)
 
 
 def named_for_change(topics: Iterable[ListedTopic], pattern: str, mode_log_topic: str) -> list[ListedTopic]:
     """Return the topics to alter or delete. A pattern that is a valid topic name selects only the topic of that name.
 
-    In ``kafka-topics``, ``a.b`` also selects ``aXb``, even for a deletion. No other pattern selects internal topics or
-    the mode log.
+    (In ``kafka-topics``, ``a.b`` also selects ``aXb``, even for a deletion.) Only a pattern that is the name itself
+    selects an internal topic or the mode log.
     """
     if is_topic_name(pattern):
         return [topic for topic in topics if topic.name == pattern]
@@ -97,8 +97,8 @@ class PartitionReplicas:
     """One partition.
 
     Attributes:
-        leader: None: no live broker leads.
-        elr, last_known_elr: KIP-966's eligible leader replicas; None: the broker does not return them.
+        leader: None if no live broker leads.
+        elr, last_known_elr: KIP-966's eligible leader replicas; None if the broker does not return them.
         adding, removing: the replicas of a reassignment in progress; None without a reassignment.
     """
 
@@ -125,8 +125,8 @@ class TopicState:
 
     Attributes:
         configs: the configs that are not Kafka's defaults; None if the user lacks DESCRIBE_CONFIGS.
-        overrides: the configs that were set for this topic; None as for ``configs``.
-        min_isr: the topic's ``min.insync.replicas``; None as for ``configs``.
+        overrides: the configs that were set on this topic itself; None if the user lacks DESCRIBE_CONFIGS.
+        min_isr: the topic's ``min.insync.replicas``; None if the user lacks DESCRIBE_CONFIGS.
     """
 
     name: str
@@ -140,7 +140,7 @@ class TopicState:
 def topic_states(
     brokers: Brokers, names: Sequence[str], live_brokers: frozenset[int], limit: int = PARTITIONS_PER_ANSWER
 ) -> list[TopicState]:
-    """Return the states of these topics that still exist, in the order of ``names``.
+    """Return the states of those topics that still exist, in the order of ``names``.
 
     Args:
         limit: the most partitions in a response of DescribeTopicPartitions.
@@ -174,7 +174,7 @@ def _partitions(brokers: Brokers, names: Sequence[str], live: frozenset[int], li
         for topic in _described(brokers, names, limit):
             _add(partitions_by_topic, topic, live, has_elr=True)
     except ClusterError as error:
-        if error.code is not ErrorCode.UNSUPPORTED_VERSION:  # of a broker before Kafka 3.8
+        if error.code is not ErrorCode.UNSUPPORTED_VERSION:  # brokers before Kafka 3.8 do not support it
             raise
         partitions_by_topic.clear()
         for some in _slices(names):
@@ -186,8 +186,8 @@ def _partitions(brokers: Brokers, names: Sequence[str], live: frozenset[int], li
 
 
 def _described(brokers: Brokers, names: Sequence[str], limit: int) -> Iterator[Any]:
-    """Yield the topics of DescribeTopicPartitions; a topic that spans responses is yielded in pieces."""
-    left, cursor = sorted(names), None  # brokers return them in this order
+    """Yield topics by DescribeTopicPartitions. A topic that spans several responses comes in pieces."""
+    left, cursor = sorted(names), None  # brokers return topics in this order
     while True:
         request = DescribeTopicPartitionsRequest(
             topics=[DescribeTopicPartitionsRequest.TopicRequest(name=name) for name in left],
@@ -219,7 +219,7 @@ def _add(partitions_by_topic: _Found, topic: Any, live: frozenset[int], *, has_e
 
 
 def _reassignments(brokers: Brokers) -> dict[PartitionKey, PartitionReassignment]:
-    """Return the reassignments in progress; empty if the user has no right, or the broker lacks the request."""
+    """Return the reassignments in progress; none if the user lacks the right, or the broker lacks the request."""
     try:
         return list_reassignments(brokers, timeout_s=REQUEST_TIMEOUT_S)
     except ModeAwareError as error:
@@ -229,7 +229,7 @@ def _reassignments(brokers: Brokers) -> dict[PartitionKey, PartitionReassignment
 
 
 def _configs(brokers: Brokers, names: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Return, per topic that exists, the fields of :class:`TopicState` about configs."""
+    """Return topic -> the fields of :class:`TopicState` about configs; only topics that exist."""
     configs: dict[str, dict[str, Any]] = {}
     for some in _slices(names):
         for result in brokers.ask(configs_request(TOPIC_RESOURCE, some, min_version=1)).results:
