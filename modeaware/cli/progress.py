@@ -94,7 +94,7 @@ def run_interruptibly(work: Callable[[], _T], stop: Callable[[], None] | None = 
         except BaseException as error:  # noqa: BLE001 - the waiting thread raises it
             future.set_exception(error)
 
-    try:  # an interruption may also come in start(): cancel() then keeps the work from beginning
+    try:  # an interruption may come in start(): the work has begun, or cancel() prevents it
         threading.Thread(target=run, name="modeaware-work", daemon=True).start()
         return future.result()
     except KeyboardInterrupt:
@@ -204,7 +204,7 @@ def _rows(*headings: str) -> Table:
 
 
 def concerned(topic: TopicDescription) -> list[PartitionReport]:
-    """Return the partitions of the change in progress, without those that an earlier shrink has retired."""
+    """Return the partitions of the change in progress, without those whose earlier shrink is complete."""
     deletion = topic.deletion
     retired = range(deletion.delete_partitions, deletion.previous_count) if deletion is not None else range(0)
     return [p for p in topic.partitions if p.phase is not None and (p.phase != "done" or p.partition in retired)]

@@ -380,7 +380,7 @@ def commit_offsets(brokers: Brokers, effect: CommitOffsets, check: Check = no_ch
 
 
 def _commit(brokers: Brokers, node_id: int, effect: CommitOffsets) -> dict[int, int]:
-    """Return partition -> error code, for the partitions without a commit; -1 -> the error of the whole request."""
+    """Return partition -> error code, for the partitions that were not committed."""
     topic = OffsetCommitRequest.OffsetCommitRequestTopic
     partitions = [
         topic.OffsetCommitRequestPartition(partition_index=p, committed_offset=offset, committed_metadata="")

@@ -65,8 +65,8 @@ class Members:
     """The members of a group, and the topics that they are subscribed to or assigned.
 
     ``unknown``: why these topics may be incomplete; ``rebalancing``: whether a rebalance is the cause. ``streams``:
-    whether the members are Kafka Streams'. ``any``: whether the group has members, even members without topics, which
-    ``members`` omits. ``assigned``: topic -> the partitions that members hold or will get; None if unknown.
+    whether the members are Kafka Streams'. ``any``: whether the group has members. If these consume no topics,
+    ``members`` is empty nevertheless. ``assigned``: topic -> partitions that members hold or will get; None if unknown.
     """
 
     any: bool = False

@@ -91,7 +91,7 @@ class Registered:
 
 
 def registered_brokers(brokers: Brokers) -> Registered:
-    """Return the cluster's brokers, including those that are down (KIP-1073); older than Kafka 4.0, only live ones."""
+    """Return the cluster's brokers, including those that are down (KIP-1073); before Kafka 4.0, only live ones."""
     try:
         answer = brokers.ask(DescribeClusterRequest(include_fenced_brokers=True, min_version=2))
     except ClusterError as error:

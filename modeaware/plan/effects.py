@@ -27,7 +27,7 @@ class Share:
 
 @dataclass(frozen=True)
 class Effect:
-    """The effect of one target: a number of partitions, or count.
+    """The effect of one target; a target is a number of partitions (a count).
 
     Attributes:
         target: the count.
@@ -105,7 +105,7 @@ class Effect:
 
 
 def choose_targets(base: int, wanted: int) -> tuple[int, ...]:
-    """Return ``wanted``, its two neighbours, and the nearest counts that divide ``base``; for a growth, its multiples.
+    """Return ``wanted``, its two neighbours, and the nearest divisors of ``base``, or for a growth its multiples.
 
     Raises:
         ValueError: a count is not positive.

@@ -275,7 +275,7 @@ def _notes(
     if unplaced:
         yield (
             "future-timestamps",
-            f"a timestamp in the future hides when {unplaced} records were written: the peak includes them all",
+            f"the time of {unplaced} records is unknown, after a timestamp in the future: the peak includes them all",
         )
     if configs.timestamp_type == "LogAppendTime":
         yield "append-time", "brokers set timestamps: copied records count at the time of the copy"

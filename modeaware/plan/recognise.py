@@ -23,7 +23,7 @@ _SCREENED_LEAST, _SCREENED_MOST, _SCREENED_TRIES = 100, 400, 100_000
 _TRIED_IN_FULL = 4
 _MOST_PLACEMENTS = 4
 _LEAST_FIRST, _LEAST_NEXT = 0.25, 0.05
-"""The share of the tried keys that a placement must explain beyond chance: regular keys may fit a weak hash."""
+"""The share of all keys that a placement must explain beyond chance: regular keys may fit a weak hash."""
 _ODDS_FIRST, _ODDS_NEXT = -2.0, -6.0
 """The greatest log10 of the odds of chance with which a placement is accepted."""
 _ODDS_NONE = -6.0
@@ -31,7 +31,7 @@ _ODDS_NONE = -6.0
 _LEAST_REPEATED = 20
 _MOMENT_MS = 100
 _HASHED = 0.9
-"""If they fit in this share of moments (each _MOMENT_MS), records without a key count as hashed like an empty key."""
+"""If this share of moments (each _MOMENT_MS) fits, records without a key count as hashed like an empty key."""
 
 Verdict = Literal["recognised", "mixed", "none", "unknown"]
 
@@ -350,7 +350,7 @@ _Z_95 = 1.96
 
 
 def log10_odds_of_chance(matched: float, of: int, chance: float) -> float:
-    """Return log10 of a bound on the probability that at least ``matched`` of ``of`` trials succeed by ``chance``.
+    """Return log10 of a bound on the probability of ``matched`` or more successes in ``of`` trials, each by ``chance``.
 
     The bound is Chernoff's upper bound, by the relative entropy. It also holds for trials that succeed in part
     (Hoeffding 1963, theorem 1), and is exact if all trials succeed. If the share is not above chance, return 0.0.

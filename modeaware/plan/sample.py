@@ -146,7 +146,8 @@ def choose_stretches(logs: Mapping[int, Stretch], asked: int) -> dict[int, tuple
     """Return the stretches to read of each partition, oldest first.
 
     Partitions with records have equal shares of ``asked``. If a partition has fewer records, longer ones have more. A
-    small share is one stretch at the log end. Otherwise the stretches reach from the log start to the log end.
+    small share is one stretch at the log end. Otherwise the first of several stretches begins at the log start, and the
+    last one ends at the log end.
 
     Raises:
         ValueError: ``asked`` is not positive.

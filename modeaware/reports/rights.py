@@ -151,7 +151,7 @@ class Asked:
     Attributes:
         topics: the mode log and the scope's topics, by name.
         node, brokers: the id of the broker that answered, and the number of brokers.
-        not_creatable: why the user could not create the mode log although the right exists; None if there is no reason.
+        not_creatable: why the user could not create the mode log although the right exists; None if no reason is known.
     """
 
     verdicts: Mapping[Need, Verdict]
