@@ -1,8 +1,8 @@
 """Effects: the requests by which the controller's decisions change something. An effect may be repeated without harm.
 
-Only requests that delete topics name topic ids; all others name topics. So right before such a request is sent, the
+Only requests that delete topics name topic ids; all others name topics. So right before one of the others is sent, the
 topics' ids are compared with those of the decision; then the lease is checked. If a topic is deleted and recreated
-under its name between the comparison and the request's arrival, the request hits the new topic.
+under its name between the comparison and the request's arrival, the request hits the recreated topic.
 """
 
 from __future__ import annotations
