@@ -1,4 +1,4 @@
-"""Partitioners in the forms that plain kafka-python calls.
+"""Partitioners as objects that plain kafka-python can call (each release calls a partitioner in its own way).
 
 >>> KafkaProducer(partitioner=for_kafka_python(named("minimal_movement")), ...)     # doctest: +SKIP
 """
@@ -16,7 +16,7 @@ _Topic = tuple[TopicPartitioner, BatchAware | None, LoadAware | None]
 
 
 class Cluster(Protocol):
-    """The part of kafka-python's ``ClusterMetadata`` that is used; both methods return None for an unknown topic."""
+    """The methods of kafka-python's ``ClusterMetadata`` called here; both return None for an unknown topic."""
 
     def partitions_for_topic(self, topic: str) -> Collection[int] | None: ...
 
@@ -35,8 +35,8 @@ class ClusterForm:
     def __call__(self, key: bytes | None, all_partitions: Collection[int], available: Collection[int]) -> int:
         """Return the partition for a record; ``available`` are the partitions that have a leader, in any order.
 
-        This is the call form of older releases of kafka-python. It has no topic, so a sticky pick applies to all topics
-        of the producer.
+        Older releases of kafka-python call a partitioner in this way. The call names no topic, so a sticky pick applies
+        to all topics of the producer.
         """
         candidates = _candidates(self._anonymous, key, all_partitions, available)
         count = len(candidates)
@@ -60,10 +60,12 @@ class ClusterForm:
         return self._pick(topic, serialized_key, len(serialized_key or b"") + len(serialized_value or b""), cluster)
 
     def on_new_batch(self, topic: str, cluster: Cluster, prev_partition: int) -> None:
-        """Note that a record without a key would begin a batch for ``prev_partition``; the caller then picks again."""
+        """Let a sticky partitioner leave ``prev_partition``. kafka-python calls this before a record without a key
+        begins a batch there, and then calls :meth:`partition` for the record again."""
         own, batch_aware, _ = self._for_topic(topic)
         if batch_aware is None:
-            # The caller's second pick would make a round robin skip a partition with each new batch (KAFKA-9965).
+            # The second call has to return the same partition: else a round robin would skip one with each new batch
+            # (KAFKA-9965).
             self._again.pick = (topic, prev_partition)
             return
         candidates = _candidates_in(own, None, topic, cluster)
@@ -74,7 +76,7 @@ class ClusterForm:
         forms = self._topics.get(topic)
         if forms is None:
             own = self._partitioner.for_topic(topic)
-            # Once per topic, not per record: isinstance of a protocol is slow.
+            # Once per topic, not per record: isinstance() with a protocol is slow.
             made = own, own if isinstance(own, BatchAware) else None, own if isinstance(own, LoadAware) else None
             forms = self._topics.setdefault(topic, made)  # one step: racing threads get the same forms
         return forms
@@ -95,15 +97,15 @@ class ClusterForm:
 def for_kafka_python(partitioner: Partitioner) -> Any:
     """Return ``partitioner`` for plain kafka-python: an instance of its ``kafka.partitioner.Partitioner``.
 
-    It has ``partition`` with kafka-python 3's six arguments and with three, ``on_new_batch``, and the call form of
-    older releases. Records without a key go to available partitions, if there are any. Records with a hashed key go to
-    any partition. The load is unknown here, so a partitioner that follows the load draws uniformly. Use one instance
-    for each producer. Safe to use from several threads. Needs kafka-python.
+    The instance also has the call forms of other releases (:class:`ClusterForm`). A record without a key goes to a
+    partition that has a leader, if there is one. A hashed key keeps its partition even without a leader. The load is
+    unknown here, so a partitioner that follows the load draws uniformly. Use one instance for each producer. Safe to
+    use from several threads. Needs kafka-python.
     """
     from kafka.partitioner import Partitioner as KafkaPartitioner
 
     class KafkaPythonForm(ClusterForm, KafkaPartitioner):  # type: ignore[misc] # kafka-python has no types
-        """The methods of ClusterForm on kafka-python's base class."""
+        """ClusterForm as a subclass of kafka-python's Partitioner."""
 
     return KafkaPythonForm(partitioner)
 

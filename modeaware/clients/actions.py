@@ -26,8 +26,8 @@ class Start(NamedTuple):
     """The start offset of a partition.
 
     Attributes:
-        offset: the start; None: the client library decides it.
-        committed: the group's commit; None: the group has none.
+        offset: the start, or None if the client library decides it.
+        committed: the group's commit, or None if the group has none.
     """
 
     offset: int | None
@@ -38,7 +38,7 @@ class Place(NamedTuple):
     """The position from which a partition that was hidden is read again.
 
     Attributes:
-        offset: the position; None: the library's own position is right.
+        offset: the position, or None if the library's own position is right.
         has_begun: the application got records of the partition in this assignment.
     """
 
@@ -48,10 +48,11 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Assign:
-    """Assign partitions to the library, each from its offset (None: the library decides).
+    """Assign partitions to the library.
 
     Attributes:
-        whole: the partitions replace the library's assignment; else they are added to it.
+        places: partition -> the offset to read from, or None if the library decides it.
+        whole: the partitions replace the library's assignment. If false, they are added to it.
     """
 
     places: Mapping[Key, int | None]
@@ -70,8 +71,8 @@ class Resume:
 
 @dataclass(frozen=True)
 class Seek:
-    """Read partitions from these offsets (None: the library's own position is right). Answer: the partitions where the
-    seek is done; the library may not be ready for the others yet."""
+    """Read partitions from the offsets in ``places``. None as an offset means that the library's own position is right.
+    Answer: the partitions where the seek is done. The library may not be ready for the other partitions yet."""
 
     places: Mapping[Key, int | None]
 
@@ -86,10 +87,10 @@ class Event(Enum):
 
 @dataclass(frozen=True)
 class Show:
-    """Call the application's callback. Answer: None.
+    """Call the application's callback for ``event``.
 
-    If an ``ASSIGNED`` callback has called ``assign`` itself, the answer is a mapping: each partition that the callback
-    has assigned, and its offset (None: no choice). The action has failed if the callback has raised.
+    Answer: None, unless an ``ASSIGNED`` callback has called ``assign`` itself. Then the answer maps each partition that
+    the callback has assigned to its offset, or to None if it gave no offset. The action fails if the callback raises.
     """
 
     event: Event
@@ -123,7 +124,7 @@ class Subscribe:
 
 @dataclass(frozen=True)
 class Rejoin:
-    """Leave the group and join it again. A join without a leave starts a rebalance only if the member leads."""
+    """Leave the group and join it again. Without the leave, only a join of the group's leader starts a rebalance."""
 
 
 class Asked(Enum):
@@ -139,7 +140,8 @@ class Asked(Enum):
 
 @dataclass(frozen=True)
 class Request:
-    """Send a request to brokers. Answer: a mapping; it lacks partitions about which brokers did not answer."""
+    """Send a request to brokers. Answer: a mapping from ``keys`` to what ``what`` describes. It lacks the keys for
+    which brokers returned nothing."""
 
     what: Asked
     keys: frozenset[Key]

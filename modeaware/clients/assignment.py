@@ -1,19 +1,19 @@
 """Which partitions a member of a consumer group reads: pure decisions, no client and no clock.
 
-A stock coordinator assigns *all* partitions of a topic, also hidden ones (mode None). With any strategy but ``range``,
-a member leaves out the hidden ones. ``range`` assigns contiguous runs: after a shrink from 12 to 4, the first member
-would hold all readable partitions. So members of a ``range`` group assign again over the readable partitions only, by
-range's own rule and in its own order of members.
+A group's stock assignment contains *all* partitions of a topic, also hidden ones (mode None). With any strategy but
+``range``, a member leaves out the hidden ones. ``range`` assigns contiguous runs: after a shrink from 12 to 4, the
+first of three members would hold all readable partitions. So each member of a ``range`` group computes the assignment
+again, over the readable partitions only, by range's own rule and in its own order of members.
 
-A member cannot see the views of the modes that the other members used. Two members never hold one partition, because:
+A member cannot see which views of the modes the other members used. Still two members never hold the same partition:
 
 * Before it joins, a member notes the view in force. Let J be the newest view that any member of a generation noted. A
-  rebalance completes after every join. So a member that reads the mode log *after* it got its assignment has J or a
+  rebalance completes after all its joins. So a member that reads the mode log *after* it got its assignment has J or a
   newer view.
 * In one generation every partition has one owner. A partition that is readable in J belongs to the member to which
   range assigns it over the readable partitions. A partition that is hidden in J belongs to the member to which the
   coordinator gave it (:func:`owned`). Later modes change which partitions are *read*, never their owners.
-* If a member's view after the join equals the view that it noted, that view is J. Any other member takes only the
+* If a member's view after the assignment equals the view that it noted, this view is J. Any other member takes only the
   partitions that it owns under every view that may be J (:func:`share`), and requests another rebalance.
 """
 
@@ -28,7 +28,7 @@ Given = Mapping[str, Sequence[int]]
 
 
 def hidden(view: TopicView) -> frozenset[int]:
-    """Return the partitions of mode None, which no member reads."""
+    """Return the partitions in mode None, which no member reads."""
     if view.all_readable:
         return frozenset()
     return frozenset(range(len(view.modes))).difference(view.readable)
@@ -37,8 +37,8 @@ def hidden(view: TopicView) -> frozenset[int]:
 def range_order(given: Given) -> tuple[str, ...] | None:
     """Return the members in range's order, or None if ``given`` is not range's assignment of partitions 0..P-1.
 
-    The order is read off the partitions, so it does not depend on how a client sorts member ids or instance ids.
-    Members without a partition are left out: range would also give them none of fewer partitions.
+    The partitions show the order, so it does not depend on how a client sorts member ids or instance ids. Members
+    without a partition are left out: of fewer partitions, too, range would give them none.
     """
     holders = sorted((min(partitions), member) for member, partitions in given.items() if partitions)
     order = tuple(member for _, member in holders)
@@ -48,8 +48,8 @@ def range_order(given: Given) -> tuple[str, ...] | None:
 
 
 def range_deal(order: Sequence[str], partitions: Iterable[int]) -> dict[str, tuple[int, ...]]:
-    """Return range's assignment of ``partitions`` (KIP-54): ascending runs of equal length. If there is a remainder,
-    the first members get one more."""
+    """Return range's assignment of ``partitions`` (KIP-54): ascending runs of equal length. If the division leaves a
+    remainder, each of the first members gets one partition more."""
     ascending = sorted(partitions)
     if not order:
         return {}
@@ -80,9 +80,9 @@ def owned(given: Given, hidden_partitions: frozenset[int]) -> dict[str, frozense
 
 
 def share(given: Given, member: str, possible: Iterable[frozenset[int]] | None) -> frozenset[int]:
-    """Return the partitions that ``member`` may take in this generation: those it owns by all ``possible`` hidden sets
-    (None: any set is possible, so it may take none). A single member, or one whose assignment is not range's, may take
-    all partitions that it was given.
+    """Return the partitions that ``member`` may take in this generation: those that it owns under each of the hidden
+    sets in ``possible``. If ``possible`` is None, any set is possible, so the member may take none. A single member, or
+    one whose assignment is not range's, may take all partitions that it was given.
     """
     order = range_order(given)
     if order is None or len(order) == 1:
@@ -99,15 +99,15 @@ def possible_hidden(
     """Return the hidden sets of all views from ``known`` (before the join) to ``current`` (after the assignment).
 
     Args:
-        known: the view at the join; None without a view.
+        known: the view at the join, or None if there was no view.
         seen: the views that arrived since, in any order, repeats allowed.
         current: the view in force.
 
     Returns:
-        None if a view in between may have been missed: without its hidden set, a partition might have no reader
-        (invariant I2). Epoch 0 may be missed: a topic's first record hides nothing, because a partition is ReadOnly
-        before it is None. None also if the topic was deleted or recreated in between, even if an old record came again
-        after the tombstone: versions do not order those views.
+        The sets, or None if a view in between may have been missed: without its hidden set, a partition might have no
+        reader (invariant I2). A missed epoch 0 does no harm: a topic's first record hides nothing, because a partition
+        is ReadOnly before it is None. The result is also None if the topic was deleted or recreated in between, even if
+        an old record came again after the tombstone: versions do not order the views of two topics.
     """
     if known is None:
         return None
@@ -132,10 +132,10 @@ def possible_hidden(
 def rejoin_turns(
     given: Given, dealt_by: Iterable[frozenset[int]] | None, hidden_now: frozenset[int]
 ) -> tuple[str, ...]:
-    """Return the members that would read other partitions after a new rebalance than now, in range's order.
+    """Return, in range's order, the members that would read other partitions after a new rebalance than now.
 
-    Empty if no rebalance is needed. All members of a generation compute the same result. So the first member requests
-    the rebalance. Another member requests it only if the first does not.
+    The result is empty if no rebalance is needed. All members of a generation compute the same result. So the first
+    member in it requests the rebalance. Another member requests it only if the first does not.
     """
     order = range_order(given)
     if order is None:

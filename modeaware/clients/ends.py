@@ -1,17 +1,17 @@
 """Topics that take no more writes: a member reports how far the group has read them, and shows a revocation.
 
-The *end* of a partition is the offset behind its last record. A sealed partition of an old topic has an
-end. A retired partition of a topic that was shrunk has one, too.
+The *end* of a partition is the offset behind its last record. Only partitions that take no more writes have one: the
+sealed partitions of an old topic, and the retired partitions of a shrunk topic.
 
-* *The group's progress is reported* until the controller opens the gate for the group: by one commit for each
-  partition, assignment and end (:mod:`modeaware.notes`). With automatic commits, the library first commits the stored
-  offsets: a later commit of its own would overwrite a note. If a retired partition delivered nothing, the member
-  commits its start, because the drain waits for a commit. If the application commits with transactions, the member
-  commits only where the group has no commit: elsewhere, a plain commit would override pending offsets.
-* *A revocation is shown* once for each old topic or retired partition, if the application decides what is committed,
-  got all records to the ends, and has not committed all. The application sees its partitions revoked, commits, and
-  gets them again from the committed offsets, as in a rebalance. Otherwise an application that commits every N records
-  would hold up its group for ever. On a topic that was shrunk, it would hold up the drain.
+* *The group's progress is reported* until the controller opens the gate for the group. In each assignment, the member
+  sends one commit with a note for each end (:mod:`modeaware.notes`). With automatic commits, the library first commits
+  the stored offsets, because its own later commit would overwrite the note. If a retired partition delivered nothing,
+  the member commits its start, because the drain waits for a commit. If the application commits with transactions, the
+  member commits only where the group has no commit: elsewhere, its commit would override a transaction's offsets.
+* *A revocation is shown* once for each old topic or retired partition. It is shown if the application itself decides
+  when to commit, got all records to the ends, and has not committed all. The application sees its partitions revoked,
+  commits, and gets them again from the committed offsets, as in a rebalance. Otherwise an application that commits
+  every N records would hold up its group, or the drain of a shrunk topic, for ever.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SHORT_S = 1.0
 """How long an application that got all records may take to commit before a revocation is shown. The time begins anew
 after each assignment, because a group may rejoin in several rounds."""
 TRIES = 3
-"""How often a revocation is shown at most if the application's callback always raises."""
+"""How many times a revocation is shown, at most, if the application's callback raises each time."""
 
 _Subject = tuple[str, int, int]
 
@@ -40,7 +40,7 @@ class Ended(NamedTuple):
     """A partition that the application holds, with its end.
 
     Attributes:
-        is_old: the group has to report on the topic: an old topic behind which the gate is closed for the group.
+        is_old: the topic is an old topic whose gate is closed for the group, so the group has to report on it.
         is_final: no (further) revocation will be shown to the application.
     """
 
@@ -65,7 +65,7 @@ class Ends:
     def __init__(self, partitions: Mapping[Key, Partition], paused: Set[Key]) -> None:
         self._partitions = partitions
         self._paused = paused
-        self._shown: set[_Subject] = set()  # those of revocations that were shown
+        self._shown: set[_Subject] = set()  # the subjects of the revocations that were shown
         self._raised: Counter[_Subject] = Counter()
         self._short_s: dict[str, float] = {}
         self.sees_revocations = False
@@ -103,7 +103,7 @@ class Ends:
         )
 
     def unknown(self, ended: Iterable[Ended], how: Committing) -> list[Key]:
-        """Return the partitions whose commit is unknown and needed. Each partition is at its end, or its position is
+        """Return the partitions whose commit is unknown and needed: the partition is at its end, or its position is
         unknown, too."""
         return [
             entry.key
@@ -115,7 +115,7 @@ class Ends:
         ]
 
     def to_report(self, ended: Iterable[Ended], how: Committing) -> Commit | CommitStored | None:
-        """Return the next commit that reports progress; a commit of the stored offsets comes first."""
+        """Return the next commit that reports progress, or first a commit of the stored offsets if one is needed."""
         notes: dict[Key, Committed] = {}
         for entry in ended:
             may_flush = entry.is_old or not entry.is_final
@@ -130,8 +130,8 @@ class Ends:
         return Commit(notes) if notes else None
 
     def to_revoke(self, reading: Reading, ended: Iterable[Ended], now_s: float) -> tuple[set[Key], float | None]:
-        """Return the partitions to show as revoked now (all of a topic that have an end), and the time at which more
-        may be due."""
+        """Return the partitions to show as revoked now, and the time at which more may be due. Of a topic, all
+        partitions that have an end are shown together."""
         short = self._short(reading, ended)
         self._short_s = {topic: self._short_s.get(topic, now_s + SHORT_S) for topic in short}
         due = {topic for topic, at_s in self._short_s.items() if at_s <= now_s}
@@ -169,6 +169,6 @@ def _subjects(reading: Reading, keys: Iterable[Key]) -> set[_Subject]:
 
 
 def _subject(view: TopicView, key: Key, end: int) -> _Subject:
-    """Return the subject of one revocation: an old topic as a whole, or a retired partition with this end."""
+    """Return the subject of a shown revocation: an old topic as a whole, or a retired partition with its end."""
     topic = view.topic_id or key[0]
     return (topic, -1, -1) if view.replaced_by is not None else (topic, key[1], end)

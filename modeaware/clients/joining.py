@@ -1,8 +1,8 @@
 """What a member requests of its group: its subscription, and a rebalance if a new topic has no owner.
 
-* A new topic is left out of the subscription until brokers have it. Otherwise the application would get an error about
-  a topic that it has not named. A topic that the application has named is not looked up. The exception is an alias:
-  another topic may be created under that name.
+* A new topic is left out of the subscription until brokers return it. Otherwise the application would get an error
+  about a topic that it has not named. A new topic that the application names is subscribed at once. If its name is
+  still an alias, the topic may not exist yet, so brokers have to return it first.
 * A static member that restarts gets its earlier assignment without a rebalance, even if it subscribes to more topics
   than before (KAFKA-12759). So a static member requests a rebalance if a new topic has no owner.
 """
@@ -19,7 +19,7 @@ from modeaware.clients.subscription import Reading
 ASK_S = 1.0
 """How often brokers are queried for a new topic."""
 UNOWNED_S = 5.0
-"""How long a new topic may lack an owner before a static member requests a rebalance. Each query doubles the time."""
+"""How long a static member may lack a new topic before it checks for an owner of the topic. Each check doubles it."""
 
 
 class Joining:
@@ -29,12 +29,12 @@ class Joining:
         static: a member of the classic protocol with a ``group.instance.id``.
 
     Attributes:
-        subscribed: the last subscription; None: the member has to subscribe anew.
+        subscribed: the last subscription. If it is None, the member has to subscribe anew.
     """
 
     def __init__(self, *, static: bool) -> None:
         self._static = static
-        self._there: set[tuple[str, str | None]] = set()  # new topics that brokers have, with their ids
+        self._there: set[tuple[str, str | None]] = set()  # new topics that brokers have returned, with their ids
         self._ask_s = 0.0
         self._unowned_s: float | None = None
         self._wait_s = UNOWNED_S
@@ -44,10 +44,10 @@ class Joining:
     def to_do(
         self, reading: Reading, topics: Collection[str] | None, now_s: float
     ) -> tuple[Action | None, float | None]:
-        """Return the next action and None; or None and the time of the next action (None: none is planned).
+        """Return the action that is due, or the time of the next action. If no action is planned, return two Nones.
 
         Args:
-            topics: the topics of this member's assignment; None: it has no assignment.
+            topics: the topics of this member's assignment, or None if it has no assignment.
         """
         unknown = self._unknown(reading)
         if unknown and self._ask_s <= now_s:
@@ -75,12 +75,12 @@ class Joining:
         self._rejoins = False
 
     def there(self, reading: Reading, keys: Collection[Key], again_s: float) -> None:
-        """Note that brokers have the topics of ``keys``; the others are looked up again at ``again_s``."""
+        """Note that brokers have returned the topics of ``keys``. Look up the other new topics again at ``again_s``."""
         self._there |= {(topic, reading.topic_id(topic)) for topic, _ in keys}
         self._ask_s = again_s
 
     def owned(self, keys: Collection[Key], answer: Mapping[Key, Any], now_s: float) -> None:
-        """Note whether the topics of ``keys`` have an owner; ``answer`` lacks those that are unknown."""
+        """Note whether the topics of ``keys`` have an owner. ``answer`` lacks a topic if its owner is unknown."""
         self._wait_s *= 2  # perhaps the group cannot give the topic an owner
         self._unowned_s = now_s + self._wait_s
         self._rejoins = any(key in answer and not answer[key] for key in keys)

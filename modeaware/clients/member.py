@@ -6,31 +6,32 @@ has read an old topic. This module makes all of these decisions. :mod:`.partitio
 
 **Inputs** are events: an assignment (:meth:`Member.assigned`, :meth:`~Member.revoked`), new views
 (:meth:`~Member.viewed`), and calls of the application (:meth:`~Member.pause`, :meth:`~Member.sought`,
-:meth:`~Member.polled`, ...). **Outputs** are actions. The shell (the code over one library) calls :meth:`Member.next`
-until it returns None, carries out each action in the polling thread, and answers the action. An action is the
-difference between the present state and the wanted one. So an action that failed, or was answered in part, is repeated
-while the difference remains; :attr:`Member.due_s` is the time of the repetition. Within the library's callback for an
-assignment or a revocation, only actions of that event are done.
+:meth:`~Member.polled`, ...): the methods note what has happened, and call nothing. **Outputs** are actions. The shell
+(the code over one library) calls :meth:`Member.next` until it returns None. It carries out each action in the polling
+thread, and answers the action. An action is the difference between the present state and the wanted one. So an action
+that failed, or was answered in part, is repeated while the difference remains; :attr:`Member.due_s` is the time of the
+repetition. Within the library's callback for an assignment or a revocation, only actions of that event are done.
 
 Rules, and their reasons:
 
 * *A partition is assigned before it is paused.* librdkafka ignores a pause of a partition that it is not assigned.
 * *A hidden partition stays in the library's assignment*, paused. Under an eager protocol, its removal would discard
   positions and stored offsets. Under an incremental protocol, librdkafka would take the removal for the answer to a
-  revocation that may wait in its queue. The group's assignment stays as well, so each partition has an owner.
-* *Only the application resumes what the application has paused*, even if the partition was hidden since. librdkafka
-  keeps the pause flag of a partition over assignments (:attr:`Traits.keeps_pauses`); kafka-python does not.
-* *A partition is shown only when its position is known*: retention may have deleted records, or another topic may have
-  the name. A partition whose position is unknown is shown later, and delays no other partition.
-* *Every start is a number before a partition is read*, so that ``auto.offset.reset`` never decides later. If a start is
-  not found within librdkafka's callback, librdkafka decides (:attr:`Traits.waits_for_starts`).
+  revocation that may wait in its queue. The group's assignment does not change either, so each partition has an owner.
+* *Only the application resumes what the application has paused*, even if the partition was hidden in between.
+  librdkafka keeps a partition's pause flag when the partition is assigned again (:attr:`Traits.keeps_pauses`);
+  kafka-python does not.
+* *A partition is shown only when its position is known*: while it was hidden, retention may have deleted records, or
+  another topic may have taken the name. A partition whose position is unknown is shown later, and delays no other one.
+* *A partition's start is known, as an offset, before the partition is read.* So ``auto.offset.reset`` never decides
+  later. If a start is not found within librdkafka's callback, librdkafka decides (:attr:`Traits.waits_for_starts`).
 * *The callbacks show what the application holds.* Under an eager protocol, a change between rebalances is shown as a
-  rebalance: all partitions are revoked, then all that are held afterwards are assigned. Under an incremental protocol,
-  only the partitions that change are shown. A revocation of hidden partitions alone is not shown. A partition that the
-  application leaves out of ``assign()`` is declined until the next assignment.
+  rebalance: all partitions are revoked, then all partitions that the application still holds are assigned. Under an
+  incremental protocol, only the partitions that change are shown. A revocation of hidden partitions alone is not shown.
+  A partition that the application leaves out of ``assign()`` is declined until the next assignment.
 
-:mod:`.joining` keeps the subscription. :mod:`.ends` reports what the group has read of a topic that takes no writes any
-more. :mod:`.new_topics` commits the starts on a new topic.
+:mod:`.joining` keeps the subscription. :mod:`.ends` reports how far the group has read topics that take no writes any
+more. :mod:`.new_topics` commits the offsets at which the group starts on a new topic.
 
 Thread-safety: none; only the polling thread may use a member.
 """
@@ -71,9 +72,10 @@ RETRY_S = 0.1
 LONGEST_RETRY_S = 10.0
 """The longest wait before a commit is repeated. The wait doubles with each failure."""
 JOIN_S = 10.0
-"""How long no revocation is shown after the member has rejoined its group: a commit of the application would belong to
-another generation. A library that reports whether it is joining needs no wait. An assignment ends the wait early.
-The wait is limited, because a group with incremental assignments may have nothing new for this member."""
+"""For this time after the member has rejoined its group, no revocation is shown: brokers would reject a commit in the
+application's callback, as of another generation. An assignment ends the wait early. The wait is limited, because under
+an incremental protocol the group may have no assignment to send. A library that reports :attr:`Member.joining` needs no
+wait."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,7 @@ class Traits:
 
 
 class _Begun(NamedTuple):
-    """A commit under way; and the partitions, with their positions and commits, as of its beginning."""
+    """A commit under way, and each partition with the position and the commit that it had when the commit began."""
 
     action: Commit | CommitStored
     partitions: Mapping[Key, tuple[Partition, int | None, Committed | None]]
@@ -129,8 +131,8 @@ class Member:
         withheld: partitions that another member owns, or may own.
         manual: the application assigns by itself, outside of any subscription, so no gate applies.
         paused: partitions that the application has paused.
-        joining: the library is rejoining the group and rejects commits; None: the library does not report this.
-        due_s: when to call :meth:`next` again after it has returned None; None: after the next input.
+        joining: the library is rejoining the group and rejects commits. It is None if the library does not report this.
+        due_s: when to call :meth:`next` again after it has returned None; if this is None too, after the next input.
     """
 
     def __init__(self, reader: Reader, traits: Traits, committing: Committing) -> None:
@@ -145,7 +147,7 @@ class Member:
         self._is_assigned = False
         self._is_subscribed = False
         self._turns: deque[_Turn] = deque()
-        self._is_between = False  # eager: the last callback revoked all, outside a rebalance
+        self._is_between = False  # eager, outside a rebalance: all is revoked, nothing assigned yet
         self.paused: set[Key] = set()
         self._held_back: set[Key] = set()  # paused by this member's actions
         self._joining = Joining(static=traits.static)
@@ -185,7 +187,7 @@ class Member:
     # Inputs: assignments
 
     def assigned(self, keys: Collection[Key], *, withheld: Collection[Key] = ()) -> None:
-        """Note that the group assigns ``keys``: the whole assignment (eager), or an addition to it.
+        """Note that the group assigns ``keys``: the whole assignment (eager), or an addition to it (incremental).
 
         Args:
             withheld: the partitions of the whole assignment that another member may own.
@@ -206,7 +208,7 @@ class Member:
         self.withheld = frozenset(withheld)
 
     def revoked(self, keys: Collection[Key], *, lost: bool = False) -> None:
-        """Note that the group revokes ``keys``; under an eager protocol that is the whole assignment."""
+        """Note that the group revokes ``keys``. An eager protocol always revokes the whole assignment."""
         gone = set(self.partitions) if not self.traits.incremental else self.partitions.keys() & set(keys)
         held = frozenset(key for key in gone if self.partitions[key].state is State.SHOWN)
         event = Event.LOST if lost else Event.REVOKED
@@ -217,9 +219,9 @@ class Member:
             self._apply(turn, None)
 
     def assigned_by_application(self, places: Mapping[Key, int | None], *, incremental: bool = False) -> None:
-        """Note that the application assigns partitions outside of its callbacks, from offsets (None: the group's).
+        """Note that the application assigns partitions outside of its callbacks, from these offsets (None: no choice).
 
-        If a partition of the group's assignment was never shown, the call does not decline it: it is shown later.
+        A partition of the group's assignment that was never shown is not declined by the call: it is shown later.
         """
         self._is_assigned = self._is_assigned and self._is_subscribed
         self.manual = not self._is_assigned
@@ -265,7 +267,7 @@ class Member:
         """Note that the application polls. Records up to ``positions`` were returned before this poll.
 
         Args:
-            positions: of the partitions that :meth:`watched` returned; None: no record since the assignment or a seek.
+            positions: of the partitions that :meth:`watched` returned; None without a record since assignment or seek.
         """
         for key, position in positions.items():
             if key in self.partitions and self.partitions[key].state is State.SHOWN:
@@ -284,7 +286,7 @@ class Member:
         self.paused.update(keys)
 
     def resume(self, keys: Iterable[Key]) -> set[Key]:
-        """Note that the application resumes ``keys``; return those that the library resumes now."""
+        """Note that the application resumes ``keys``. Return the partitions to resume in the library now."""
         resumed = set(keys)
         self.paused -= resumed
         return resumed - self._held_back
@@ -300,10 +302,10 @@ class Member:
                 self._choose(partition, offset)
 
     def metadata(self, key: Key, offset: int, position: int | None, *, in_transaction: bool = False) -> str:
-        """Return the metadata to send with the application's commit of ``offset``, which has no metadata.
+        """Return the metadata to send with the application's commit of ``offset``, which has no metadata of its own.
 
         Args:
-            position: the library's present position: records may have been returned since the last poll.
+            position: the library's present position. The poll that :meth:`polled` noted may have returned records.
         """
         partition, topic = self.partitions.get(key), self.reading.topic(key[0])
         end = topic.ends.get(key[1])
@@ -313,11 +315,11 @@ class Member:
         return partition.rides(offset, position, end, self.committing, paused=paused, in_transaction=in_transaction)
 
     def committed(self, offsets: Mapping[Key, Committed]) -> None:
-        """Note commits: those that the application has sent, stored offsets (the library commits them later), or
-        the commits of the library's timer, which may have overwritten a note."""
+        """Note commits: of the application, of the library's timer (which may have overwritten a note), or of stored
+        offsets (which the library sends later)."""
         for key, at in offsets.items():
             if (partition := self.partitions.get(key)) is not None:
-                # A commit below the start may be the late answer to a commit from before the assignment.
+                # A commit below the start proves nothing: it may be a late answer from before the assignment.
                 partition.committed, partition.knows_commit = at, at.offset >= (partition.start or 0)
 
     def doubted(self, keys: Iterable[Key]) -> None:
@@ -340,7 +342,7 @@ class Member:
     # Outputs
 
     def next(self, now_s: float, *, rebalancing: bool = False, carrying: bool = False) -> Action | None:
-        """Return the next action, again until it is answered; None: nothing is due before :attr:`due_s`.
+        """Return the next action. It is returned again until it is answered. Return None if nothing is due yet.
 
         Args:
             now_s: the time, on any monotonic clock.
@@ -400,7 +402,7 @@ class Member:
         if resume := ready & self._held_back:
             if free := resume - self.paused:
                 return Resume(frozenset(free))
-            self._held_back -= resume  # when the application resumes them, the library does
+            self._held_back -= resume  # the application has paused them, and its resume() will reach the library
         return None
 
     # What is held
@@ -443,7 +445,7 @@ class Member:
         return self._to_show(now_s) or self._to_pause(now_s)
 
     def _may_change(self, now_s: float) -> bool:
-        """Return whether a change may be shown now; if not, wait until the application has the records."""
+        """Return whether a change may be shown now: not before the application has the records already returned."""
         if self._is_carrying:
             self._wait(now_s)
         return not self._is_carrying
@@ -486,7 +488,7 @@ class Member:
             return None
         ended = self._ends.ended(self.reading, self.committing)
         if self._begun is not None:
-            pass  # its answer comes as an input
+            pass  # done() or failed() will follow
         elif now_s < self._commit_s:
             self._wait(self._commit_s)
         elif unknown := self._due(self._ends.unknown(ended, self.committing), now_s):
@@ -569,7 +571,7 @@ class Member:
         """Note that ``action`` was carried out.
 
         Args:
-            answer: as the class of the action describes it; None where the class describes none.
+            answer: as the docstring of the action's class describes it, or None if the class describes no answer.
         """
         self._again_s = now_s + max(RETRY_S, now_s - self._asked_s)
         match action:
@@ -601,8 +603,8 @@ class Member:
         """Note that ``action`` was not carried out, or not answered. The member repeats later what is still to be done.
         If a start is not found within librdkafka's callback, librdkafka decides the start.
 
-        A callback that has raised counts as called. The exception is a revocation that was shown to make the
-        application commit: it is shown again.
+        A callback that has raised counts as called. Only a revocation that was shown to make the application commit is
+        shown again.
         """
         if isinstance(action, CommitStored):
             self._same(action)

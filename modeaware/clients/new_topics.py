@@ -2,9 +2,9 @@
 
 The old topic is kept until the group has a commit on every partition of the new topic. But a client library commits
 nothing on a partition that delivered nothing. So each member commits the start offsets of its own partitions, with a
-note (:data:`~modeaware.notes.OPENED`). For a partition without an owner, any member commits the start offset, after
-:data:`UNCOMMITTED_S`. Right before that commit, the member requests the committed offsets again, so that no start
-offset overwrites the first commit of an owner.
+note (:data:`~modeaware.notes.OPENED`). If a partition has no commit after :data:`UNCOMMITTED_S`, any other member
+commits the start offset. Right before, this member requests the committed offsets again, so that its commit does not
+overwrite the first commit of an owner.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class NewTopics:
     """The new topics of one member's assignment, by their ids."""
 
     def __init__(self) -> None:
-        self._topics: dict[str, _Waiting | None] = {}  # None: every partition has a commit
+        self._topics: dict[str, _Waiting | None] = {}  # by id; None once every partition has a commit
 
     def waits_for(self, topic_id: str | None) -> bool:
         """Return whether the group has yet to commit on the topic."""
@@ -56,7 +56,7 @@ class NewTopics:
     def to_do(
         self, reading: Reading, partitions: Mapping[Key, Partition], now_s: float
     ) -> tuple[Action | None, float | None]:
-        """Return the next action and None; or None and the time of the next action (None: none is planned)."""
+        """Return the action that is due, or the time of the next action. If no action is planned, return two Nones."""
         later: list[float] = []
         starts: dict[Key, Committed] = {}
         others: set[Key] = set()
@@ -78,14 +78,14 @@ class NewTopics:
         return (Request(Asked.COMMITTED, frozenset(every)), None) if every else (None, min(later, default=None))
 
     def sent(self, keys: Iterable[Key]) -> None:
-        """Note that commits of the starts of ``keys`` were sent. The next request shows whether they are committed."""
+        """Note that commits of the starts of ``keys`` were sent. The next request shows whether brokers have them."""
         gone = set(keys)
         for waiting in self._topics.values():
             if waiting is not None:
                 waiting.starts = {key: at for key, at in waiting.starts.items() if key not in gone}
 
     def found(self, keys: frozenset[Key], answer: Mapping[Key, Start], now_s: float) -> None:
-        """Note the start offsets of ``keys``, partitions of others. Offsets that ``answer`` lacks are unknown."""
+        """Note the start offsets of ``keys``, not this member's partitions. Offsets that ``answer`` lacks are unknown."""
         for waiting in self._topics.values():
             if waiting is not None and waiting.others & keys:
                 offsets = {key: answer[key].offset for key in waiting.others & answer.keys()}
@@ -119,7 +119,7 @@ class NewTopics:
 
 
 def _behind_open_gates(reading: Reading, topics: set[str]) -> Iterable[tuple[str, ReplacedBy]]:
-    """Yield those of ``topics`` that are new topics with an open gate, and whose old topic waits for the group.
+    """Yield each of ``topics`` that is a new topic with an open gate, and whose old topic waits for the group.
 
     A group that first appears after the release, and never used the old topic, need not commit.
     """
@@ -133,8 +133,8 @@ def _behind_open_gates(reading: Reading, topics: set[str]) -> Iterable[tuple[str
 
 
 def _has_commit(partitions: Mapping[Key, Partition], key: Key) -> bool:
-    """Return whether this member has sent a commit on the partition, or brokers have returned one. An answer lacks
-    a commit that its request has overtaken."""
+    """Return whether this member has sent a commit on the partition, or brokers have returned one. The member's own
+    commit counts because a request for commits may overtake it."""
     partition = partitions.get(key)
     return partition is not None and partition.committed is not None
 

@@ -6,7 +6,7 @@ state               meaning
 GIVEN               assigned to this member and not shown yet, because its position is not known
 WITHHELD            another member owns it, or may own it (``range``: :mod:`modeaware.clients.assignment`)
 HIDDEN_BY_MODE      in mode None
-HIDDEN_BY_GATE      of a new topic with a closed gate, or of a topic that the group no longer reads
+HIDDEN_BY_GATE      its topic is a new topic with a closed gate, or one that the group no longer reads
 SHOWN               the application holds it
 DECLINED            the application did not take it when it was shown
 ==================  =====================================================================================
@@ -25,13 +25,14 @@ any                revoked, lost, unassigned                (none)
 =================  =======================================  ==========================================
 
 A gate closes only because new records of the mode log show that a topic replaces another one, or that the group uses
-the old topic after all. A released topic is not taken from an application that still holds it: only the next
-subscription leaves the topic out.
+the old topic after all. An application that holds a partition of a released topic keeps it: only the next subscription
+leaves the topic out.
 
 Every partition that is not SHOWN is paused in the library. DECLINED ends with the next assignment.
 
-The report on an old topic's partition (:mod:`modeaware.notes`) is a function of four facts: its end, the records that
-the application got, whether it has polled since, and the commit: :meth:`Partition.note` (invariant I9).
+:meth:`Partition.note` returns the report on an old topic's partition (:mod:`modeaware.notes`). Four facts decide it:
+the partition's end, the records that the application got, whether it has polled since, and the group's commit
+(invariant I9).
 """
 
 from __future__ import annotations
@@ -95,13 +96,13 @@ class Partition:
     """One partition of an assignment.
 
     Attributes:
-        place: the position for the next seek or assignment; None: the library decides.
-        start: the first offset of this assignment; None: unknown.
+        place: the position for the next seek or assignment, or None if the library decides it.
+        start: the first offset of this assignment, or None if it is unknown.
         base: the offset from which the application gets records since the last assignment or seek.
-        position: the offset behind the last record that the application got since then; None: it got no record.
+        position: the offset behind the last record that the application got since then, or None if it got no record.
         furthest: the highest offset behind a record that the application got in this assignment.
         polled: the application has polled since its last record.
-        committed: the group's commit (None: it has none); ``knows_commit``: whether ``committed`` is known.
+        committed: the group's commit, or None if the group has none. It counts only if ``knows_commit`` is true.
         flushed: the library has committed all stored offsets, and none was stored since.
         retry_s: the time before which no request and no seek is repeated.
     """
@@ -124,7 +125,7 @@ class Partition:
 
     @property
     def given_up_to(self) -> int | None:
-        """The offset up to which the application got all records; None: unknown."""
+        """The offset up to which the application got all records, or None if it is unknown."""
         return self.base if self.position is None else self.position
 
     def may_be_at(self, end: int) -> bool:
@@ -147,8 +148,8 @@ class Partition:
         self.step = Step.ASSIGN
 
     def goes_on(self, place: Place) -> None:
-        """Note the position after a time hidden. If the partition had delivered nothing, the position is its new start:
-        retention may have deleted the first records."""
+        """Note the position of a partition that was hidden. If the partition had delivered nothing, the position is its
+        new start: retention may have deleted the first records."""
         self.place, self.step = place.offset, Step.SEEK
         if place.offset is not None and place.has_begun:
             self.furthest = max(self.furthest, place.offset)
@@ -156,7 +157,7 @@ class Partition:
             self.start = self.base = place.offset
 
     def reads_from(self, offset: int | None) -> None:
-        """Note that the library reads from ``offset``, and returns nothing that was fetched before."""
+        """Note that the library reads from ``offset``, and has dropped all records that it had fetched before."""
         if self.step is Step.ASSIGN:
             self.start = offset
         self.step, self.is_chosen = Step.DONE, False
@@ -164,7 +165,7 @@ class Partition:
             self.sought(offset)
 
     def sought(self, offset: int) -> None:
-        """Note that the application gets records from ``offset`` on, by a seek of its own or of ours."""
+        """Note that the application gets records from ``offset`` on, after its own seek or one of this package."""
         self.base, self.position, self.polled = offset, None, False
 
     def takes_position(self, position: int | None) -> None:
@@ -177,7 +178,7 @@ class Partition:
     # Reports
 
     def is_handled(self, end: int, *, paused: bool) -> bool:
-        """Return whether the application got all records to ``end`` and has handled them, as far as a poll shows."""
+        """Return whether the application got all records to ``end`` and has polled since: then it has handled them."""
         at = self.given_up_to
         return at is not None and at >= end and self.polled and not paused
 
@@ -187,15 +188,15 @@ class Partition:
         return self.knows_commit and self.position is not None and (at is None or at.offset < end)
 
     def needs_flush(self, end: int, how: Committing, *, paused: bool) -> bool:
-        """Return whether the library has to commit the stored offsets before a report: a later commit of its own, by a
-        timer or at a revocation, would overwrite a note."""
+        """Return whether the library has to commit the stored offsets before a report. Otherwise the library's own
+        later commit, by a timer or at a revocation, would overwrite the note."""
         is_given = self.furthest >= end
         at = self.given_up_to
         is_back = at is not None and at < end
         return how.automatic and not self.flushed and is_given and (self.polled or paused or is_back)
 
     def note(self, end: int, how: Committing, *, paused: bool, is_final: bool) -> Committed | None:
-        """Return the commit whose metadata reports how far this member is; None: nothing to report.
+        """Return the commit whose metadata reports how far this member has read, or None if there is nothing to report.
 
         The commit never replaces metadata of the application. Its offset is the group's committed offset, or the start
         if the group has none.
@@ -210,7 +211,7 @@ class Partition:
             return None
         is_handled = self.is_handled(end, paused=paused)
         if commit is None:
-            # Where there is no commit, committing the member's own start sets no group back.
+            # The group has no commit, so a commit of the member's own start does not set the group back.
             if not is_handled or self.start is None or (self.position is not None and how.transactional):
                 return None
             if self.start >= end:
@@ -223,7 +224,7 @@ class Partition:
             noted = READ if is_handled else BUSY if paused or at < end else commit.metadata
         elif is_handled:
             noted = GIVEN if how.may_be_short and is_final else commit.metadata
-        else:  # assigned anew, or sought back: the records to come are not covered by an earlier note
+        else:  # assigned anew, or sought back: an earlier note does not cover the records that will follow
             noted = "" if kind is Note.GIVEN else commit.metadata
         return None if noted == commit.metadata.rstrip("\0") else Committed(commit.offset, noted.rstrip("\0"))
 
@@ -238,9 +239,9 @@ class Partition:
     ) -> str:
         """Return the metadata for a commit of the application at ``offset`` that has no metadata of its own.
 
-        A transaction contains the application's results for the records. So it proves that the records are handled,
-        even if the partition is paused meanwhile. A plain commit proves nothing without a later poll: an application
-        may commit before it handles the records.
+        A transaction contains the application's results for the records. So its commit proves that the records are
+        handled, even if the partition is paused meanwhile. A commit without a transaction proves nothing until a later
+        poll: an application may commit before it handles the records.
 
         Args:
             position: the offset behind the last record that the application got so far.
@@ -253,5 +254,5 @@ class Partition:
             was_given = self.committed is not None and kind_of(self.committed.metadata) is Note.GIVEN
             return GIVEN if is_handled and was_given and not in_transaction else ""
         if at < end or (paused and not in_transaction):
-            return "" if in_transaction else BUSY  # after a transaction, no plain commit could replace the note
+            return "" if in_transaction else BUSY  # no note: after a transaction, none could replace it
         return READ if is_handled or in_transaction else ""

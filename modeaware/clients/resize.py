@@ -1,11 +1,11 @@
-"""Resizes: the effect of another number of writable partitions on records with keys, and a producer's warning.
+"""Resizes: changes of the number of writable partitions of a topic with keys, and a producer's warning about them.
 
 A key goes to ``writable[hash % len(writable)]``, so another number of writable partitions moves keys. The policy is
 ``modeaware.on.resize``: ``ignore``, or ``warn`` once per resize of a topic with keys. A replacement changes the number,
-too, but keeps the order of keys: groups read the whole old topic before they read the new topic.
+too, but the records of a key stay in order: groups read the whole old topic before they read the new topic.
 
-:class:`Resizes` follows the views of one producer. Only a record shows whether its topic has keys. So after a resize
-the partitioner of the topic is wrapped in a :class:`FirstKeyObserver`, until the first key.
+:class:`Resizes` follows the views of one producer. Only a record with a key shows that its topic has keys. So after a
+resize, the partitioner of the topic is wrapped in a :class:`FirstKeyObserver`, until the first such record.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class Resize:
         topic: the topic's name.
         epoch: the mode epoch of the change.
         old_count, new_count: the number of writable partitions before and after.
-        moved_share: the share of keys that go to another partition than before, 0 to 1; None: unknown, because a user's
-            partitioner fails for random keys.
-        new_topic: the topic that has replaced this one, with ``new_count`` partitions; None: the topic is the same.
+        moved_share: the share of keys that go to another partition than before, 0 to 1. It is None if it is unknown,
+            because the application's own partitioner fails for random keys.
+        new_topic: the topic that has replaced this one, with ``new_count`` partitions; None for a resize in place.
     """
 
     topic: str
@@ -65,7 +65,7 @@ class Resize:
 
 
 def resize_of(view: TopicView, old_count: int, partitioner: Partitioner) -> Resize | None:
-    """Return the resize from ``old_count`` writable partitions to those of ``view``; None where no key moves."""
+    """Return the resize from ``old_count`` writable partitions to those of ``view``, or None if no key moves."""
     return _resize(view, old_count, len(view.writable), partitioner) if view.modes else None
 
 
@@ -84,8 +84,8 @@ def _resize(
 
 @dataclass(eq=False)
 class FirstKeyObserver:
-    """A partitioner that places keys as ``inner`` does, and calls ``keyed`` once, before the pick for the first record
-    with a key. An exception of ``keyed`` reaches the sender. Thread-safe."""
+    """A partitioner that places keys as ``inner`` does. Before it picks for the first record with a key, it calls
+    ``keyed``, once. An exception of ``keyed`` reaches the sender. Thread-safe."""
 
     inner: TopicPartitioner
     keyed: Callable[[], None] | None
@@ -98,7 +98,7 @@ class FirstKeyObserver:
         return self.inner.partition(key, count)
 
     def observe(self, key: bytes | None) -> None:
-        """Take in the key of a record that is about to be queued; any partitioner may have placed the record."""
+        """Call ``keyed`` if this is the first key. Its record, about to be queued, may be placed by any partitioner."""
         if self.keyed is not None and self.inner.requires_consistency(key):
             keyed, self.keyed = self.keyed, None
             if keyed is not None:  # None: another thread was faster
@@ -113,8 +113,8 @@ class FirstKeyObserver:
 def picks_of(partitioner: Partitioner, topic: str) -> TopicPartitioner:
     """Return the partitioner of a topic.
 
-    Views contain every topic of a cluster, but an application's own partitioner may reject topics that it does not
-    serve. Such an exception is raised only to senders to that topic.
+    Views contain every topic of a cluster, but an application's own partitioner may raise for topics that it does not
+    serve. Only a send to such a topic raises this exception.
     """
     try:
         return partitioner.for_topic(topic)
@@ -123,7 +123,7 @@ def picks_of(partitioner: Partitioner, topic: str) -> TopicPartitioner:
 
 
 class _MadeLater:
-    """Stands for a topic partitioner that could not be made. The next record makes it, or fails with its exception.
+    """Stands for a topic's partitioner that could not be made. The next record makes it, or fails with its exception.
 
     While the topic's view stays the same, the partitioner gets no loads (:class:`~partitioners.LoadAware`).
     """
@@ -156,7 +156,7 @@ def without_finished_observers(partitioner: TopicPartitioner) -> TopicPartitione
 
 
 def observe_key(partitioner: TopicPartitioner, key: bytes) -> None:
-    """Pass a key that another partitioner has placed to the observers around ``partitioner``."""
+    """Show the observers around ``partitioner`` a key that another partitioner has placed."""
     while isinstance(partitioner, FirstKeyObserver):
         partitioner.observe(key)
         partitioner = partitioner.inner
@@ -164,7 +164,7 @@ def observe_key(partitioner: TopicPartitioner, key: bytes) -> None:
 
 @dataclass(eq=False)
 class _Topic:
-    """The state of one topic from view to view."""
+    """What is kept of a topic between two views: the last view, and whether it has keys."""
 
     last: TopicView | None = None
     keyed: bool = False
@@ -194,11 +194,11 @@ class Resizes:
     _due: list[Resize] = field(default_factory=list, init=False)
 
     def observed(self, view: TopicView, picks: TopicPartitioner | None, *, first: bool) -> TopicPartitioner | None:
-        """Return ``picks`` (None: no partition is retired, and no pick is needed), with an observer if the policy
-        requires one.
+        """Return ``picks``, with an observer if the policy requires one.
 
         Args:
-            first: these are the first views, which contain no change.
+            picks: the topic's partitioner, or None if no partition is retired and so no pick is needed.
+            first: the view is one of the first views, which are no change.
         """
         if self.policy == "ignore":
             return picks
@@ -206,7 +206,7 @@ class Resizes:
         topic = self._topics[view.topic]
         if old_count is not None:
             self._note(view, old_count)
-        if picks is None:  # keys are not observed from now on; earlier keys were
+        if picks is None:  # no key can be observed any more, so earlier keys decide
             resize = self._pending.pop(view.topic, None)
             if resize is not None and topic.keyed:
                 self._due.append(resize)
@@ -217,7 +217,7 @@ class Resizes:
 
     def replaced(self, name: str, view: TopicView, new_topic: str, new_count: int) -> None:
         """Note that ``name`` no longer points to the topic of ``view`` but to ``new_topic``, which has ``new_count``
-        writable partitions. The next key reports the change, except with the policy ``ignore``."""
+        writable partitions. The next record with a key reports the change, except with the policy ``ignore``."""
         self._led.pop(name, None)
         if self.policy == "ignore":
             return
@@ -243,8 +243,8 @@ class Resizes:
         return due
 
     def report(self, resizes: Iterable[Resize]) -> None:
-        """Log and count each resize, call the callback, and emit Python's warning. An exception of the callback or of
-        the warning is raised to the sender while a record is being sent; otherwise it is logged."""
+        """Log and count each resize, call the callback, and emit Python's warning. If the callback or the warning
+        raises during a send, the send raises this exception; at other times it is logged."""
         with ExitStack() as reports:  # an exception of one report does not prevent the others
             for resize in resizes:
                 self.count += 1
@@ -274,14 +274,14 @@ class Resizes:
         return old_count if changed else None
 
     def _note(self, view: TopicView, old_count: int) -> None:
-        """Note a resize to report with the next key; it includes an earlier resize that is not reported yet."""
+        """Note a resize, which the next key reports. An earlier resize that is not reported yet becomes part of it."""
         earlier = self._pending.pop(view.topic, None)
         resize = resize_of(view, old_count if earlier is None else earlier.old_count, self.partitioner)
         if resize is not None:
             self._pending[view.topic] = resize
 
     def _first_key(self, topic: str) -> None:
-        """Process the first record with a key (of all, or since a resize) while it is being sent."""
+        """Report the pending resize while the first record with a key (of all, or since the resize) is being sent."""
         self._topics[topic].keyed = True
         # In this order: a resize that another thread notes meanwhile is reported here, or gets a new observer.
         self.lighten(topic)

@@ -1,24 +1,25 @@
-"""Where a consumer starts to read: every start offset is a number, decided once, when the partition is assigned.
+"""Where a consumer starts to read. Every start is decided once, as an offset, when the partition is assigned.
 
-``auto.offset.reset`` is resolved then, and never decides later. Otherwise, with ``latest``, a partition that is
-assigned a second time before it delivered anything would skip the records in between. :func:`start_offset` is the rule:
+``auto.offset.reset`` is resolved at that moment, and never decides later. Otherwise ``latest`` could skip records: a
+partition that has delivered nothing, and is assigned again, would start at its new end. :func:`start_offset` is the
+rule. The start is the first of these offsets that exists:
 
-1. the group's committed offset; else
-2. if ``latest`` would skip records, the *resume offset*. For a revived or new partition, the mode log has that
+1. the group's committed offset;
+2. if ``latest`` would skip records, the *resume offset*. For a revived or new partition, the mode log has this
    offset: the seal, or the offset at which the partition was opened. The resume offset is 0 for a topic that is new to
-   the group: it was created again while this consumer lived, or replaces a topic of the group; else
-3. the log start or the log end, as ``auto.offset.reset`` names it;
+   the group: it was created again while this consumer lived, or replaces a topic of the group;
+3. the log start or the log end, as ``auto.offset.reset`` names it.
 
-but never an offset below the log start that the brokers return: ``auto.offset.reset`` would replace such an offset.
+An offset below the brokers' log start is raised to the log start: else ``auto.offset.reset`` would replace the offset.
 
 A topic that was deleted and created again under its name is another topic: resume offsets, positions and commits of the
 deleted topic do not count (invariant I8). Another topic id in the view in force proves the recreation. A view that
-was set aside because the cluster has returned another id proves it, too. The removal of a record from the log proves
-nothing, because its topic may still exist: then the cluster's id decides.
+was set aside because the cluster has returned another id proves it, too. A topic's record that was removed from the
+mode log proves nothing, because the topic may still exist: then the cluster's id decides.
 
 librdkafka commits only what was delivered, and so do many applications. So a partition that delivers nothing has no
 commit. The controller would wait for the commit without end, and ``latest`` would decide again for the next owner.
-Hence consumers commit the start offsets of idle partitions (:meth:`Starts.idle`).
+So consumers commit the start offsets of idle partitions (:meth:`Starts.idle`).
 """
 
 from __future__ import annotations
@@ -43,12 +44,12 @@ LATEST = frozenset({"largest", "latest", "end"})
 
 
 def start_offset(committed: int | None, resume: int | None, named: int | None, log_start: int | None) -> int | None:
-    """Return where to start; None if nothing is known.
+    """Return where to start, or None if no offset is known.
 
     Args:
         committed: the group's committed offset, if there is one.
-        resume: the resume offset; None if that rule does not apply.
-        named: what ``auto.offset.reset`` names: the log start or the end; None if it names nothing.
+        resume: the resume offset, or None if none applies.
+        named: the log start or the log end, as ``auto.offset.reset`` names it; None if the setting names neither.
         log_start: the partition's log start.
     """
     start = committed
@@ -61,15 +62,15 @@ def start_offset(committed: int | None, resume: int | None, named: int | None, l
 
 
 def start_on_new_topic(view: TopicView, group: str, *, has_used: bool = False) -> int | None:
-    """Return where a group without a commit begins to read the new topic that replaces the topic of ``view``; None:
-    ``auto.offset.reset`` decides.
+    """Return where a group without a commit begins to read the new topic that replaces the topic of ``view``. Return
+    None if ``auto.offset.reset`` decides.
 
     A group that begins after the switch, but before the release, starts at 0, too. If the fence is lifted, the group
     may still get records of the old topic, and must not have skipped newer ones of the new topic.
 
     Args:
-        has_used: the group has offsets on the old topic or on a topic before it: the group was away for long, or the
-            offsets were set for it. It continues on the new topic and must skip nothing.
+        has_used: the group has offsets on the old topic or on an earlier topic of the chain: it was away for long, or
+            the offsets were set for it. So it continues on the new topic, and must skip no record there.
     """
     new_topic = view.replaced_by
     if new_topic is None:
@@ -82,10 +83,10 @@ class BrokerOffsets(Protocol):
     """Offsets that a client library requests from brokers. Partitions without an answer are left out."""
 
     def committed(self, keys: Collection[Key]) -> Mapping[Key, int | None]:
-        """Return the group's committed offsets; None: the group has no commit there."""
+        """Return the group's committed offsets, with None for a partition without a commit."""
 
     def committed_elsewhere(self, keys: Collection[Key]) -> Mapping[Key, int | None]:
-        """Return the group's offsets on topics that the consumer does not read, and may have no right to."""
+        """Return the group's committed offsets on topics that the consumer does not read, perhaps without the right."""
 
     def log_starts(self, keys: Collection[Key]) -> Mapping[Key, int]: ...
 
@@ -111,7 +112,8 @@ class _Started(NamedTuple):
 
 
 class Starts:
-    """Finds start offsets, and remembers where partitions started. Only :meth:`remember` may be called by any thread.
+    """Finds start offsets, and remembers where partitions started. Any thread may call :meth:`remember`; all other
+    methods belong to the polling thread.
 
     Args:
         views: the client's share.
@@ -119,7 +121,7 @@ class Starts:
         group: the consumer's group.
 
     Attributes:
-        has_commit: partitions for which the group is known to have a committed offset.
+        has_commit: partitions on which the group is known to have a commit.
     """
 
     def __init__(self, views: Views, reset: str, group: str = "") -> None:
@@ -167,7 +169,7 @@ class Starts:
                 self._ids[topic] = view.topic_id or self._ids.get(topic)
 
     def _is_another(self, topic: str, topic_id: str | None) -> bool:
-        """Return whether the name belongs to another topic than that with ``topic_id``."""
+        """Return whether the name ``topic`` now belongs to another topic than the one with ``topic_id``."""
         view = self._views.view(topic)
         if topic_id is None or view.topic_id == topic_id:
             return False
@@ -183,7 +185,7 @@ class Starts:
         Args:
             offsets: requests offsets from brokers.
             group: whether the consumer has a group, whose commits count.
-            ask_again: a partition without all of its answers does not start yet; else it starts by those that came.
+            ask_again: a partition waits until brokers have returned all of its offsets; else those returned decide.
         """
         parts = set(keys)
         self.assigning({topic for topic, _ in parts})
@@ -213,18 +215,18 @@ class Starts:
         return Found(starts, unknown)
 
     def _may_be_behind(self, key: Key, offset: int) -> bool:
-        """Return whether ``offset`` may lie below the log start: reclaimed, or followed by a transaction's marker.
-
-        Retention causes all other gaps. If ``auto.offset.reset`` names an error, the setting decides about them.
+        """Return whether ``offset`` may lie below the log start without retention: the controller has reclaimed the
+        records there, or only a transaction's marker followed. If retention has deleted records and
+        ``auto.offset.reset`` names an error, the consumer gets this error.
         """
         view = self._views.view(key[0])
         marked = view.topic_id is not None or key[0] in self._created_again
         return (self.latest and marked) or key[0] in self._old_topics or offset < self.reclaimed_to(key)
 
     def _used_before(self, topics: Iterable[str], offsets: BrokerOffsets) -> set[str]:
-        """Return those of ``topics``, new topics, for which the group has used an earlier topic of the chain although
-        the group was not noted at the switch. Unknown offsets count as use: it is safer to read records again than to
-        skip them."""
+        """Return the new topics among ``topics`` for which the group has used an earlier topic of the chain, although
+        it was not noted at the switch. Unknown offsets count as use: it is safer to read records again than to skip
+        them."""
         before: dict[str, set[Key]] = {}
         for topic in () if self.earliest else topics:
             view = self._old_topics.get(topic)
@@ -255,7 +257,7 @@ class Starts:
         return min((offset for offset in known if offset is not None), default=None)
 
     def _log_deleted(self, topics: Collection[str]) -> None:
-        """Log once each old topic of ``topics`` that was deleted before the group had read it."""
+        """Log once for each of ``topics`` whose old topic was deleted before the group had read it."""
         for topic in sorted(self._old_topics.keys() & set(topics) - self._told):
             before = self._old_topics[topic]
             if before.replaced_by is not None and before.replaced_by.gone:
@@ -270,7 +272,7 @@ class Starts:
     def known(self, keys: Iterable[Key]) -> None:
         """Note that ``keys`` have a start, which was found, or set by the application.
 
-        A resume offset that the view no longer has counts for one assignment; it is forgotten now.
+        A resume offset that the view no longer has counts for one assignment only, so it is forgotten now.
         """
         with self._lock:
             for topic, partition in keys:
@@ -282,7 +284,7 @@ class Starts:
     # Partitions of this assignment
 
     def started(self, key: Key, offset: int | None) -> None:
-        """Note that ``key`` starts at ``offset``; None or a negative one: the client library decides."""
+        """Note that ``key`` starts at ``offset``. With None or a negative offset, the client library decides."""
         before = self._old_topics.get(key[0])
         old_topic = None if before is None else self._views.view(before.topic)
         self._started[key] = _Started(offset, self._views.view(key[0]).topic_id, old_topic)
@@ -331,9 +333,9 @@ class Starts:
         return view.resume_offsets.get(key[1], 0) if key[1] in view.reclaimed else 0
 
     def may_be_behind(self, key: Key, offset: int) -> bool:
-        """Return whether the log of ``key``, which was hidden, may begin behind ``offset`` by now.
+        """Return whether the log of ``key``, which was hidden, may by now begin behind ``offset``.
 
-        If the gap is at the start of a new topic, ``auto.offset.reset`` must not decide about it.
+        This includes a new topic that is still at its start: ``auto.offset.reset`` must not decide where it continues.
         """
         waited = key[0] in self._old_topics and offset == self.start_of(key)
         return offset >= 0 and (waited or offset < self.reclaimed_to(key))
@@ -342,8 +344,8 @@ class Starts:
         """Return the start offsets to commit for those of ``keys`` that delivered nothing and have no commit.
 
         Args:
-            leaving: take partitions of topics with modes: for their next owner, ``latest`` would decide once more. Else
-                take ReadOnly partitions: the controller waits for them.
+            leaving: the member releases the partitions. Then all partitions of topics with modes count, as ``latest``
+                would decide again for their next owner. Else only ReadOnly ones: the controller waits for a commit.
         """
         starts = {
             key: self._started[key].offset for key in set(keys) & self._started.keys() if key not in self.has_commit

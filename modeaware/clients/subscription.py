@@ -3,23 +3,24 @@
 The function sends no request, and has no clock and no memory. Facts of the mode log do not expire, and every member of
 a group with the same views gets the same result.
 
-**Subscribed**: every topic of a name's chain that is not gone. The exception is a released old topic behind which the
+**Subscribed**: every topic of a name's chain that is not *gone* (deleted). The exception is a released old topic whose
 gate is open for the group: a subscription would prevent its deletion. If a pattern matches such a topic, the topic is
 *left out* of the pattern.
 
-**Shown**: a new topic is hidden until the *gates* behind all its old topics that are not gone are open for the group.
-The controller opens the gates (``moved``). Gates apply however a partition came to the member: by name, by pattern,
-or by a subscription to the new topic itself (invariant I9). A gate is open without the controller in two cases:
+**Shown**: each old topic has a *gate* behind it. A new topic is hidden until the gates behind all its old topics that
+are not gone are open for the group. The controller opens them, in the record's field ``moved``. Gates apply to all
+subscriptions: by name, by pattern, and to the new topic itself (invariant I9). In two cases a gate is open without the
+controller:
 
-* for a group that names the new topic and not the old topic, and that is not among the groups of the replacement. The
-  switch has to be in force: before it, those groups are not known. Topics are compared by id, because a chain may
-  return to its first name;
-* with ``modeaware.on.replace=unordered``.
+* The group names the new topic and not the old topic, and the replacement's list of groups is complete and does not
+  contain the group. This counts only after the switch, because before it the list is not final. Topics are compared by
+  id, because a chain may return to its first name.
+* ``modeaware.on.replace`` is ``unordered``.
 
 A release opens no gate. A consumer without a group decides by its own progress.
 
-If a replacement is undone, no name points to its new topic any more. The topic has no gate, and is not shown. It stays
-assigned to the member until brokers have deleted it.
+If a replacement is undone, no name points to its new topic any more. Then the new topic has no gate, and is not shown.
+It stays assigned to the member until brokers have deleted it.
 """
 
 from __future__ import annotations
@@ -35,11 +36,11 @@ from modeaware.modes import PartitionMode
 from modeaware.topic_view import TopicView
 
 Match = Callable[[str, str], bool | None]
-"""Whether a pattern (``^...``) matches a topic, to the client library; None: unknown."""
+"""Returns whether the client library matches a topic with a pattern (``^...``), or None if that is unknown."""
 
 
 class Gate(Enum):
-    """What hides a topic from a group; only ``ABSENT`` and ``OPEN`` hide nothing."""
+    """Whether a topic is hidden from a group. A topic is visible only with ``ABSENT`` or ``OPEN``."""
 
     ABSENT = "replaces no topic"
     CLOSED = "closed"
@@ -86,7 +87,7 @@ class Reader:
         return old.replaced_by.moved.has_open_gate(self.group) if self.group else old.topic_id in self.passed
 
     def needs(self, old: TopicView) -> bool:
-        """Return whether the member subscribes to ``old``, which is replaced."""
+        """Return whether the member still subscribes to ``old``, a topic that may be replaced."""
         new_topic = old.replaced_by
         return new_topic is None or not (new_topic.gone or (new_topic.released and self.has_open_gate(old)))
 
@@ -97,8 +98,8 @@ class TopicReading(NamedTuple):
     Attributes:
         view: the view of the topic that brokers have under the name.
         gate: what hides the topic.
-        ends: partition -> the offset behind its last record, for partitions that take no more writes: sealed ones of an
-            old topic, and retired ones of a topic that was shrunk.
+        ends: partition -> the offset behind its last record, for partitions that take no more writes: those of an old
+            topic that are sealed, and those of a shrunk topic that are ReadOnly.
         awaits_report: the group has to report on this old topic, because the gate behind it is not open for the group.
     """
 
@@ -115,8 +116,8 @@ class Reading:
     Attributes:
         topics: what to subscribe to: names and patterns of the application, and topics of their chains.
         left_out: topics that a pattern of the application matches and that are no longer read.
-        logical: new topic -> the name by which the application subscribes to its chain; without topics that the
-            application names.
+        logical: new topic -> the name by which the application subscribes to its chain. New topics that the application
+            names itself are not keys.
         old: new topic -> the view of the topic that it replaces.
     """
 
@@ -131,8 +132,8 @@ class Reading:
     _topics: dict[str, TopicReading] = field(default_factory=dict, compare=False)
 
     def view(self, topic: str) -> TopicView:
-        """Return the view of the topic that brokers have under a name. An alias has the view of a topic that is gone,
-        which does not apply to another topic of the name (invariant I8)."""
+        """Return the view of the topic that brokers have under the name ``topic``. The view of an alias is of a deleted
+        topic, so it is not returned: brokers may have another topic of that name (invariant I8)."""
         view = self.views.get(topic)
         return TopicView.unlisted(topic) if view is None or view.is_alias else view
 
@@ -220,7 +221,7 @@ def _ends(view: TopicView) -> Mapping[int, int]:
 
 
 def _first_topics(reader: Reader, views: Mapping[str, TopicView]) -> Iterable[str]:
-    """Return the names from which the chains of ``reader`` begin."""
+    """Return the names with which the chains of ``reader`` begin."""
     matched = (
         topic for topic in views if any(reader.match(pattern, topic) is not False for pattern in reader.patterns)
     )
@@ -232,10 +233,10 @@ def _id(views: Mapping[str, TopicView], topic: str) -> str | None:
 
 
 def _matched(reader: Reader, pattern: str, views: Mapping[str, TopicView], left_out: set[str]) -> list[str]:
-    """Return the pattern, and the topics in the chains of matched topics that the pattern itself does not match.
+    """Return the pattern, and the topics that it does not match, but that are in the chain of a topic that it matches.
 
     Args:
-        left_out: gets the topics of these chains that the pattern matches and that are no longer read.
+        left_out: the set to which the function adds the topics that the pattern matches and that are no longer read.
     """
     replaced = {topic for topic, view in views.items() if view.replaced_by and reader.match(pattern, topic)}
     needed = dict.fromkeys(topic for first in sorted(replaced) for topic in read_topics(first, views.get, reader.needs))

@@ -1,7 +1,7 @@
 """The table of routes in which a ``produce`` looks up the topic and partition for a name.
 
-An entry is a route, None (librdkafka chooses), or an :class:`Unverified`, which the first record verifies.
-A partitioner that librdkafka does not have picks for every record, so with it every topic has a route.
+An entry is a route, None (librdkafka chooses), or an :class:`Unverified`, which the first record verifies. If the
+producer's partitioner does not exist in librdkafka, ours picks for every record. Then every topic has a route.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ _NOTICE_S = 0.5
 PartitionCount = Callable[[str], int]
 UNASSIGNED = -1  # librdkafka's RD_KAFKA_PARTITION_UA, and confluent_kafka's default: the partitioner chooses
 Doubt = Callable[[str], object]
-"""Compares the topic id of a topic with the cluster's again: after a failed call, its view is in doubt."""
+"""Compares a topic's id with the cluster's after a failed call: the topic may have been deleted and created again."""
 Arguments = tuple[Any, Any, Any]
 """The key, the partition and the value of a call."""
 
 
 @final
 class Unverified:
-    """Stands for a route until its topic ids have been compared with the cluster's (invariant I8), and until every
-    other wait of the route is over.
+    """Stands for a route until its topic ids have been compared with the cluster's (invariant I8).
 
     Args:
         route: the route.
-        verified: compares the ids, and returns the route then in force; or raises the sender's exception.
+        verified: compares the ids, and returns the route that is then in force. If a send has to wait for the ids, it
+            raises the exception of that send.
     """
 
     __slots__ = ("route", "verified")
@@ -69,7 +69,7 @@ def place(route: Route | None, key: Any, partition: Any, value: Any = None) -> A
     Without a route, or with arguments that librdkafka's method will refuse, return ``partition`` unchanged.
 
     Raises:
-        RetiredPartitionChosen: ``partition`` takes no records, or no partition of the topic does.
+        RetiredPartitionChosen: ``partition`` takes no records, or the topic has no partition that does.
     """
     if route is None:
         return partition
@@ -103,11 +103,11 @@ def place(route: Route | None, key: Any, partition: Any, value: Any = None) -> A
 def placed(
     by: Route | None, routes: RouteTable, topic: Any, arguments: Arguments, doubt: Doubt
 ) -> tuple[Any, Route | None]:
-    """Return :func:`place`'s partition and the route of the choice. If ``by`` refuses the record, compare the topic id
-    again, and place the record by the route that is then in force (invariant I8).
+    """Return :func:`place`'s partition, and the route that chose it. If the route ``by`` refuses the record, compare
+    the topic id again, and place the record by the route that is then in force (invariant I8).
 
     Raises:
-        RetiredPartitionChosen: the route is unchanged, or the new route refuses the record as well.
+        RetiredPartitionChosen: the route is still ``by``, or the new route refuses the record as well.
     """
     try:
         return place(by, *arguments), by
@@ -120,20 +120,20 @@ def placed(
 
 
 def topic_of(route: Route | None, name: Any) -> Any:
-    """Return the topic to which a record under ``name`` goes."""
+    """Return the topic to which a record under ``name`` goes by ``route``, the route of that name."""
     return name if route is None else route.view.topic
 
 
 class EveryTopic(dict[str, Route | Unverified | None]):
-    """The routes in force. A topic without a route, or with one that leaves the choice to the client library, gets a
-    route over all partitions that the brokers return.
+    """The routes in force. A topic gets a route over all partitions that the brokers return if it has no route, or one
+    that leaves the choice to the client library.
 
-    The partition count is requested at the first send to a topic. It is requested again, in the sender's thread, when
-    it is older than ``max_age_s`` or the topic's view has changed. Without an answer the last count stays. Any thread
-    may look up a route; while one requests a count, the others use the last one.
+    The partition count is requested at the first send to a topic. The sender's thread requests the count again when the
+    last one is older than ``max_age_s`` or the topic's view has changed. Without an answer the last count stays. Any
+    thread may look up a route; while one thread requests a count, the others use the last count.
 
     Args:
-        count: requests the count; raises the sender's exception.
+        count: requests a topic's partition count, or raises KafkaException.
         max_age_s: ``topic.metadata.refresh.interval.ms``.
         clock: seconds, monotonic.
     """
@@ -153,14 +153,14 @@ class EveryTopic(dict[str, Route | Unverified | None]):
         self._load = load
         self._clock = clock
         self._whole: dict[str, tuple[Route, float]] = {}  # topic -> its route, and the time to renew its count
-        self._led: dict[str, tuple[Route, Route, Route]] = {}  # name -> entry, route of the whole topic, both in one
+        self._led: dict[str, tuple[Route, Route, Route]] = {}  # name -> entry, route of the whole topic, their merger
 
     def __setitem__(self, topic: str, route: Route | Unverified | None) -> None:
         super().__setitem__(topic, route)
         if topic in self._whole:
             self._whole[topic] = self._whole[topic][0], -math.inf
 
-    def get(  # type: ignore[override] # one use of it
+    def get(  # type: ignore[override] # without the other signatures of dict.get
         self, topic: str, default: Route | Unverified | None = None
     ) -> Route | Unverified | None:
         entry = super().get(topic)
@@ -206,10 +206,10 @@ class EveryTopic(dict[str, Route | Unverified | None]):
 
 
 def partition_count(client: librdkafka.Producer | librdkafka.Consumer, timeout_s: float) -> PartitionCount:
-    """Return a function that requests partition counts through ``client``, which is not kept alive. The function waits
-    for a topic that is being created.
+    """Return a function that requests partition counts through ``client``. The function does not keep ``client`` alive,
+    and waits for a topic that is being created.
 
-    The function raises KafkaException: no answer, or only errors, within ``timeout_s``.
+    The function raises KafkaException if brokers return no count within ``timeout_s``.
     """
     held = weakref.ref(client)
 
@@ -233,15 +233,15 @@ def partition_count(client: librdkafka.Producer | librdkafka.Consumer, timeout_s
 
 
 def _described(client: librdkafka.Producer | librdkafka.Consumer, topic: str, timeout_s: float) -> Any:
-    """Return the metadata of a topic by a request of the client itself, which keeps the metadata."""
+    """Return the metadata of a topic. ``client`` requests it, and so also uses the metadata for its own sends."""
     stock: Any = librdkafka.Producer if isinstance(client, librdkafka.Producer) else librdkafka.Consumer
-    # Within a delivery callback, list_topics would make confluent_kafka abort at the next callback of the same poll:
-    # confluent_kafka keeps the state of a poll per thread.
+    # In another thread, because this one may be in a delivery callback. confluent_kafka keeps the state of a poll per
+    # thread: list_topics here would make it abort at the next callback of the same poll.
     return os_threads.call_apart(stock.list_topics, client, topic, timeout=timeout_s).topics[topic]
 
 
 def look_anew(count: PartitionCount, topic: str) -> None:
-    """Make librdkafka request the metadata of a topic, by :func:`partition_count`."""
+    """Make librdkafka request the metadata of ``topic``; ``count`` is of :func:`partition_count`."""
     try:
         count(topic)
     except KafkaException as error:
@@ -249,10 +249,10 @@ def look_anew(count: PartitionCount, topic: str) -> None:
 
 
 def notice_deletion(client: librdkafka.Producer) -> Callable[[str], None]:
-    """Return a function that makes librdkafka notice that a topic is deleted. ``client`` is not kept alive.
+    """Return a function that makes librdkafka notice that a topic is deleted. It does not keep ``client`` alive.
 
-    librdkafka then requests the topic until it forgets the topic, and the topic's leader epochs, 30 s later. Otherwise
-    it may never write to a later topic of the name whose leader epochs are lower (librdkafka#4898).
+    librdkafka then forgets the topic and its leader epochs 30 s later. Otherwise it may never write to a later topic of
+    that name, because the later topic's leader epochs are lower (librdkafka#4898).
     """
     held = weakref.ref(client)
 

@@ -1,10 +1,10 @@
 """The routes of one confluent_kafka producer, and the ``produce`` and ``produce_batch`` that follow them.
 
 While no topic has retired partitions, both methods are librdkafka's C methods. While some topic has retired partitions,
-our methods take the arguments of confluent_kafka's, by position or by name, and leave every check to confluent_kafka's.
-Ours add the partition where the caller left it out, and refuse retired partitions. Both happen once, before librdkafka
-has the record, and never again (invariant I7). A partitioner that librdkafka does not have picks for every record, so
-with it every topic has a route.
+our methods take the same arguments as confluent_kafka's methods, by position or by name, and leave every check to
+those. Ours add the partition where the caller left it out, and refuse retired partitions. Both happen once, before
+librdkafka has the record, and never again (invariant I7). If librdkafka does not have the producer's partitioner, ours
+picks the partition of every record. Then every topic has a route.
 """
 
 from __future__ import annotations
@@ -50,16 +50,17 @@ with suppress(ImportError):
 
 ERRORS = ClientErrors(RetiredPartitionChosen, pending=FirstViewPending, timeout=FirstViewTimeout)
 DOUBT_AGE_S = 0.05
-"""The maximum age of an answer about a topic id, after librdkafka has rejected a record for an unknown partition."""
+"""How old an answer about a topic's id may be after librdkafka has rejected a record for an unknown partition."""
 PARAMETERS = ("topic", "value", "key", "partition", "callback", "on_delivery", "timestamp", "headers")
 DIRECT = -1
 """The count of a topic without a route in :func:`fast_produce`: records pass unchanged."""
 Count = int | tuple[str, int]
-"""The entry of a name. The number of writable partitions: keys are hashed directly to one. 0: the route decides.
-:data:`DIRECT`: there is no route. An entry for an old topic's name also has the new topic."""
+"""The entry of :func:`fast_produce` for a topic's name. Above 0, it is the number of writable partitions, and a key's
+hash alone gives the partition. At 0, the route decides. :data:`DIRECT`: the topic has no route. For the name of an old
+topic, the entry is a pair: the new topic, and this number."""
 Counts = dict[str, Count]
 Reports = dict[str, Report]
-"""Names that are about to point to another topic -> the wrapper of their records' delivery callbacks."""
+"""Names that will soon point to another topic -> the wrapper of the delivery callbacks of records under that name."""
 NO_REPORTS: Reports = {}
 _DOUBTFUL = (KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC)
 
@@ -83,7 +84,7 @@ def fast_produce(
         doubt: called if the topic may have been deleted and created again. Afterwards, a record that was not queued is
             placed again.
         absent: the entry for a topic that is not in ``counts``.
-        reports: wrappers of delivery callbacks, for names that are about to be replaced; also changed in place.
+        reports: wrappers of delivery callbacks, as :data:`Reports` describes; also changed in place by the caller.
     """
     retry = _retry_of(base, routes, doubt)
     produce = _python_produce(base, routes, counts, hash_function, doubt, absent, reports, retry)
@@ -95,7 +96,7 @@ def fast_produce(
 
 @dataclass(frozen=True, slots=True)
 class RoutedInPython:
-    """A routed ``produce`` without the extension. ``Producer.produce`` has the shortest path, which saves a frame."""
+    """A routed ``produce`` without the extension. ``Producer.produce`` reads its fields, to save a frame per record."""
 
     base: Callable[..., Any]
     counts: Counts
@@ -121,7 +122,7 @@ def _retry_of(base: Callable[..., Any], routes: RouteTable, doubt: Doubt) -> Cal
         timestamp: Any = 0,
         headers: Any = None,
     ) -> Any:
-        """Place a record again that librdkafka rejected for ``where``, our choice, if the choice is different now."""
+        """Place a record again that librdkafka rejected. If our choice is still ``where``, raise ``error``."""
         if not _is_doubtful(error.args[0]):
             raise error
         doubt(topic)
@@ -170,7 +171,7 @@ def _python_produce(
         else:
             where, route = placed(route_of(routes, topic), routes, topic, (key, partition, value), doubt)
             to = topic_of(route, topic)
-        # A given callback counts, even None: on_delivery is its alias.
+        # As in confluent_kafka, on_delivery counts only if the argument callback is absent. None is not absent.
         called = on_delivery if callback is ABSENT else callback
         called = reported(reports, topic, called)
         try:
@@ -191,7 +192,7 @@ def faithful_produce(
     base: Callable[..., Any], routes: RouteTable, doubt: Doubt = bool, reports: Reports = NO_REPORTS
 ) -> Callable[..., Any]:
     """A routed ``produce`` over a foreign Python function (a tracer's, a mock's), or for a partitioner that hashes no
-    keys. It passes the call on, and changes only partition, topic and delivery callback where the route requires it.
+    keys. It passes the caller's arguments on. Where the route requires it, it changes partition, topic and callback.
     """
 
     def produce(producer: Any, *args: Any, **kwargs: Any) -> Any:
@@ -229,8 +230,8 @@ def faithful_produce(
 def routed_batch(
     base: Callable[..., Any], routes: RouteTable, doubt: Doubt = bool, reports: Reports = NO_REPORTS
 ) -> Callable[..., Any]:
-    """A routed ``produce_batch``: one call of ``base`` for each partition, with the caller's own message dicts, which
-    therefore get ``_error``. A message's own ``partition`` counts, as confluent_kafka documents (its 2.16 ignores it).
+    """A routed ``produce_batch``: one call of ``base`` for each partition, which sets ``_error`` in the caller's own
+    message dicts. A message's own ``partition`` has precedence, as confluent_kafka documents (its 2.16 ignores it).
     """
 
     def produce(
@@ -242,7 +243,7 @@ def routed_batch(
         by_partition: dict[Any, list[dict[str, Any]]] = {}
         current: Route | None = route
         for message in messages:
-            message.pop("_error", None)  # of an earlier call; errors of this call are set below
+            message.pop("_error", None)  # from an earlier call; the errors of this call are set below
             own = message.get("partition")
             given = partition if own is None else own
             if isinstance(value := message.get("value"), str):
@@ -251,7 +252,7 @@ def routed_batch(
             where, current = placed(current, routes, topic, arguments, doubt)
             by_partition.setdefault(where, []).append(message)
         to = topic_of(current, topic)
-        if to != topic_of(route, topic):  # a switch in between: the first records were placed in another topic
+        if to != topic_of(route, topic):  # a switch during the loop: the first records were placed in another topic
             return produce(producer, topic, messages, partition, *args, **kwargs)
         send = _reporting(base, partial(reported, reports, topic)) if reports else base
         queued = 0
@@ -283,7 +284,7 @@ def routed_batch(
 
 
 def _reporting(base: Callable[..., Any], report: Callable[[Any], Any]) -> Callable[..., Any]:
-    """A ``produce_batch`` with the callbacks that ``report`` returns. The caller's dicts get only ``_error``."""
+    """A ``produce_batch`` that passes each callback through ``report``. The caller's dicts get only ``_error``."""
 
     def produce(
         producer: Any, topic: Any, messages: list[dict[str, Any]], partition: Any, *args: Any, **kwargs: Any
@@ -303,8 +304,8 @@ def _reporting(base: Callable[..., Any], report: Callable[[Any], Any]) -> Callab
 
 
 def as_kafka_error(refusal: Exception) -> KafkaError:
-    """Return the error for the report of a record that was refused before it was queued, by us or by a partitioner of
-    the application."""
+    """Return the ``_error`` of a record that was refused before it was queued, by this module or by the application's
+    partitioner."""
     if isinstance(refusal, KafkaException):
         error: KafkaError = refusal.args[0]
         return error
@@ -313,7 +314,7 @@ def as_kafka_error(refusal: Exception) -> KafkaError:
 
 
 def count_of(route: Route, unrouted: int = DIRECT) -> Count:
-    """Return the entry of :func:`fast_produce` for a name with a route; ``unrouted`` is for topics without one."""
+    """Return the entry of :func:`fast_produce` for a name with ``route``; ``unrouted`` is the entry without a route."""
     if not route.open:
         return 0
     count = unrouted if route.passes else len(route.writable) if route.dense else 0
@@ -321,7 +322,7 @@ def count_of(route: Route, unrouted: int = DIRECT) -> Count:
 
 
 def _is_doubtful(error: Any) -> bool:
-    """Whether librdkafka has rejected a record for a partition that the topic may no longer have."""
+    """Whether librdkafka has rejected a record because its metadata lacks the topic or the partition."""
     return isinstance(error, KafkaError) and error.code() in _DOUBTFUL
 
 
@@ -340,14 +341,14 @@ def _well_formed(messages: Any) -> bool:
 class Router(Routes):
     """The routes of one producer, and the switches of its methods.
 
-    One thread at a time, that of the views' source, applies views. Any number of threads call ``produce.call``
-    meanwhile, with the producer as first argument.
+    Only the thread of the views' source applies views. Meanwhile any number of threads may call ``produce.call``, with
+    the producer as first argument.
 
     Args:
         produce: the next ``produce`` after ours: librdkafka's own C method, or a Python function patched over it.
         produce_batch: the next ``produce_batch`` after ours.
-        count: returns how many partitions a topic has; for a partitioner that librdkafka does not have: it picks even
-            where no partition is retired.
+        count: returns how many partitions a topic has; needed if librdkafka does not have the partitioner. Then
+            ``partitioner`` picks the partition even in topics without retired partitions.
         deliveries: the producer's delivery callbacks.
     """
 
@@ -396,7 +397,8 @@ class Router(Routes):
     def _lead(self, changed: Mapping[str, TopicView], *, first: bool) -> dict[str, str]:
         moved = super()._lead(changed, first=first)
         for topic, view in changed.items():
-            # Only for names that come back: on brokers that create topics, the request creates any other topic again.
+            # Only if a later topic gets the deleted topic's name: brokers that create topics on request would create
+            # the deleted topic again.
             if (
                 view.is_alias
                 and view.replaced_by is not None
@@ -415,7 +417,7 @@ class Router(Routes):
             self._reports[name] = self._deliveries.report
         else:
             self._reports.pop(name, None)
-        # In this order, no concurrent call combines an old count with a new route: a count of 0 selects the route.
+        # A count of 0 makes concurrent calls use the route. So none combines the old count with the new route.
         self._counts[name] = 0
         if route is None or not self.unverified(name):
             self._routes[name] = route
@@ -426,9 +428,8 @@ class Router(Routes):
     def _verify(self, name: str) -> Route | None:
         """Have topic ids compared with the cluster's, before the first record under ``name`` uses views with new ids.
 
-        While no broker answers, records wait like those before the first view: under ``block``, BufferError is raised
-        for at most ``modeaware.view.timeout.ms``. Then the last view stays in force, and the source repeats the
-        comparison.
+        While no broker answers, each send under ``block`` raises BufferError, as before the first view. After
+        ``modeaware.view.timeout.ms``, sends use the last view, and the source repeats the comparison.
         """
         while isinstance(dict.get(self._routes, name), Unverified):
             compared = [topic for topic, _ in self.unverified(name)]
@@ -454,12 +455,12 @@ class Router(Routes):
         self._compare({topic, self._names.points_to(topic)}, VERIFY_TIMEOUT_S, DOUBT_AGE_S)
 
     def _compare(self, topics: Collection[str], timeout_s: float, max_age_s: float) -> Collection[str]:
-        """Return those of the topics about which no broker has answered."""
-        # Without the lock: the comparison calls this router with changed views.
+        """Return the topics whose ids no broker has returned."""
+        # The caller must not hold the lock: the comparison calls this router's follow(), which takes it.
         return () if self._closed else self._views.verify(topics, timeout_s, max_age_s)
 
     def close(self) -> None:
-        """Point at librdkafka's own methods for good, which raise that the producer is closed. End waiting calls."""
+        """Point to librdkafka's own methods for good: they raise that the producer is closed. End waiting calls."""
         with self._lock:
             self._closed = True
             self._point_to(self._stock)
@@ -488,7 +489,7 @@ class Router(Routes):
         return self.produce_batch.target(*args, **kwargs)
 
     def _await_view(self) -> None:
-        """Wait for the first view, or raise by ``on_unknown``; later calls do not wait again."""
+        """Wait for the first view, or raise as ``on_unknown`` requires. Later calls do not wait again."""
         self.first_view.wait()
         with self._lock:
             if not self.known.is_set():
