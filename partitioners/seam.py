@@ -1,10 +1,10 @@
 """The interface of partitioners, and their facts.
 
-A :class:`Partitioner` makes a :class:`TopicPartitioner` for each topic, which picks one of ``count`` candidates by
-index (after franz-go). The caller chooses the candidates. For a record whose key must stay in one partition, they are
-all partitions that take writes. For any other record, they are the partitions that take writes and have a leader.
+A :class:`Partitioner` makes a :class:`TopicPartitioner` for each topic. This picks one of ``count`` candidates by index
+(the design is franz-go's). The caller chooses the candidates. For a record whose key must stay in one partition, they
+are all partitions that take writes. For any other record, they are the partitions that take writes and have a leader.
 
-No caller tests for a partitioner by name or class. Callers need only these facts:
+Callers never compare a partitioner's name or class. They use only these facts:
 
 ====================================  ==================================================================
 fact                                  where it is
@@ -12,7 +12,7 @@ fact                                  where it is
 follows queue sizes (KIP-794)         :func:`wants_load`: its topic partitioners are :class:`LoadAware`
 needs the end of batches (KIP-480)    :func:`wants_batches`: they are :class:`BatchAware`
 which keys are hashed                 :class:`Rule`
-index, keys that move                 :attr:`Rule.placer`
+index of a hash; share that moves     :attr:`Rule.placer`
 hashes keys as Java's producer does   :attr:`Rule.is_javas`
 spreads records that are not hashed   :attr:`Rule.spreads`
 ====================================  ==================================================================
@@ -40,20 +40,20 @@ class TopicPartitioner(Protocol):
     """Picks among the candidates for one topic. May hold state (sticking); safe to use from several threads."""
 
     def requires_consistency(self, key: bytes | None) -> bool:
-        """Return whether equal keys need the same candidates; if not, the caller may offer only those with a leader."""
+        """Return whether equal keys need the same candidates. If not, the caller may offer only those with a leader."""
         ...
 
     def partition(self, key: bytes | None, count: int) -> int:
-        """Return the index of the pick, ``0 <= index < count``; ValueError if ``count`` is not positive.
+        """Return the index of the pick, ``0 <= index < count``. Raise ValueError if ``count`` is not positive.
 
-        ``key`` is the serialized key; None for a record without a key.
+        ``key`` is the serialized key, or None for a record without a key.
         """
         ...
 
 
 def checked_index(given: object, count: int, which: str) -> int:
-    """Return ``given``, a partitioner's pick; ValueError if it is not an index below ``count``. The message names
-    the partitioner by ``which``. An application's own partitioner may return anything."""
+    """Return ``given``, a partitioner's pick. Raise ValueError if it is not an index below ``count``, because an
+    application's own partitioner may return anything. The message calls the partitioner ``which``."""
     try:
         index = operator.index(given)  # type: ignore[arg-type] # the call checks the type
     except TypeError:
@@ -68,9 +68,9 @@ class BatchAware(Protocol):
     """A :class:`TopicPartitioner` that changes its pick when a batch ends (KIP-480)."""
 
     def on_new_batch(self, index: int) -> None:
-        """Stick to another candidate: the next record for candidate ``index`` would begin a new batch.
+        """Stick to another candidate, because the next record for candidate ``index`` would begin a new batch.
 
-        Without effect if the pick is no longer ``index``, so several threads may report the same batch.
+        A call has no effect if the pick is no longer ``index``, so several threads may report the same batch.
         """
         ...
 
@@ -80,11 +80,11 @@ class LoadAware(Protocol):
     """A :class:`TopicPartitioner` that follows the sizes of records and queues (KIP-794)."""
 
     def partition_by_load(self, key: bytes | None, count: int, size: int, load: Sequence[int] = ()) -> int:
-        """Return the index of a pick by the load; ValueError if ``load`` has another length than ``count``.
+        """Return the index of a pick by the load. Raise ValueError if ``load`` does not have ``count`` entries.
 
         Args:
             size: the record's size in bytes.
-            load: the queue of each candidate, in bytes, batches or records (>= 0); empty if unknown.
+            load: the length of each candidate's queue, in bytes, batches or records (>= 0); empty if unknown.
         """
         ...
 
@@ -93,7 +93,7 @@ class Partitioner(Protocol):
     """Makes a partitioner for each topic."""
 
     def for_topic(self, topic: str) -> TopicPartitioner:
-        """Return a new topic partitioner, with its own state. Send nothing here: the client may hold a lock."""
+        """Return a new topic partitioner, with its own state. Must not send records: the client may hold a lock."""
         ...
 
 
@@ -117,22 +117,22 @@ def _makes(partitioner: Partitioner, capability: type) -> bool:
 def share_moved(old: int, new: int) -> float:
     """Return the share of keys that move from ``old`` to ``new`` partitions if the index is ``hash % count``.
 
-    Of each ``lcm(old, new)`` consecutive hashes, ``min(old, new)`` have the same remainder by both.
+    Of ``lcm(old, new)`` consecutive hashes, ``min(old, new)`` have the same remainder for ``old`` as for ``new``.
     """
     return 1 - min(positive(old), positive(new)) / math.lcm(old, new)
 
 
 def least_share_moved(old: int, new: int) -> float:
-    """Return the share of keys that any rule must move for an even load."""
+    """Return the least share of keys that has to move, by whatever rule, so that every partition has an equal share."""
     return 1 - min(positive(old), positive(new)) / max(old, new)
 
 
 @dataclass(frozen=True)
 class Placer:
-    """The way from a key to its index: the key's hash, a number, modulo the count. Subclasses may use another rule.
+    """The way from a key to its index: the key's hash (a number) modulo the count. Subclasses may use another rule.
 
     Attributes:
-        name: the name of the hash, or of the partitioner if the hash alone does not determine the index.
+        name: the name of the hash. If the index is not the hash modulo the count, it is the partitioner's name.
         hash: the hash of the key.
         clients: the clients that place keys by this function.
         hashes_empty: most of these clients hash an empty key like any other key.
@@ -176,11 +176,11 @@ class Rule:
 
     Attributes:
         name: the partitioner's name.
-        hash: the hash of keys; None if keys are not hashed.
+        hash: the hash of keys, or None if keys are not hashed.
         null_hashed: a record without a key is hashed as if its key were empty.
         empty_hashed: an empty key is hashed like any other key.
-        placer: the way from the hash to an index; by default the hash modulo the count. None if keys are not hashed.
-        spreads: records that are not hashed are spread; False if the application must choose their partitions.
+        placer: the way from the hash to an index, or None if keys are not hashed. Default: the hash modulo the count.
+        spreads: records that are not hashed are spread. If false, the application must choose their partitions.
     """
 
     name: str
@@ -203,9 +203,9 @@ class Rule:
         return self.empty_hashed or len(key) > 0
 
     def is_sticky(self, key: bytes | None) -> bool:
-        """Return whether the record follows the sticky pick of records without a key.
+        """Return whether a record with this key goes to the sticky pick, as records without a key do.
 
-        In librdkafka, a record with an empty key that is not hashed follows it, unless keys are never hashed.
+        In librdkafka, a record with an empty key does so, too, if the partitioner hashes only keys that are not empty.
         """
         return not self.is_hashed(key) and (key is None or self.hash is not None)
 
@@ -230,13 +230,13 @@ class HashPartitioner:
     Args:
         hash_function: an implementation of the rule's hash, for example in C; by default the one in Python.
         rule: replaces the rule of the class.
-        linger_s: how long records without a key stick to one pick, in seconds; 0: a new pick for each record.
-        batch_size: the number of bytes that stick to one pick (Java: ``batch.size``); ValueError if not positive.
+        linger_s: how long records without a key stick to one pick, in seconds. With 0, each record has a new pick.
+        batch_size: how many bytes of records stick to one pick (Java: ``batch.size``). ValueError if not positive.
         clock: monotonic seconds.
         randomness: numbers ``0 <= x < 1``.
 
     Attributes:
-        hash_function: maps a key that the rule hashes, and a count, to the index; None if the rule hashes no keys.
+        hash_function: returns the index for a key and a count, or is None if the rule hashes no keys.
         rule, linger_s, batch_size, clock, randomness: as given.
     """
 
@@ -288,13 +288,13 @@ class TopicHashPartitioner(ABC):
 
     @abstractmethod
     def _spread(self, key: bytes | None, count: int) -> int:
-        """Return the index for a record that is not hashed. ValueError if ``count`` is not positive."""
+        """Return the index for a record that is not hashed. Raise ValueError if ``count`` is not positive."""
 
 
 def share_moved_of(keys: Iterable[bytes], index: Callable[[bytes, int], int], old: int, new: int) -> float:
-    """Return the share of ``keys`` whose ``index`` differs for ``old`` and ``new``; equal keys count separately.
+    """Return the share of ``keys`` whose ``index`` differs for ``old`` and ``new``. A repeated key counts each time.
 
-    ValueError if there are no keys, or a count is not positive.
+    Raise ValueError if there are no keys, or a count is not positive.
     """
     moved = [index(key, positive(old)) != index(key, positive(new)) for key in keys]
     if not moved:
@@ -305,8 +305,8 @@ def share_moved_of(keys: Iterable[bytes], index: Callable[[bytes, int], int], ol
 def expected_share_moved(partitioner: Partitioner, old: int, new: int) -> float:
     """Return the share of keys that ``partitioner`` moves: exact if its rule is known, else that of 2000 random keys.
 
-    0.0 if the partitioner hashes no keys. The error of a sample is below 0.03 (at 99 %). Equal arguments give equal
-    results if the picks depend on the key alone.
+    It is 0.0 if the partitioner hashes no keys. The error of the sample is below 0.03, with a probability of 99 %. The
+    sample is always the same.
     """
     if isinstance(partitioner, HashPartitioner):
         placer = partitioner.rule.placer

@@ -1,4 +1,4 @@
-"""Partitioners that differ in how they spread records that are not hashed: in turn, by batches, by load, or not."""
+"""Partitioners that differ in how they spread records that are not hashed: in turn, by batch, by load, or not at all."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class _TopicRoundRobin(TopicHashPartitioner):
 class RoundRobin(HashPartitioner):
     """Each record goes to the next candidate, whatever its key: Java's ``RoundRobinPartitioner``.
 
-    Unlike Java's, it begins at a random candidate: many short-lived producers do not all begin at the first one.
+    Unlike Java's, it begins at a random candidate, so that many short-lived producers do not all begin at the first.
     """
 
     RULE = Rule("round_robin", None, null_hashed=False, empty_hashed=False)
@@ -62,7 +62,7 @@ class _TopicSticky(TopicHashPartitioner):
                 self._move(index, self._pick[1])
 
     def _move(self, away: int, count: int) -> None:
-        """Pick at random, but not ``away`` if there is another candidate; -1: pick any."""
+        """Pick a random candidate other than ``away``, if there is one. If ``away`` is -1, pick any."""
         others = count if away < 0 or count < 2 else count - 1
         index = int(self._made_by.randomness() * others)
         index += others < count and index >= away
@@ -73,8 +73,8 @@ class Sticky(HashPartitioner):
     """KIP-480: records without a key stick to one candidate until a batch for it ends, then to another one at random.
 
     Keys, the empty one included, are hashed with murmur2, as Java's ``DefaultPartitioner`` did from Kafka 2.4 to 3.2
-    and kafka-python's ``StickyPartitioner`` does. Its topic partitioners are :class:`~partitioners.seam.BatchAware`;
-    until the first batch is reported, a batch is assumed to last ``linger_s``.
+    and kafka-python's ``StickyPartitioner`` does. The topic partitioners are :class:`~partitioners.seam.BatchAware`.
+    Until the client reports its first batch, a batch is assumed to last ``linger_s``.
     """
 
     RULE = Rule("sticky", Hash.MURMUR2, null_hashed=False, empty_hashed=True)
@@ -102,7 +102,7 @@ class _TopicUniformSticky(TopicHashPartitioner):
             raise ValueError(f"load has {len(load)} entries for {count} candidates")
         with self._lock:
             if self._left <= 0 or self._count != count:
-                # Java draws when the last record has filled the batch. Here the draw comes later, by a newer load.
+                # Java draws as soon as a record has filled the batch. Here the next record draws, with a newer load.
                 self._index = draw(positive(count), load, self._made_by.randomness())
                 self._count, self._left = count, self._made_by.batch_size
             self._left -= size
@@ -123,13 +123,13 @@ class UniformSticky(HashPartitioner):
 
     This is KIP-794, the rule of Java's producer since Kafka 3.3. A candidate has the weight ``longest queue + 1 - own
     queue``, so that a slow broker, whose queue grows, is drawn less often. All weights are equal while the load is
-    unknown. A switch after ``batch_size`` bytes makes the shares uniform. KIP-480's switch at the end of a batch sends
-    most records to the slowest broker. The caller leaves out candidates that should get no records (Java:
+    unknown. A change after ``batch_size`` bytes makes the candidates' shares equal. KIP-480's change at the end of a
+    batch sends most records to the slowest broker. The caller leaves out candidates that should get no records (Java:
     ``partitioner.availability.timeout.ms``).
 
     Keys, the empty one included, are hashed with murmur2, unless ``ignore_keys`` (Java: ``partitioner.ignore.keys``)
-    spreads these records, too. Its topic partitioners are :class:`~partitioners.seam.LoadAware`. Their
-    ``partition``, for callers without sizes, counts a record as 1024 bytes.
+    spreads these records, too. The topic partitioners are :class:`~partitioners.seam.LoadAware`. Their ``partition``,
+    for callers that do not pass sizes, counts a record as 1024 bytes.
     """
 
     RULE = Rule("uniform_sticky", Hash.MURMUR2, null_hashed=False, empty_hashed=True)

@@ -38,7 +38,7 @@ class ClientErrors(NamedTuple):
 
 @contextmanager
 def acquired(conf: Mapping[str, Any], config: ClientConfig) -> Iterator[Views]:
-    """Acquire a share of the views for a client's constructor, the ``with`` block; release the share if it raises.
+    """Acquire a share of the views for a client's constructor. If the ``with`` block raises, release the share.
 
     The application's resize callback is left out: the source of the views outlives the client, and must not keep the
     callback's objects alive.
@@ -51,7 +51,7 @@ def acquired(conf: Mapping[str, Any], config: ClientConfig) -> Iterator[Views]:
 
 
 class ViewShare:
-    """Calls the method ``follow`` with views while ``client`` lives and has not released its share.
+    """Calls the method ``follow`` with changed views, until ``client`` is dropped or has released its share.
 
     The share keeps neither the client nor the method's object alive.
     """
@@ -96,11 +96,11 @@ def abandon(release: Callable[[], None], pid: int) -> None:
 
 
 class FirstView:
-    """The wait for the first view, to one deadline for all calls of a client. Any thread may call.
+    """The wait for the first view, until one deadline for all calls of a client. Any thread may call.
 
     Args:
-        wait: waits up to a number of seconds for the first view; returns whether the client follows the view now.
-        views: the handle that has the view.
+        wait: waits up to a number of seconds for the first view, and returns whether the client has followed it.
+        views: the client's handle of the views.
 
     Attributes:
         over: calls may proceed: the view has come, or every partition is taken as ReadWrite until the view comes.
@@ -132,8 +132,8 @@ class FirstView:
             self._refuse()
 
     def arrived(self, at_most_s: float | None = None) -> bool:
-        """Wait to the deadline, or for ``at_most_s``; return whether calls may proceed. With ``block``, calls
-        proceed only with a view, or if no view can come.
+        """Wait until the deadline, or for ``at_most_s``. Return whether calls may proceed. With ``block``, calls
+        proceed only with a view, or if no view can come any more.
 
         Raises:
             ClientErrors.timeout: the deadline has passed or no view can come, and ``on_unknown`` is ``error``.
@@ -149,13 +149,13 @@ class FirstView:
         return self.over
 
     def left_s(self) -> float:
-        """Return the seconds to the deadline, 0 when it has passed; begin a wait if there was none."""
+        """Return the seconds until the deadline, or 0 when it has passed. If no wait has begun, begin one."""
         with self._lock:
             deadline_s = self.begin() if self._deadline_s is None else self._deadline_s
         return max(deadline_s - time.monotonic(), 0.0)
 
     def begin(self) -> float:
-        """Begin a wait, and return its deadline on the monotonic clock. :meth:`left_s` begins a wait by itself."""
+        """Begin a wait, and return its deadline on the monotonic clock. :meth:`left_s` calls this if necessary."""
         self.over, self._deadline_s = False, time.monotonic() + self._config.view_timeout_ms / 1000
         return self._deadline_s
 

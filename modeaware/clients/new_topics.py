@@ -85,7 +85,7 @@ class NewTopics:
                 waiting.starts = {key: at for key, at in waiting.starts.items() if key not in gone}
 
     def found(self, keys: frozenset[Key], answer: Mapping[Key, Start], now_s: float) -> None:
-        """Note the start offsets of ``keys``, not this member's partitions. Offsets that ``answer`` lacks are unknown."""
+        """Note the start offsets of ``keys``, partitions of other members. What ``answer`` lacks is unknown."""
         for waiting in self._topics.values():
             if waiting is not None and waiting.others & keys:
                 offsets = {key: answer[key].offset for key in waiting.others & answer.keys()}

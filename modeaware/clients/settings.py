@@ -1,8 +1,8 @@
 """A client's configuration: our settings, the partitioner, and the connection to the cluster.
 
-The views of the modes (:mod:`modeaware.views`) are read through librdkafka, also for kafka-python's clients. So
-kafka-python's keyword arguments for the cluster and its credentials are translated to librdkafka's settings. Arguments
-about producing, consuming and groups go to kafka-python alone. A connection setting without an equivalent is an error.
+The views of the modes (:mod:`modeaware.views`) are read through librdkafka, for kafka-python's clients, too. So
+kafka-python's keyword arguments for addresses and credentials are translated to librdkafka's settings. Arguments about
+producing, consuming and groups go to kafka-python alone. A connection setting without an equivalent is an error.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PREFIX = "modeaware_"
 OVERRIDES = "modeaware_librdkafka"
 """Our keyword for a dict of librdkafka settings, which replace the translated ones."""
 TOKEN_LIFETIME_S = 60.0
-"""The assumed lifetime of a token without an expiry: librdkafka requests the next token before its end."""
+"""The lifetime given to librdkafka, which then requests the next token in time: kafka-python's tokens have no expiry."""
 
 _DOTTED = PREFIX.replace("_", ".")
 _UNDERSCORED = {"modeaware.resize.cb": "modeaware.resize_cb"}  # our names that have an underscore themselves
@@ -71,7 +71,7 @@ _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI
 
 @dataclass(frozen=True)
 class Settings:
-    """A client's keyword arguments, split by their reader.
+    """A client's keyword arguments, split by the part that reads them.
 
     Attributes:
         config: our settings.
@@ -144,7 +144,7 @@ def _dotted(name: str) -> str:
 
 
 def _concerns(name: str, protocol: str) -> bool:
-    """Return whether a setting applies: a setting of TLS or SASL needs a protocol with TLS or SASL."""
+    """Return whether a setting applies: one of TLS needs a protocol with TLS, one of SASL a protocol with SASL."""
     part, underscore, _ = name.partition("_")
     return not underscore or part not in ("ssl", "sasl") or part.upper() in protocol.split("_")
 
@@ -200,7 +200,7 @@ def given_conf(args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]
 
 def own_partitioner(partitioner: Any) -> Partitioner | None:
     """Return the partitioner, if the value is one of :mod:`partitioners` or the name of one (``murmur2_random``,
-    ``package.module:name``); None for any other value, which kafka-python takes or rejects.
+    ``package.module:name``). Return None for any other value, which kafka-python accepts or rejects.
 
     Raises:
         ValueError, TypeError: no partitioner has this name; the message has the reason.
@@ -211,8 +211,8 @@ def own_partitioner(partitioner: Any) -> Partitioner | None:
 
 
 def is_beyond_librdkafka(partitioner: object) -> bool:
-    """Return whether librdkafka cannot use this value of ``partitioner``: the name of one of ours,
-    ``"package.module:name"``, or an object. librdkafka takes its own names, and reports unknown ones."""
+    """Return whether librdkafka cannot use this value of ``partitioner``: a name that only :mod:`partitioners` has,
+    ``"package.module:name"``, or an object. librdkafka itself reports unknown names."""
     if isinstance(partitioner, str):
         return (partitioner in NAMES and partitioner not in LIBRDKAFKA_NAMES) or is_plug_in(partitioner)
     return partitioner is not None
@@ -222,7 +222,7 @@ def partitioner_of(conf: Mapping[str, Any]) -> Partitioner:
     """Return the partitioner that ``partitioner`` and ``sticky.partitioning.linger.ms`` set, with the hashes in C.
 
     Args:
-        conf: a configuration whose other settings librdkafka has accepted. As in librdkafka, its
+        conf: a configuration that librdkafka has accepted, apart from ``partitioner``. As in librdkafka, its
             ``default.topic.config`` overrides the other settings.
 
     Raises:

@@ -126,10 +126,10 @@ class AdminClient(librdkafka.AdminClient):
     ) -> dict[str, Future[Any]]:
         """Create topics: as the stock method does, and by KIP-409 where ``min_required_replication_factor`` is set.
 
-        A topic with this minimum is placed here, rack-aware, and sent with its assignment: the brokers' own placement
-        ignores which brokers are alive. The controller's policy in the mode log
+        For a topic with this minimum, this client chooses the replicas, rack-aware, and sends the assignment: the
+        brokers' own choice ignores which brokers are alive. The controller's policy in the mode log
         (``modeaware.under.replicated.creation``) decides which brokers may be down. With ``disabled``, or without a
-        mode log, none may be. A broker that was killed counts as alive until its ``broker.session.timeout.ms`` is over.
+        mode log, no broker may be down. A killed broker counts as alive until its ``broker.session.timeout.ms`` ends.
 
         The name of a replaced topic is refused, also if that topic was deleted: clients that use the name write to and
         read another topic. If the cluster has a mode log, this check has to read it.
@@ -195,8 +195,8 @@ class AdminClient(librdkafka.AdminClient):
         Args:
             new_partitions: a list, as for the stock method, or a mapping by topic (``NewPartitions.increase_to(6)``).
             timeout_ms: KIP-195's option, in milliseconds; it replaces ``request_timeout``.
-            kwargs: the stock method's: ``operation_timeout``, ``request_timeout`` (seconds, 60), ``validate_only``
-                (False; nothing is changed).
+            kwargs: the stock method's: ``operation_timeout``, ``request_timeout`` (seconds; default 60) and
+                ``validate_only`` (default False; if True, nothing is changed).
 
         Returns:
             Per topic a future. For a list without a minimum, it is the stock method's. Otherwise, its result is a
@@ -284,13 +284,13 @@ class AdminClient(librdkafka.AdminClient):
         Args:
             partitions: per topic, how many partitions to keep.
             delay_ms: delete the records of a retired partition when every group has consumed them, and no earlier than
-                this many milliseconds from now. None: only the topic's own retention deletes them.
+                this many milliseconds from now. If it is None, only the topic's own retention deletes them.
             request_timeout: the deadline, in seconds. Until then the call is retried if nothing was done: see
                 ``modeaware.wire.retries``.
 
         Returns:
             Per topic a future of :class:`~modeaware.wire.messages.TopicResult`: the retired partitions and their modes.
-            It is done when the shrink is on the log; the drain follows. It fails with RequestRefused (nothing changed;
+            It is done when the log has the shrink; the drain follows. It fails with RequestRefused (nothing changed;
             ``code`` has the reason), ControllerUnavailable (nothing was sent), ClusterError (outcome unknown), or
             ModeSourceError (the mode log cannot be read).
 
@@ -315,7 +315,7 @@ class AdminClient(librdkafka.AdminClient):
         validate_only: bool = False,
         request_timeout: float = REQUEST_TIMEOUT_S,
     ) -> dict[str, Future[TopicResult]]:
-        """Replace topics by new ones with other partition counts. The count changes; keys keep their order.
+        """Replace topics by new ones with other partition counts. The records of each key stay in order.
 
         The controller creates each new topic and announces it. At the switch the old name begins to point to the new
         topic: our producers write there, and each group reads it after it has read the old topic to the end. Nothing is
@@ -407,8 +407,8 @@ class AdminClient(librdkafka.AdminClient):
         """Read the partition modes from the mode log: per topic a future of a :class:`~modeaware.topic_view.TopicView`.
 
         Args:
-            topics: a topic without a record (never shrunk) has empty ``modes``: all partitions are ReadWrite. None:
-                every topic that has a record; this form blocks until the log has been read.
+            topics: the topics. One without a record (never shrunk) has empty ``modes``: all partitions are ReadWrite.
+                None means every topic that has a record; then the call itself blocks until the log has been read.
             request_timeout: how long to wait for the log, in seconds; then the futures fail with ModeSourceError.
 
         Raises:
@@ -440,8 +440,8 @@ class AdminClient(librdkafka.AdminClient):
             request_timeout: how long to wait for the controller's answer, in seconds.
 
         Returns:
-            A future that is done when the rules are on the log. It fails like the futures of :meth:`delete_partitions`.
-            RequestRefused: a rule is invalid, or a rule to remove does not exist.
+            A future that is done when the log has the rules. It fails like the futures of :meth:`delete_partitions`,
+            with RequestRefused if a rule is invalid, or a rule to remove does not exist.
 
         Raises:
             TypeError: an argument has the wrong type; nothing was sent.
@@ -477,10 +477,11 @@ class AdminClient(librdkafka.AdminClient):
         """Move partitions to other brokers, or cancel moves (Java's ``Admin.alterPartitionReassignments``).
 
         Args:
-            reassignments: per partition the new broker ids of its replicas, the preferred leader first; None: cancel
-                its reassignment in progress. A key is a TopicPartition, of which topic and partition count, or a pair.
-            allow_replication_factor_change: False: refuse a partition whose number of replicas would change (KIP-860).
-                During a reassignment, the number at its end counts. Needs Kafka 4.1; no effect on cancellations.
+            reassignments: per partition, the broker ids of its new replicas, the preferred leader first; or None, to
+                cancel its reassignment in progress. A key is a pair, or a TopicPartition (its topic and partition).
+            allow_replication_factor_change: if False, a change of the number of a partition's replicas is refused
+                (KIP-860). During a reassignment, the number at its end counts. Needs Kafka 4.1; no effect on
+                cancellations.
             request_timeout: how long to wait for each answer, in seconds.
 
         Returns:
@@ -490,7 +491,7 @@ class AdminClient(librdkafka.AdminClient):
 
             - RequestRefused: nothing was changed; ``code`` is INVALID_REPLICATION_FACTOR (KIP-860),
               INVALID_REPLICA_ASSIGNMENT, UNKNOWN_TOPIC_OR_PARTITION, NO_REASSIGNMENT_IN_PROGRESS (of a cancellation),
-              CLUSTER_AUTHORIZATION_FAILED, or UNSUPPORTED_VERSION: the broker does not have the option;
+              CLUSTER_AUTHORIZATION_FAILED, or UNSUPPORTED_VERSION (the broker does not have the option);
             - ClusterError: outcome unknown.
 
         Raises:
@@ -526,7 +527,7 @@ class AdminClient(librdkafka.AdminClient):
         ``Admin.listPartitionReassignments``).
 
         Args:
-            partitions: None: all. The answer leaves out partitions that are not being reassigned.
+            partitions: which ones, or None for all. The answer leaves out partitions that are not being reassigned.
             request_timeout: how long to wait for the answer, in seconds.
 
         Returns:
@@ -562,7 +563,8 @@ class AdminClient(librdkafka.AdminClient):
     ) -> dict[Any, Future[Any]]:
         """Return a future per key (a topic, say), with the result or the exception of ``work`` in another thread.
 
-        An exception among the results fails only its own future; ``as_stock`` makes ours KafkaExceptions.
+        An exception among the results fails only its own future. With ``as_stock``, a ModeAwareError among them becomes
+        a KafkaException.
         """
         futures: dict[Any, Future[Any]] = {key: Future() for key in keys}
         for future in futures.values():

@@ -30,7 +30,7 @@ def refuse_duplicates(topics: Iterable[str]) -> None:
 
 
 def refused_aliases(views: Views, topics: Iterable[str]) -> dict[str, RequestRefused]:
-    """Return the names that point to another topic, each with the reason why no topic can be created under it."""
+    """Return a mapping: each of ``topics`` that points to another topic -> the refusal to create a topic of this name."""
     points_to = {topic: written_topic(topic, views.view).topic for topic in topics if views.view(topic).is_replaced}
     return {
         topic: RequestRefused(
@@ -45,7 +45,7 @@ def refused_aliases(views: Views, topics: Iterable[str]) -> dict[str, RequestRef
 
 
 def check_numbers(new: NewTopic) -> None:
-    """Raise the stock method's ValueError for numbers that contradict the assignment."""
+    """Raise ValueError, as the stock method does, for numbers that contradict the topic's assignment."""
     given = new.replica_assignment
     if not given:
         return
@@ -139,8 +139,8 @@ def broker_ids(pair: tuple[str, int], replicas: Sequence[int]) -> tuple[int, ...
 def split_growths(
     views: Views, growths: Mapping[str, NewPartitions]
 ) -> tuple[dict[str, NewPartitions], dict[str, NewPartitions]]:
-    """Return the growths for the brokers, and those for the controller: of topics with a record in the mode log, and of
-    new topics whose old topic is not released yet. The controller refuses the growths of such new topics."""
+    """Return the growths for the brokers, and those for the controller. The controller gets those of topics with a
+    record in the mode log, and of new topics whose old topic is not released yet. It refuses the latter."""
     waiting = {
         new_topic.topic for view in views.views().values() if (new_topic := view.replaced_by) and not new_topic.released
     }

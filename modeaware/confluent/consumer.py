@@ -1,7 +1,7 @@
 """confluent_kafka's Consumer, reading the partitions that are not in mode None.
 
-When views change, the next ``poll`` or ``consume`` (:class:`~modeaware.confluent.retarget.PollHook`) has
-:class:`~modeaware.confluent.group.Membership` change the assignment. Otherwise both methods are librdkafka's own.
+When views change, :class:`~modeaware.confluent.group.Membership` changes the assignment within the next ``poll`` or
+``consume`` (:class:`~modeaware.confluent.retarget.PollHook`). Otherwise both methods are librdkafka's own.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class _Slots(librdkafka.Consumer):
 class Consumer(_Slots):
     """``confluent_kafka.Consumer``, aware of partition modes: same constructor forms, methods and callbacks.
 
-    Partitions of mode None are neither read nor shown until they are readable again. A new topic is read after the
+    Partitions in mode None are neither read nor shown until they are readable again. A new topic is read after the
     old topic that it replaces (``modeaware.on.replace``). Settings that start with ``modeaware.`` are ours
     (:class:`modeaware.config.ClientConfig`). ``docs/consumer-groups.md`` describes the effect of retired partitions
     under each assignment strategy.
@@ -62,12 +62,12 @@ class Consumer(_Slots):
       ``consume`` block, for their timeout. After ``modeaware.view.timeout.ms``, ``modeaware.on.unknown`` decides:
       ``block`` continues to wait (``poll`` returns None), ``writable`` reads every partition, and ``error`` raises
       :class:`~modeaware.errors.ViewTimeout` from ``poll``.
-    * Every start offset is a number from the assignment on: ``auto.offset.reset`` is resolved once, at the assignment.
+    * ``auto.offset.reset`` is resolved to an offset once, at the assignment.
     * While no work waits and no message has to be renamed (``modeaware.topic.names``), ``poll`` and ``consume`` are
-      librdkafka's own. The exception is ``enable.partition.eof`` while a topic of the consumer has retired partitions,
-      whose ends are reported once.
-    * ``statistics.interval.ms`` is set to 1000 at most, to reach a thread inside an endless ``poll()``. A ``stats_cb``
-      is still called at its own interval.
+      librdkafka's own. The exception is ``enable.partition.eof`` while a topic of the consumer has retired partitions:
+      then the end of each retired partition is reported only once.
+    * ``statistics.interval.ms`` is set to 1000 at most, because its callback reaches a thread inside an endless
+      ``poll()``. The application's ``stats_cb`` is still called at its own interval.
 
     Thread-safety: confluent_kafka's (one thread polls).
 
@@ -129,11 +129,11 @@ class Consumer(_Slots):
 
     @following
     def commit(self, *args: Any, **kwargs: Any) -> Any:
-        """As ``confluent_kafka.Consumer.commit``. A message commits on the topic that contains its record.
+        """As ``confluent_kafka.Consumer.commit``. With ``message``, commit on the topic that contains its record.
 
         Raises:
-            KafkaException: as from the stock method; also with the code ``_INVALID_ARG`` if a topic in ``offsets`` is
-                ambiguous by ``modeaware.topic.names=logical``. Then nothing is committed.
+            KafkaException: as from the stock method. The code ``_INVALID_ARG`` also means that a topic in ``offsets`` is
+                ambiguous because of ``modeaware.topic.names=logical``. Then nothing is committed.
         """
         return self._names.commit.call(self, *args, **kwargs)
 
@@ -145,9 +145,9 @@ class Consumer(_Slots):
     def logical_topic(self, message: Message) -> str | None:
         """Return the subscribed topic in whose place this consumer reads the topic of ``message``.
 
-        The name follows chains of replaced topics, and does not depend on ``modeaware.topic.names``. The message's own
-        topic is returned if the application subscribes to that name, or if nothing is replaced. If a pattern matches
-        several names of one chain, the earliest one is returned.
+        It is found through chains of replaced topics, and does not depend on ``modeaware.topic.names``. It is the
+        message's own topic if the application subscribes to that name, or if no topic was replaced. If a pattern
+        matches several names of one chain, it is the earliest of them.
         """
         return self._names.logical(message)
 
@@ -166,8 +166,8 @@ class Consumer(_Slots):
     ) -> None:
         """As ``confluent_kafka.Consumer.subscribe``. The callbacks get the partitions that the consumer holds.
 
-        Under an eager protocol, the callbacks show a change of modes within a generation as a rebalance: ``on_revoke``
-        with all partitions held before, then ``on_assign`` with all partitions held afterwards.
+        Under an eager protocol, a change of modes between two rebalances is shown like a rebalance: ``on_revoke`` gets
+        all partitions held before, then ``on_assign`` gets all partitions held afterwards.
         """
         _check_subscription(topics, on_assign, on_revoke, on_lost)
         self._membership.subscription = Subscription(tuple(topics), on_assign, on_revoke, on_lost)
@@ -190,12 +190,12 @@ class Consumer(_Slots):
         self._membership.leave()
 
     def assign(self, partitions: list[TopicPartition]) -> None:
-        """As ``confluent_kafka.Consumer.assign``; partitions of mode None wait until they are readable again."""
+        """As ``confluent_kafka.Consumer.assign``; partitions in mode None wait until they are readable again."""
         self._membership.assign(partitions)
         self._finish_what_is_needed()
 
     def incremental_assign(self, partitions: list[TopicPartition]) -> None:
-        """As ``confluent_kafka.Consumer.incremental_assign``; partitions of mode None wait until they are readable."""
+        """As ``confluent_kafka.Consumer.incremental_assign``; partitions in mode None wait until they are readable."""
         self._membership.assign(partitions, incremental=True)
         self._finish_what_is_needed()
 
@@ -217,7 +217,7 @@ class Consumer(_Slots):
         self._look_soon()
 
     def resume(self, partitions: list[TopicPartition]) -> None:
-        """As ``confluent_kafka.Consumer.resume``; partitions of mode None are resumed when they are readable again."""
+        """As ``confluent_kafka.Consumer.resume``; partitions in mode None are resumed when they are readable again."""
         self._membership.resume(partitions)
         self._look_soon()
 
@@ -229,7 +229,7 @@ class Consumer(_Slots):
 
     def consumer_group_metadata(self) -> Any:
         """As ``confluent_kafka.Consumer.consumer_group_metadata``, to commit with transactions. From now on, this
-        consumer makes no commit of its own on a partition with a commit of the group."""
+        consumer itself commits only on partitions where the group has no commit."""
         metadata = super().consumer_group_metadata()
         self._membership.member.commits_with_transactions()
         metadata_taken(metadata, self._notes)
@@ -241,8 +241,8 @@ class Consumer(_Slots):
         """See :meth:`modeaware.Producer.writable_partitions`.
 
         Raises:
-            ModeSourceError, modeaware.confluent.errors.FirstViewTimeout: no view of the modes yet, by
-                ``modeaware.on.unknown``.
+            ModeSourceError, modeaware.confluent.errors.FirstViewTimeout: no view of the modes yet;
+                ``modeaware.on.unknown`` decides which.
             KafkaException: as from that method.
         """
         return self._named.writable_partitions(topic, self._count)
@@ -287,7 +287,7 @@ class Consumer(_Slots):
             self._describer.close()
             self._onlooker.close()
             if assigned := super().assignment():
-                # rd_kafka_consumer_close drops fetched records, but stores and commits the offsets of the control
+                # Paused, because rd_kafka_consumer_close drops fetched records, but commits the offsets of the control
                 # records behind them: on a transactional topic, the group would skip the dropped records.
                 self._stock.pause(assigned)
         super().close()
@@ -334,14 +334,14 @@ class Consumer(_Slots):
         self._finish_what_is_needed()
 
     def _finish_what_is_needed(self) -> None:
-        # librdkafka's queue may contain an event about a topic that the application has not named.
+        # With sees_absences, librdkafka's queue may contain an event about a topic that the application has not named.
         finishes = self._renames or self._membership.sees_absences
         self._hook.finish_all(finishes or (self._wants_ends and self._may_end_hidden()))
         self._names.put_over(*self._notes.methods(noting=self._membership.watches))
 
     def _may_end_hidden(self) -> bool:
-        """Return whether librdkafka may report the end of a partition that is hidden or will be hidden. After an
-        assignment, the same poll may return an end from before the assignment."""
+        """Return whether librdkafka may report the end of a partition that is hidden or will be hidden. Even the poll
+        that assigns partitions may return an end from before the assignment."""
         return any(not view.all_writable and self._concerns(view) for view in self._views.views().values())
 
     def _logical_names(self) -> Mapping[str, str]:
@@ -371,7 +371,7 @@ class Consumer(_Slots):
             self._finish_what_is_needed()
 
     def _finish(self, result: Message | list[Message] | None) -> bool:
-        """Rename records and drop events about hidden topics; return whether nothing of the result is left."""
+        """Rename records, and drop events about hidden topics. Return whether that leaves nothing of the result."""
         self._names.rename(result)
         if self._wants_ends and result is not None:
             self._membership.ends.take(result if isinstance(result, list) else [result])
@@ -404,7 +404,7 @@ def _check_subscription(topics: Any, *callbacks: Any) -> None:
             raise TypeError("on_assign, on_revoke and on_lost expect a callable")
 
 
-class DeserializingConsumer(  # type: ignore[misc] # ours take any arguments, and hand them on
+class DeserializingConsumer(  # type: ignore[misc] # our methods take any arguments, and pass them on
     librdkafka.DeserializingConsumer[K, V], Consumer, Generic[K, V]
 ):
     """confluent_kafka's ``DeserializingConsumer`` with the same settings; it polls through ``modeaware.Consumer``."""

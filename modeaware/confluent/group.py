@@ -2,7 +2,7 @@
 
 :mod:`modeaware.clients.member` makes all decisions about partitions, gates, notes and starts. This module and its
 neighbours only carry out the decisions. librdkafka calls :meth:`Membership.on_assign` with the partitions that the
-coordinator gave to this member, in all modes. Under ``range``, which assigns contiguous runs, the member holds only the
+coordinator gave to this member, in any mode. Under ``range``, which assigns contiguous runs, the member holds only the
 partitions that it *owns* by range's rule over the readable partitions (:mod:`modeaware.clients.assignment` has the
 theory). :class:`~modeaware.confluent.ownership.Ownership` finds these. It notes the views at the join, reads the
 mode log after the assignment, and has the coordinator describe the group if partitions are hidden. A topic whose owners
@@ -99,7 +99,7 @@ class Subscription:
     on_lost: Callback | None = None
 
     def covers(self, topic: str) -> bool:
-        """Return whether changes of ``topic`` may concern this subscription; with patterns, any topic may."""
+        """Return whether changes of ``topic`` may concern this subscription. With a pattern, any topic may."""
         return topic in self.topics or any(name.startswith("^") for name in self.topics)
 
     def callback(self, event: Event) -> Callback | None:
@@ -127,8 +127,8 @@ class Membership:
         look_again: makes the polling thread call :meth:`apply` soon.
 
     Attributes:
-        subscription: the last one, kept after ``unsubscribe()``: the revocation still calls its callback.
-        given: the partitions that the group gave to this member in this generation; None: it has no assignment.
+        subscription: the last one, kept after ``unsubscribe()``, because the revocation still calls its callback.
+        given: the partitions that the group gave to this member in this generation, or None without an assignment.
         watches: whether the application's positions and commits have to be observed.
         sees_absences: whether events may arrive about topics that the application has not named.
     """
@@ -216,9 +216,9 @@ class Membership:
         )
 
     def _rejoin(self) -> None:
-        """Leave the group and join it again: a join without a leave starts a rebalance only if the member leads."""
+        """Leave the group and join it again. Without the leave, only a join of its leader starts a rebalance."""
         self._stock.unsubscribe()
-        # librdkafka postpones this until the member has left the group. The revocation before it notes the views.
+        # librdkafka subscribes only when the member has left the group. The revocation before that notes the views.
         self._subscribe(Subscribe(self.member.reading.topics, self.member.reading.left_out))
 
     # What librdkafka calls
@@ -279,8 +279,8 @@ class Membership:
     def _commit_idle(self, idle: Mapping[Key, int]) -> None:
         """Commit the starts of ``idle`` partitions for the next owner, if they delivered nothing and have no commit.
 
-        The commits are requested now, because another client may have committed since. Without ``enable.auto.commit``,
-        do this only if a change of modes may have caused the rebalance.
+        The group's commits are requested now, because another client may have committed since. Without
+        ``enable.auto.commit``, do this only if a change of modes may have caused the rebalance.
         """
         auto = self._conf.auto_commit
         due = {key: at for key, at in idle.items() if auto or self._ownership.changed(key[0])}
@@ -319,7 +319,7 @@ class Membership:
             self._look_again()
 
     def _chosen(self, partitions: Iterable[TopicPartition]) -> dict[Key, int | None]:
-        """Return the application's chosen offsets; "beginning" and "end" become numbers."""
+        """Return the offsets that the application has chosen, with numbers for "beginning" and "end"."""
         places: dict[Key, int | None] = {key_of(p): None if p.offset in _UNSET else p.offset for p in partitions}
         self._offsets.remember(partitions)
         logical = {key: at for key, at in places.items() if at is not None and at < 0}
@@ -329,14 +329,14 @@ class Membership:
 
     def unassign(self) -> None:
         if self._showing is not None and not self._rebalancing:
-            return  # between rebalances, the member hides them afterwards
+            return  # between rebalances, the member hides the partitions after the callback
         self._stock.unassign()
         if self._showing is None:
             self._forget(None)
 
     def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
         if self._showing is not None and not self._rebalancing:
-            return  # between rebalances, the member hides them afterwards
+            return  # between rebalances, the member hides the partitions after the callback
         hidden = (self._revoking & self.member.partitions.keys()) - self._held() - set(map(key_of, partitions))
         self._stock.incremental_unassign([*partitions, *parts_of(hidden)])
         if self._showing is None:
@@ -383,8 +383,8 @@ class Membership:
 
         Args:
             inside: within a call of librdkafka, which may have taken records that the application did not get yet.
-            taken: records that a call under way has taken from librdkafka, and that the application did not get yet.
-                Work that affects these records waits until the application has them, and :meth:`due_s` stays due.
+            taken: records that our ``consume`` under way has taken, and that the application did not get yet. Work that
+                affects these records waits until the application has them, and :meth:`due_s` stays due.
         """
         self._inside = inside
         self._view()
@@ -451,7 +451,7 @@ class Membership:
 
     def is_ending(self, topic: str | None) -> bool:
         """Return whether records of ``topic`` must not wait until their batch is full: its ends are known, and the gate
-        behind it is closed. After a rebalance, the next owner would find a commit at the end, and count all as read.
+        behind it is closed. After a rebalance, the next owner would find a commit behind them, and report them as read.
         """
         return (
             topic is not None
@@ -472,7 +472,7 @@ class Membership:
                 )
 
     def due_s(self) -> float | None:
-        """Return when to call :meth:`apply` again, on the monotonic clock; None: nothing waits."""
+        """Return when to call :meth:`apply` again, on the monotonic clock, or None if nothing waits."""
         times = [self.member.due_s, self._ownership.due_s(), self._patterns.due_s, self.ends.retry_s]
         if self.given is not None and (self.watches or self._commits.pending):
             times.append(self._looked_s + LOOK_S)
@@ -520,7 +520,8 @@ class Membership:
             is_untimely = show.event is Event.REVOKED and error.args[0].code() in _UNTIMELY
             if self._rebalancing or not is_untimely:
                 raise
-            # The group was rebalancing during our revocation. Its own revocation is another chance to commit.
+            # The group rebalances during the revocation shown here. The rebalance revokes again, and the application
+            # can then commit.
             log.info(
                 "%s: on_revoke raised %s, because the group is rebalancing; continuing", self._conf.group_id, error
             )
@@ -616,8 +617,8 @@ class Membership:
         self._look_again()
 
     def _was_reported(self, error: KafkaError | None, parts: list[TopicPartition]) -> None:
-        """Process the results of other commits; runs within a call of librdkafka. A successful commit was noted when
-        the application made it, and is not noted here: later commits may have been made by now."""
+        """Process the result of a commit by the application or by librdkafka's timer; runs within a call of librdkafka.
+        A successful commit of the application was noted when it was made. It is not noted again, over a later one."""
         done = [p for p in parts if p.error is None and p.offset >= 0]
         if error is not None:
             self.member.doubted(map(key_of, parts))

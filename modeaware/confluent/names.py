@@ -1,11 +1,12 @@
 """Records of a new topic under the name that the application subscribed to (``modeaware.topic.names=logical``).
 
 A message keeps its topic as a Python object, and ``topic()`` returns the object that ``set_topic`` was given. So a
-renamed message gets a ``str`` that has, beside the logical name, the name of the topic that contains the record. The
-message's offset is committed on that topic, however long the application keeps the message and whatever is replaced.
+renamed message gets a ``str`` with an attribute: the name of the topic that contains the record. The message's offset
+is committed on that topic, however long the application keeps the message and whatever is replaced meanwhile.
 
-A ``TopicPartition`` keeps only the characters. Partition 0 of ``orders`` may then belong to ``orders`` or to its new
-topic, and nothing distinguishes the two: once a message was renamed, an offset for such a name is refused.
+A ``TopicPartition`` keeps only the characters of the name. Then partition 0 of ``orders`` may belong to ``orders`` or to
+its new topic, and nothing distinguishes the two. So once a message was renamed to ``orders``, an offset for this name is
+refused.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class LogicalNames:
     """The names of one consumer's subscription: renames the consumer's messages, and commits renamed messages.
 
     Attributes:
-        commit, store_offsets: librdkafka's own methods, until messages are renamed.
+        commit, store_offsets: librdkafka's own methods; once messages are renamed, methods that translate their names.
 
     Args:
         commit, store_offsets: the client's own methods, whose first argument is the client.
@@ -63,11 +64,11 @@ class LogicalNames:
         self._translates = False
 
     def take(self, find: Callable[[], Mapping[str, str]], *, anew: bool = False) -> bool:
-        """Keep the result of ``find``, new topic -> name (any thread); return whether messages are to be renamed.
+        """Keep the result of ``find``, new topic -> name (any thread). Return whether messages are to be renamed.
 
         Args:
-            find: called one at a time, so that the result of earlier views does not overwrite that of later ones.
-            anew: the subscription has changed. Else earlier names stay: a view may be out of force for a while.
+            find: called under a lock, so that a result by earlier views does not overwrite one by later views.
+            anew: the subscription has changed. If false, earlier names stay: a view may be out of force for a while.
         """
         with self._lock:
             paired = {topic: PairedName.of(name, name, topic) for topic, name in find().items()}

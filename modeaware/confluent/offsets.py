@@ -63,7 +63,7 @@ def parts_of(keys: Iterable[Key]) -> list[TopicPartition]:
 
 
 def positions(stock: Any, keys: Collection[Key]) -> dict[Key, int | None]:
-    """Return the offsets behind the last records that the application got; None: it got none."""
+    """Return the offset behind the last record that the application got, or None for a partition without one."""
     if not keys:
         return {}
     return {key_of(p): p.offset if p.offset >= 0 else None for p in stock.position(parts_of(keys))}
@@ -135,7 +135,7 @@ class LibrdkafkaOffsets:
     def placed(self, key: Key, offset: int) -> TopicPartition:
         """Return where to start. A committed offset keeps its leader epoch, by which librdkafka detects truncation.
 
-        A raised offset has no leader epoch: the end of the commit's epoch may lie below the offset.
+        An offset that was raised above the commit gets no leader epoch, because this epoch may end below the offset.
         """
         committed, leader_epoch = self._leader_epochs.get(key, (None, None))
         if committed != offset or leader_epoch is None:
@@ -146,9 +146,10 @@ class LibrdkafkaOffsets:
         return self.listed(dict.fromkeys(keys, OFFSET_BEGINNING))
 
     def log_starts_now(self, keys: Collection[Key]) -> dict[Key, int]:
-        """Return log starts, except where a leader does not answer at once: librdkafka would wait, and return none.
+        """Return log starts. Leave out partitions whose leader does not answer at once.
 
-        ``poll`` waits meanwhile. If many leaders are away, one call requests only some partitions, one by one.
+        ``poll`` waits meanwhile. One silent leader makes librdkafka return no offset at all. Then partitions are
+        requested one by one, in random order, until the time is over.
         """
         asked = [TopicPartition(*key, OFFSET_BEGINNING) for key in sorted(keys)]
         log_starts = self._answered(asked, ANSWER_S) if asked else {}
@@ -161,7 +162,7 @@ class LibrdkafkaOffsets:
         return log_starts
 
     def _answered(self, asked: list[TopicPartition], timeout_s: float) -> dict[Key, int]:
-        """Request offsets once, by the timestamps in ``asked``; those without an answer are left out."""
+        """Request offsets once, by the timestamps in ``asked``. Partitions without an answer are left out."""
         try:
             answer = self._stock.offsets_for_times(asked, timeout=timeout_s)
         except KafkaException as error:
@@ -201,10 +202,10 @@ class LibrdkafkaOffsets:
 class Onlooker:
     """A consumer that never joins the group and requests the group's committed offsets.
 
-    librdkafka keeps every partition about which a consumer has sent a request. Once the topic is deleted,
-    librdkafka queues an error for each of them every second, until the partition is assigned and revoked: without
-    end for one that other members read. So the requests do not go through the application's consumer. There,
-    they would also have to wait for the answer to a fetch (``fetch.wait.max.ms``).
+    librdkafka keeps every partition about which a consumer has sent a request. Once the topic is deleted, librdkafka
+    queues an error for each of these partitions every second, until the consumer is assigned the partition and releases
+    it. If other members read the partition, this never ends. So the requests do not go through the application's
+    consumer. There, they would also have to wait for the answer to a fetch (``fetch.wait.max.ms``).
     """
 
     def __init__(self, conf: Mapping[str, Any], group_id: str) -> None:
@@ -221,7 +222,7 @@ class Onlooker:
         return self._client.ask(lambda consumer: consumer.offsets_for_times(partitions, timeout=timeout))
 
     def topics(self) -> frozenset[str]:
-        """Return the names of all topics; empty: no answer."""
+        """Return the names of all topics, or an empty set without an answer."""
         try:
             topics = self._client.ask(lambda consumer: consumer.list_topics(timeout=ANSWER_S)).topics
         except KafkaException as error:

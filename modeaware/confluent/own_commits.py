@@ -1,17 +1,17 @@
-"""Commits that this package makes through an application's consumer, none of which blocks the polling thread.
+"""Commits that this package makes through an application's consumer, without blocking the polling thread.
 
 A synchronous commit of librdkafka blocks until a coordinator has answered, possibly for ever. So these commits are
-asynchronous: librdkafka queues their results for the next poll. That poll passes them to the setting ``on_commit``,
-like the results of automatic commits and of the application's asynchronous commits. A result does not identify its
-commit. So this module replaces ``on_commit`` by a callback that recognises the results of this package's commits, and
-passes all others to the application's callback:
+asynchronous: librdkafka queues their results for the next poll, which calls the callback ``on_commit`` with each
+result. The same callback gets the results of automatic commits and of the application's asynchronous commits. A result
+does not identify its commit. So this module replaces ``on_commit`` by a callback that recognises the results of this
+package's commits, and passes all others to the application's callback:
 
 * A commit of given offsets is recognised by its partitions, offsets and metadata.
 * A commit of the stored offsets is recognised by the partitions that are assigned to the library. An automatic commit
   has the same partitions, so its result may be mistaken for ours. Then the application gets our result instead, with
   the same partitions.
-* If nothing is stored, our commit results in ``_NO_OFFSET``. An automatic commit has no result then, so this result
-  is never passed to the application.
+* If nothing is stored, our commit results in ``_NO_OFFSET``. An automatic commit then has no result, so
+  ``_NO_OFFSET`` is never passed to the application.
 
 While no results are awaited, the callback is the application's own, or a function in C
 (:mod:`modeaware.confluent.retarget` explains why). Only the polling thread may use this module.

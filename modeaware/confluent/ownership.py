@@ -52,7 +52,7 @@ class GroupConf:
         stores_offsets: librdkafka stores the offsets to commit by itself (``enable.auto.offset.store``).
         static: a member of the classic protocol with a ``group.instance.id``.
         whole_names: a pattern has to match a topic's whole name (brokers match it, under KIP-848), not a part of it.
-        refresh_s: how often topics that a pattern may match are looked up; None: never.
+        refresh_s: how often topics that a pattern may match are looked up, or None for never.
         creates_topics: brokers may create a topic that this consumer names and that does not exist.
         wants_ends: the application gets an event at the end of each partition (``enable.partition.eof``).
     """
@@ -109,7 +109,7 @@ class GroupMoved(Exception):
 
 
 class GroupUnknown(Exception):
-    """The coordinator has not answered; ``final``: another request will not help (not authorised)."""
+    """The coordinator returned no usable description. If ``final``, another request will not help (not authorised)."""
 
     def __init__(self, message: str, *, final: bool = False) -> None:
         super().__init__(message)
@@ -125,13 +125,14 @@ class GroupDescriber:
         self.set_sasl_credentials = self._admin.set_sasl_credentials
 
     def describe(self, member: str, given: set[Key]) -> GroupAssignment:
-        """Return the assignment of the generation in which ``member`` was given ``given``.
+        """Return the assignment of the generation in which the group gave ``member`` the partitions ``given``.
 
         A stable group whose description has exactly ``given`` for the member id is in the caller's generation: the next
         generation cannot be complete without a new join of this member.
 
         Raises:
-            GroupMoved: the group is in another generation, or rebalances. GroupUnknown: no answer, or an unusable one.
+            GroupMoved: the group is in another generation, or rebalances.
+            GroupUnknown: no answer, or an unusable one.
         """
         description = self._request()
         if description.state != "Stable":
@@ -152,7 +153,7 @@ class GroupDescriber:
         try:
             # Not describe_consumer_groups: librdkafka aborts the process when that request's timeout expires while the
             # coordinator is away (an assertion in rdkafka_queue.h, librdkafka 2.16). This older call does not abort.
-            # Its deprecation concerns only us, and would make the call fail where warnings are errors.
+            # Its DeprecationWarning does not help the application, and would be an error where warnings are errors.
             warnings.filterwarnings("ignore", r"list_groups\(\) is deprecated", DeprecationWarning)
             groups = self._admin.ask(lambda admin: admin.list_groups(self._group_id, timeout=REQUEST_TIMEOUT_S))
         except KafkaException as error:
@@ -192,7 +193,7 @@ def _decoded(data: bytes | None) -> dict[str, tuple[int, ...]]:
 
 
 def generation_of(metadata: Any) -> int | None:
-    """Return the generation in a client's group metadata; None if the metadata has an unknown form.
+    """Return the generation in a client's group metadata, or None if the metadata has an unknown form.
 
     librdkafka writes ``CGMDv2:``, the generation (int32), group id, member id and group instance id
     (``rd_kafka_consumer_group_metadata_write``); confluent_kafka returns these bytes.
@@ -207,11 +208,12 @@ def generation_of(metadata: Any) -> int | None:
 
 
 class Ownership:
-    """The partitions that one member owns in a generation: under ``range`` by its rule, else all that it was given.
+    """The partitions that one member owns in a generation: under ``range``, those of its rule over the readable
+    partitions; under any other strategy, all that it was given.
 
     Attributes:
         in_doubt: topics of the present assignment for which it is not certain what this member owns.
-        withheld: given partitions that this member does not read: of topics in doubt, or owned by another member.
+        withheld: partitions that the member was given and does not read: of topics in doubt, or of another owner.
         rejoins: how often this member requested a rebalance.
     """
 
@@ -246,7 +248,7 @@ class Ownership:
         self.rejoins = 0
 
     def note(self, view: TopicView) -> None:
-        """Remember a view that came into force (any thread), and let the next requests take their full time again."""
+        """Remember a view that came into force (any thread), and restart the time until this member gives up."""
         self._give_up_s = self._now_s() + GIVE_UP_S
         if self._applies:
             with self._lock:
@@ -256,7 +258,7 @@ class Ownership:
         """Note the views now in force, before the next generation begins."""
         if self._applies:
             with self._lock:
-                self._seen.clear()  # first, so that no view is lost: one that arrives now is in both
+                self._seen.clear()  # first, so that a view that arrives now is in _seen and in _joined, not in neither
             self._joined = self._views.views() if self._views.ready else None
         self._due_s = self._turn_s = None
         # Withheld partitions stay withheld until the next assignment, which may be the same one again.
@@ -271,8 +273,8 @@ class Ownership:
             return set(given)
         pin = (self._stock.memberid(), generation_of(self._stock.consumer_group_metadata()), frozenset(given))
         if self._pin == pin and pin[1] is not None:
-            # The same generation again (a follower that rejoins gets its assignment back): no member has released a
-            # partition.
+            # The same generation again (a follower that rejoins gets its assignment back), in which no member has
+            # released a partition. So the answer is the same.
             return self._pinned | self.withheld
         try:
             self._views.refresh(REFRESH_TIMEOUT_S)
@@ -314,7 +316,7 @@ class Ownership:
             self.withheld = {key for key in self.withheld if key[0] not in topics or key not in own}
 
     def _resolve_doubt(self, given: set[Key]) -> set[Key] | None:
-        """Return what this member owns of the topics in doubt; None: unknown, retry at :meth:`due_s`."""
+        """Return what this member owns of the topics in doubt, or None if it is unknown before :meth:`due_s`."""
         self._due_s = None
         try:
             group = self._describe(given)
@@ -341,7 +343,7 @@ class Ownership:
     def needs_rejoin(self, given: set[Key]) -> bool:
         """Return whether a rebalance would give this member other partitions, and none was requested for these views.
 
-        Sets the time of this member's turn. False if unknown: the group rebalances, or could not be described.
+        Sets the time of this member's turn. Returns False if the group rebalances or could not be described.
         """
         if not self.in_doubt:
             self._due_s = None
@@ -373,7 +375,7 @@ class Ownership:
         return True
 
     def _changed_since(self, given: set[Key]) -> frozenset[tuple[str, tuple[int, int]]]:
-        """Return topics whose readable partitions may have changed since the assignment, with the versions in force."""
+        """Return topics whose readable partitions may have changed since the assignment, with the views' versions."""
         topics = [topic for topic in topics_of(given) if topic not in self.in_doubt and self.changed(topic)]
         return frozenset((topic, self._views.view(topic).version) for topic in topics)
 
@@ -382,7 +384,7 @@ class Ownership:
         return self._possible.get(topic, _NOTHING_HIDDEN) != frozenset({hidden(self._views.view(topic))})
 
     def my_turn(self, given: set[Key]) -> bool:
-        """Return whether to request the rebalance now: it is this member's turn, and no other has requested it."""
+        """Return whether to request the rebalance now: it is this member's turn, and no other member has done so."""
         if self._turn_s is None or self._now_s() < self._turn_s:
             return False
         try:
@@ -397,7 +399,7 @@ class Ownership:
         return True
 
     def lacks_owner(self, topics: set[str], given: set[Key]) -> bool:
-        """Return whether no member of the group was given a partition of one of ``topics``; False if unknown."""
+        """Return whether one of ``topics`` has no partition that a member was given. Return False if unknown."""
         try:
             group = self._describer.describe(self._stock.memberid(), given)
         except (GroupMoved, GroupUnknown) as error:
@@ -411,7 +413,7 @@ class Ownership:
         return any(possible != _NOTHING_HIDDEN for possible in self._possible.values())
 
     def due_s(self) -> float | None:
-        """Return when to act again, on the monotonic clock; None: nothing to wait for."""
+        """Return when to act again, on the monotonic clock, or None if nothing is planned."""
         return min((at for at in (self._due_s, self._turn_s) if at is not None), default=None)
 
 

@@ -1,11 +1,11 @@
-"""Which topics the patterns of a confluent_kafka consumer match, and which of its topics brokers have by now.
+"""Which topics the patterns of a confluent_kafka consumer match, and which new topics brokers have by now.
 
-A pattern cannot exclude a topic. librdkafka matches it with a part of the name, or a broker (KIP-848) with the whole
-name, and neither syntax has a negation. So once a topic is released, the consumer subscribes by name to the topics
-that the pattern matches, and lists topics as often as librdkafka would. This continues after the topic is gone:
-librdkafka (2.16) keeps looking up a topic whose partitions it once had. With the pattern, it would report the missing
-topic every second. A consumer that starts after the topic is gone subscribes to the pattern. The exception is a pattern
-without any topic, which librdkafka reports as an error.
+A pattern cannot exclude a topic. librdkafka compares it with any part of the name, a broker (KIP-848) with the whole
+name, and neither syntax has a negation. So once a topic is released, the consumer subscribes by name to the other
+topics that the pattern matches, and lists topics as often as librdkafka would. This continues after the topic is
+deleted, because librdkafka (2.16) keeps looking up a topic whose partitions it once had. With the pattern, it would
+report the missing topic every second. A consumer that starts after the deletion subscribes to the pattern, unless the
+pattern matches no other topic: librdkafka would report that as an error.
 
 Only the polling thread may use this module, except :func:`matches`.
 """
@@ -34,11 +34,11 @@ LONGEST_RETRY_S = 300.0
 
 def matches(pattern: str, topic: str, *, whole_names: bool) -> bool | None:
     """Return whether a pattern matches ``topic``: the whole name in a broker's syntax (RE2), or a part of the name in
-    librdkafka's (POSIX). None: Python's syntax differs."""
+    librdkafka's (POSIX). Return None if Python's syntax differs from theirs, so that the answer is unknown."""
     search, foreign = (re.fullmatch, r"\[:") if whole_names else (re.search, r"\[:|\\[dD]")
     try:
         return None if re.search(foreign, pattern) else search(pattern, topic) is not None
-    except (re.error, FutureWarning):  # the warning of a set within a set; it may be an error
+    except (re.error, FutureWarning):  # Python warns of a set within a set, perhaps as an error
         return None
 
 
@@ -48,8 +48,8 @@ class Patterns:
     Args:
         match: whether a pattern matches a topic.
         onlooker: lists topics.
-        refresh_s: how often topics are listed; None: never again.
-        keeps_patterns: patterns stay, because brokers may create a topic that is named and does not exist.
+        refresh_s: how often topics are listed, or None to list them only once.
+        keeps_patterns: patterns are not replaced by names, because brokers may create a named topic that is missing.
 
     Attributes:
         listed: the names to which the consumer subscribes in place of patterns.
@@ -95,9 +95,9 @@ class Patterns:
         return tuple(subscribed)
 
     def _without(self, pattern: str, left_out: Collection[str]) -> list[str] | None:
-        """Return the names of the topics that ``pattern`` matches, without ``left_out``; None: the pattern itself,
-        until topics are listed."""
-        if not left_out or self._keeps_patterns:  # a name would create a deleted topic again
+        """Return what to subscribe to in place of ``pattern``: the names of the topics that it matches, without
+        ``left_out``; or the pattern itself. Return None until topics are listed."""
+        if not left_out or self._keeps_patterns:  # a subscription by name would create a deleted topic again
             return [pattern]
         is_harmless = self._met.isdisjoint(left_out)
         if is_harmless and pattern in self._as_is:
@@ -113,13 +113,13 @@ class Patterns:
         return matched
 
     def _list(self) -> frozenset[str]:
-        """Return all topics by the last listing that was due; empty: unknown yet."""
+        """Return all topics, listed again if that is due. The result is empty while they are unknown."""
         if not self._all if self.due_s is None else self._now_s() >= self.due_s:
             self._take(self._onlooker.topics())
         return self._all
 
     def _take(self, topics: frozenset[str]) -> None:
-        """Keep ``topics``, all topics. Empty: no answer; the request is repeated after twice the last wait."""
+        """Keep ``topics``, the names of all topics. If empty (no answer), list again after twice the last wait."""
         if topics:
             self._all, self._retry_wait_s, wait_s = topics, None, self._refresh_s
         else:
@@ -134,7 +134,7 @@ class Patterns:
 
 
 class NewTopicProbe:
-    """Finds out whether brokers have topics that may have been created just now. Creates no topic."""
+    """Finds out whether brokers have topics that may have been created just now. Its requests create no topic."""
 
     def __init__(self, stock: Any, asked: Any) -> None:
         self._stock = stock
@@ -150,14 +150,14 @@ class NewTopicProbe:
         there: list[str] = []
         deadline_s = time.monotonic() + ANSWER_S
         for topic in () if inside else sorted(self._missed.intersection(topics)):
-            # librdkafka caches for minutes that its user may not see a topic, and would subscribe by the cache.
+            # For minutes, librdkafka caches that its user may not see a topic, and subscribes by this cache.
             if time.monotonic() < deadline_s:
                 with suppress(KafkaException):
                     self._stock.list_topics(topic, timeout=ANSWER_S)
         for topic in random.sample(sorted(topics), len(topics)):  # else the same topics would always come first
             if time.monotonic() < deadline_s and _has_topics(self._asked, [topic], SINGLE_ANSWER_S):
                 there.append(topic)
-        # The client itself subscribes by its own metadata. Send one request only: a fetch is answered first.
+        # The client itself subscribes by its own metadata. Send one request only: it waits for the answer to a fetch.
         if there and not _has_topics(self._stock, there, ANSWER_S):
             self._missed.update(there)
             return set()

@@ -56,8 +56,9 @@ class Producer(_Slots):
     called from any thread, as with confluent_kafka. The producer releases its share of the views by ``close()``, at the
     end of ``with``, and when it is dropped.
 
-    A reference to ``produce`` (``send = producer.produce``) follows the modes. The ``produce`` of a subclass is called.
-    So is a ``produce`` that a tracer put over ``confluent_kafka.Producer`` before the producer was made.
+    A reference to ``produce`` (``send = producer.produce``) follows later changes of the modes. Records also pass
+    through the ``produce`` of a subclass, and through one that a tracer has put over ``confluent_kafka.Producer``
+    before the producer was made.
 
     Raises:
         ConfigError: an unknown ``modeaware.`` setting (the message gives the nearest known name) or a bad value.
@@ -84,7 +85,7 @@ class Producer(_Slots):
         super().__init__(theirs)
         if partitioner is None:  # librdkafka has accepted it by now
             partitioner = partitioner_of(conf)
-        # No resize callback: the source of the views outlives the producer, and must not keep its objects alive.
+        # No resize callback: the views' source outlives the producer, and must not keep the producer's objects alive.
         self._count = partition_count(self, config.view_timeout_ms / 1000)
         views = hints.views = deliveries.views = registry.acquire(conf, replace(config, resize_callback=None))
         stock = stock_method(Producer, type(self), "produce")
@@ -128,7 +129,7 @@ class Producer(_Slots):
                 ``KafkaException``.
             BufferError, KafkaException, TypeError, RuntimeError: as from confluent_kafka.
         """
-        # The hot path without the extension, which does the same in C: at most a look-up, a hash and one call.
+        # The hot path without the extension (which does the same in C): at most a look-up, a hash and one call.
         try:
             send = self._following_produce.func
         except AttributeError:  # __init__ has not run
@@ -198,8 +199,8 @@ class Producer(_Slots):
         return named.list_topics(super().list_topics, self._modeaware.named.written, *args, **kwargs)
 
     def send_offsets_to_transaction(self, positions: Any, group_metadata: Any, *args: Any, **kwargs: Any) -> None:
-        """As ``confluent_kafka.Producer.send_offsets_to_transaction``. An offset without metadata, at the end of a
-        partition of a replaced topic, is sent with the note that the group has read the partition."""
+        """As ``confluent_kafka.Producer.send_offsets_to_transaction``. If an offset without metadata is the end of a
+        partition of a replaced topic, it is sent with the note that the group has read the partition."""
         noted = transactional_offsets(positions, group_metadata)
         super().send_offsets_to_transaction(noted, group_metadata, *args, **kwargs)
 
@@ -210,8 +211,8 @@ class Producer(_Slots):
             self._modeaware.set_sasl_credentials(username, password)
 
     def close(self) -> bool:
-        """Flush and close, like confluent_kafka's producer. Records sent from delivery callbacks are routed by the last
-        views."""
+        """Flush and close, like confluent_kafka's producer. The last views decide about records that delivery callbacks
+        send meanwhile."""
         with _closing(self._modeaware):
             return super().close()
 
@@ -245,8 +246,8 @@ def _closing(router: Router | None) -> Iterator[None]:
 
 
 def _over_patched(cls: type[P]) -> type[P]:
-    """Return ``cls``, or ``cls`` over the subclass that has replaced ``confluent_kafka.Producer``, for example a
-    tracer's that was installed after our import."""
+    """Return ``cls``. If a subclass has replaced ``confluent_kafka.Producer`` (for example a tracer installed after our
+    import), return ``cls`` over that subclass."""
     current: object = librdkafka.confluent_kafka.Producer
     return over(cls, current) if isinstance(current, type) and issubclass(current, librdkafka.Producer) else cls
 

@@ -1,7 +1,7 @@
 """Methods whose target changes in place, so that earlier references (``send = producer.produce``) follow the change.
 
 ``produce``, ``poll`` and ``consume`` are librdkafka's C methods as long as no code of ours has to run. When a consumer
-has work to do, :class:`PollHook` points ``poll`` and ``consume`` at a function that first does the work. That happens
+has work to do, :class:`PollHook` points ``poll`` and ``consume`` at a function that first does the work, so it is done
 in the polling thread, the only one that may touch the assignment. A thread inside an endless ``poll()`` is reached
 through its ``stats_cb``. While there is nothing to do, that callback is a C function, so that Ctrl-C stays a
 KeyboardInterrupt. In a Python callback, confluent_kafka loses an exception of a signal handler, and its ``consume()``
@@ -10,14 +10,15 @@ then ends in a SystemError.
 While work is pending, a call is made in slices, and the work is done between them. Like librdkafka's own, ``consume``
 returns when its batch is full or its timeout is over. So a batch may take several slices. During the work, the polling
 thread then has records that librdkafka counts as delivered and that the application did not get yet:
-:attr:`PollHook.taken`. A rebalance within such a call leaves these records in the batch. So does confluent_kafka's own
-``consume``, which takes a batch in calls of 0.2 s. With a timeout of at most 0.2 s, confluent_kafka makes one call, and
-its records are all of partitions that the application still holds. So with such a timeout, our first slice that takes
-records is the last. If a call raises, its records are returned to librdkafka. confluent_kafka would drop them.
+:attr:`PollHook.taken`. A rebalance within such a call leaves these records in the batch. It does the same in
+confluent_kafka's own ``consume``, which takes a batch in calls of 0.2 s. With a timeout of at most 0.2 s,
+confluent_kafka makes one call, so all its records are of partitions that the application still holds. With such a
+timeout, our first slice that takes records is therefore the last. If a call raises, its records are returned to
+librdkafka (confluent_kafka would drop them).
 
-Like confluent_kafka's, a dropped client ends at once, not when the garbage collector runs. So no object that a client
-holds refers back to the client. Targets take the client as their first argument, as functions of a class do; other
-parts have a :class:`Stock` or a :func:`weakly` bound method.
+As in confluent_kafka, a client that is dropped ends at once, not when the garbage collector runs. So no object that a
+client holds refers back to the client. Targets take the client as their first argument, as functions of a class do;
+other parts have a :class:`Stock` or a :func:`weakly` bound method.
 """
 
 from __future__ import annotations
@@ -58,11 +59,11 @@ ABSENT: Final[Any] = _Absent()
 def following(method: _T) -> _T:
     """Make a method of a class call the target in an instance's slot ``_following_NAME``, with the instance first.
 
-    ``method`` makes the same call in Python. It is used if that slot is empty or the package has no C extension. Either
-    way, the attribute of an instance is a bound method, with all attributes of Python's.
+    ``method`` makes the same call in Python. It is used if that slot is empty or the package has no C extension. With
+    and without the extension, ``instance.NAME`` is a bound method with all attributes of a Python method.
 
-    A method in Python that runs for each record names its parameters and passes them all by position. That takes a
-    third of the time of ``*args, **kwargs``, and librdkafka's methods read arguments by position twice as fast.
+    A Python method that runs for each record names its parameters and passes them all by position. Named parameters
+    take a third of the time of ``*args, **kwargs``, and librdkafka reads arguments by position twice as fast.
     """
     return method if FollowingMethod is None else FollowingMethod(method)
 
@@ -72,8 +73,8 @@ def slot_of_produce(produce: Target, stock: Target) -> Target:
 
     Args:
         produce: calls the present target.
-        stock: the ``produce`` that comes after ours. A tracer's may look for arguments by name. So without the
-            extension, it gets by name the given arguments except topic and value.
+        stock: the ``produce`` that comes after ours. A tracer's ``produce`` may look for arguments by name. So without
+            the extension, all given arguments except topic and value are passed by name.
     """
     if FollowingMethod is not None or type(stock) is MethodDescriptorType:
         return produce
@@ -145,8 +146,8 @@ SINGLE_CALL_S = 0.19
 librdkafka. Within one call, a rebalance takes back the records of a revoked partition, as if they were never delivered.
 Records of an earlier call stay in the batch, and count as delivered when the partition is revoked."""
 SINGLE_TIMEOUT_S = 0.2
-"""The longest timeout that confluent_kafka's ``consume`` spends in one call of librdkafka. So does ours, but it ends a
-little earlier if it has taken records."""
+"""The longest timeout that confluent_kafka's ``consume`` spends in one call of librdkafka. Our ``consume`` may end a
+little earlier, if it has taken records."""
 _POLL_PARAMETERS = ("timeout",)
 _CONSUME_PARAMETERS = ("num_messages", "timeout")
 
@@ -155,7 +156,8 @@ class Switch:
     """Holds ``call``, which calls the present target.
 
     ``call`` is a ``functools.partial`` without arguments, whose ``__setstate__`` replaces the function inside. This is
-    one step under the GIL, so threads may call it meanwhile. A partial adds 30 ns to a C function; :data:`Forward`, 0.
+    one step under the GIL, so threads may call ``call`` meanwhile. A partial adds 30 ns to a C function; the C version
+    of :data:`Forward` adds nothing.
 
     Attributes:
         call: the callable to hand out; always the same object.
@@ -165,7 +167,7 @@ class Switch:
 
     def __init__(self, target: Target) -> None:
         self.call: partial[Any] = Forward(target)
-        # The attribute is needed: a partial of a partial without attributes would keep its present target.
+        # The attribute is needed: without it, partial(self.call) would unwrap the present target and keep it.
         self.call.__setstate__((target, (), {}, {"follows": True}))
         # A call under way refers to its target only through the partial, so each target is kept.
         self._kept: list[Target] = [target]
@@ -202,7 +204,7 @@ class PollHook:
         poll: librdkafka's own method (or one between it and ours), which takes the consumer first.
         consume: as ``poll``.
         act: does the work, in the polling thread; may raise, and is then called again at the next poll.
-        due_s: when there is work again without a :meth:`call`, on the monotonic clock; None: never.
+        due_s: returns when there is work again without a :meth:`call`, on the monotonic clock, or None for never.
         stats: the ``stats_cb``, as :func:`idle_stats` made it; switched with the others.
         finish: changes the result of a hooked call in place, or of every call while :meth:`finish_all` is in force. If
             it returns True, nothing is left of the result, and the call continues for the rest of its timeout.
@@ -265,7 +267,7 @@ class PollHook:
                 self._point(self._idle)
 
     def stop(self) -> None:
-        """Point at librdkafka's own methods for good, which raise that the consumer is closed."""
+        """Point to librdkafka's own methods for good: they raise that the consumer is closed."""
         with self._lock:
             self.stopped = True
             self._point(self._stock)
@@ -285,7 +287,7 @@ class PollHook:
         A call from a callback inside the work itself does nothing.
 
         Returns:
-            The seconds until more work is due; None: no work waits.
+            The seconds until more work is due, or None if no work waits.
         """
         if self._acting or self.stopped:
             return None
@@ -359,7 +361,7 @@ class PollHook:
             if last or result is not None:
                 return result
             wait_s = self.serve()
-            # Work that is still due, or due again, affects what the caller reads: return these records first.
+            # Work that is still due, or due again, may change what the caller reads: first return what was taken.
             if self.taken and (wait_s == 0.0 or not self._may_wait(self.taken)):
                 return self.taken
 

@@ -35,14 +35,14 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
     * Partitions in mode None are neither read nor shown to the application. When a partition is readable again, the
       member to which the group gave it reads it, without a rebalance.
     * kafka-python's assignors (``partition_assignment_strategy``) are replaced by ours
-      (:mod:`modeaware.kafka_python.assignors`), under the same protocol names. A leader requests a rebalance if the
-      readable partitions have changed since it assigned.
+      (:mod:`modeaware.kafka_python.assignors`), under the same protocol names. The group's leader requests a rebalance
+      if the readable partitions have changed since it computed the assignment.
     * A new topic is read after the old topic that it replaces (``modeaware_on_replace``).
-    * Every start offset is a number from the assignment on: ``auto_offset_reset`` is resolved once, at the assignment.
+    * ``auto_offset_reset`` is resolved to an offset once, at the assignment.
     * Without a first view, ``poll`` joins no group and returns nothing. After ``modeaware_view_timeout_ms``,
       ``modeaware_on_unknown`` decides: ``block`` keeps waiting, ``writable`` reads every partition, ``error`` raises.
 
-    The polling thread applies changes of modes at the next ``poll``, and inside a long one within about
+    The polling thread applies changes of modes at the next ``poll``, and during a long ``poll`` within about
     ``fetch_max_wait_ms``. Settings that begin with ``modeaware_`` are ours.
 
     Thread-safety: kafka-python's (one thread uses a consumer).
@@ -109,8 +109,8 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
         """As ``kafka.KafkaConsumer.subscribe``. The listener gets only the partitions that the consumer holds.
 
         A change of modes within a generation is shown to the listener. Under an eager protocol, it is shown as a
-        rebalance: all held partitions are revoked, then those held afterwards are assigned. Under a cooperative
-        protocol, only changes are shown.
+        rebalance: all held partitions are revoked, then all that the consumer still holds are assigned. Under a
+        cooperative protocol, only changes are shown.
         """
         kinds = (_gateway.ConsumerRebalanceListener, _gateway.AsyncConsumerRebalanceListener)
         if listener and not isinstance(listener, kinds):
@@ -163,13 +163,13 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
         self._membership.sought([partition], offset)
 
     def seek_to_beginning(self, *partitions: Partition) -> None:
-        """As ``kafka.KafkaConsumer.seek_to_beginning``; no arguments: seek in all partitions that are read."""
+        """As ``kafka.KafkaConsumer.seek_to_beginning``. Without arguments, seek in all partitions that are read."""
         sought = partitions or tuple(self._all_held())
         super().seek_to_beginning(*sought)
         self._membership.sought(sought)
 
     def seek_to_end(self, *partitions: Partition) -> None:
-        """As ``kafka.KafkaConsumer.seek_to_end``; no arguments: seek in all partitions that are read."""
+        """As ``kafka.KafkaConsumer.seek_to_end``. Without arguments, seek in all partitions that are read."""
         sought = partitions or tuple(self._all_held())
         super().seek_to_end(*sought)
         self._membership.sought(sought)
@@ -181,7 +181,7 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
         return held
 
     def position(self, partition: Partition, timeout_ms: float | None = None) -> Any:
-        """As ``kafka.KafkaConsumer.position``: waits while the start is not known (no leader answers, say)."""
+        """As ``kafka.KafkaConsumer.position``. Waits while the start is unknown, for example without a leader."""
         wait_ms = self.config["request_timeout_ms"] if timeout_ms is None else timeout_ms
         deadline_s = time.monotonic() + wait_ms / 1000
         while True:
@@ -201,7 +201,7 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
         """See :meth:`modeaware.Producer.writable_partitions`; empty if the cluster has no such topic.
 
         Raises:
-            ModeSourceError, FirstViewTimeout: no view of the modes yet, by ``modeaware_on_unknown``.
+            ModeSourceError, FirstViewTimeout: no view of the modes yet; ``modeaware_on_unknown`` decides which.
         """
         stock = super().partitions_for_topic
         return self._named.writable_partitions(topic, lambda written: len(stock(written)))
@@ -246,8 +246,8 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
     # Life
 
     def group_metadata(self) -> Any:
-        """As ``kafka.KafkaConsumer.group_metadata``, to commit with transactions. From now on, this consumer makes no
-        commit of its own on a partition with a commit of the group."""
+        """As ``kafka.KafkaConsumer.group_metadata``, to commit with transactions. From now on, this consumer itself
+        commits only on partitions where the group has no commit."""
         metadata = super().group_metadata()
         self._membership.commits_with_transactions(metadata)
         return metadata
@@ -285,14 +285,14 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
         if self._membership.in_group and self._topics.names and self._coordinator.rejoin_needed:
             self._membership.views.verify(self._subscription.subscription)  # before a join, and perhaps an assignment
         if self._coordinator.rejoining:
-            # kafka-python 3.0.12 forgets a join that a short poll began because of new metadata. The assignor's state
-            # then says that no join is needed: kafka-python never takes its assignment, nor sends heartbeats.
+            # kafka-python 3.0.12 forgets a join that a short poll began because of new metadata. From the assignor's
+            # state it concludes that no join is needed. Then it never takes its assignment, nor sends heartbeats.
             self._coordinator.request_rejoin()
         return super()._poll_once(timer, max_records, update_offsets=update_offsets)
 
     def _refresh_committed_offsets(self, timeout_ms: float | None = None) -> bool:
-        # kafka-python calls this in the polling thread: after a rebalance, before a fetch, and where the application
-        # requests a position. The latter may be in a rebalance listener, and only polls change what is held.
+        # kafka-python calls this in the polling thread: after a rebalance, before a fetch, and when the application
+        # requests a position. An application may do that in its listener, where the held partitions must not change.
         if not self._in_position:
             self._membership.apply(timeout_ms or 0.0)
         elif self._subscription.partitions_auto_assigned():
@@ -305,5 +305,5 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
 
 
 def _under_names(led: Mapping[Partition, Partition], answers: Mapping[Partition, Any]) -> dict[Partition, Any]:
-    """Return the ``answers`` under the partitions that the application gave."""
+    """Return ``answers`` with the application's own partitions as keys. ``led``: these -> the requested partitions."""
     return {given: answers[asked] for given, asked in led.items() if asked in answers}

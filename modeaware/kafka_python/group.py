@@ -6,14 +6,14 @@ application does not hold are paused and not shown, so each keeps its owner in t
 
 Properties of kafka-python (3.0.12):
 
-* It calls a rebalance listener in its own thread, while the polling thread waits. No code in its thread may wait for
-  brokers. So its thread shows a revocation, but only notes an assignment. The polling thread takes the assignment
-  before it fetches (:meth:`Membership.apply`).
-* It keeps position and pause flag of a partition during an assignment; under an eager protocol, also over a rebalance.
+* It calls a rebalance listener in its own thread, while the polling thread waits. No code in this thread may wait for
+  brokers. So kafka-python's thread shows a revocation, but only notes an assignment. The polling thread takes the
+  assignment before it fetches (:meth:`Membership.apply`).
+* It keeps a partition's position and pause flag during an assignment; under an eager protocol, also over a rebalance.
 * It detects a loss of the membership only before a join, and keeps the positions of partitions that are assigned again.
-  But other members may have read on, and another topic may have the name by then. So partitions are dropped first
-  in two cases: the member loses them while it joins, or it unsubscribes from their topic and subscribes again within
-  one join (:meth:`Membership._drop_stale`).
+  But by then other members may have read on, and another topic may have the name. So :meth:`Membership._drop_stale`
+  drops such partitions before the assignment: those that the member loses while it joins, and those from whose topic it
+  unsubscribes and to which it subscribes again, within one join.
 
 The member's own commits are asynchronous; a later poll gets the answers.
 """
@@ -86,16 +86,17 @@ _CALLBACKS = {
 class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ignore]  # untyped
     """The layer between kafka-python's coordinator and the application's listener.
 
-    For the polling thread, and kafka-python's thread while the polling thread waits; :attr:`noted`: for any thread.
+    The polling thread uses it, and kafka-python's thread while the polling thread waits. Any thread may set
+    :attr:`noted`.
 
     Args:
-        parts: those of the consumer, which they do not keep alive.
+        parts: the consumer's parts, which do not keep the consumer alive.
         auto_commit: kafka-python commits all positions before a rebalance.
 
     Attributes:
         views: the views by which the member decides.
         in_group: the consumer has a group.
-        inner: the application's listener, synchronous or not; None: it has none.
+        inner: the application's listener (synchronous or not), or None if it has none.
         noted: there may be work for the next poll.
         changed: topics whose modes have changed since the last assignment.
         rejoins: the number of requested rebalances.
@@ -127,7 +128,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
         self.noted = True
         self.changed: set[str] = set()
         self.rejoins = 0
-        self._arrived: set[Partition] | None = None  # assigned, and not taken yet
+        self._arrived: set[Partition] | None = None  # assigned by the group, not yet by us
         self._paused: set[Key] = set()  # the application's pauses of partitions revoked under an eager protocol
         self._is_lost = False  # the group has dropped this member since its last join
         self._showing: Show | None = None
@@ -180,8 +181,8 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
                 self.member.failed(show, self._now_s())
 
     async def _commit_starts(self, idle: Mapping[Key, int], timeout_ms: float) -> None:
-        """Commit the starts of partitions that delivered nothing, unless an earlier owner has committed since, or
-        the application has, by other means."""
+        """Commit the starts of partitions that delivered nothing, unless an earlier owner, or the application by other
+        means, has committed since."""
         if not idle:
             return
         coordinator = self._parts.coordinator
@@ -194,7 +195,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
             log.warning("start offsets of %d idle partitions not committed: %s", len(idle), error)
 
     def _drop_stale(self) -> None:
-        """Make a partition that the member loses while it joins start anew if it is assigned again."""
+        """Make partitions that the member loses while it joins start anew if the group assigns them again."""
         coordinator = self._parts.coordinator
         kind = type(coordinator)
 
@@ -261,7 +262,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
         return [each for each in partitions if each in now]
 
     def sought(self, partitions: Iterable[Partition], offset: int | None = None) -> None:
-        """Note that the application has sought ``offset``; None: kafka-python requests the offset."""
+        """Note that the application has sought ``offset``. If it is None, kafka-python requests the offset."""
         for each in partitions:
             self.member.sought(each, -1 if offset is None else offset)
             self._starts.started(each, offset)
@@ -285,7 +286,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
 
     def place_missing(self, timeout_ms: float | None) -> None:
         """Find the starts of partitions without a position in kafka-python, because the application requests a
-        position. Show nothing: the request may come from its listener."""
+        position. Call no listener: the request itself may come from the application's listener."""
         missing = self._subscription.missing_fetch_positions()
         if not missing:
             return
@@ -327,15 +328,15 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
     def _give_back_parked(self) -> None:
         """Make kafka-python return records that were fetched before a pause, once their partitions resume.
 
-        kafka-python (3.0.12) returns such records only while no partition is in line, and a partition without records
-        counts as in line. So the resumed partition would not be read any more.
+        kafka-python (3.0.12) returns such records only while ``_next_partition_records`` is None, and not while it is
+        an object without records. So the resumed partition would not be read any more.
         """
         fetcher = self._parts.fetcher
         if fetcher._paused_partition_records and not fetcher._next_partition_records:
             fetcher._next_partition_records = None
 
     def due_s(self) -> float | None:
-        """Return when :meth:`apply` has work to do, on the monotonic clock; None: after the next event."""
+        """Return when :meth:`apply` has work to do, on the monotonic clock, or None if only after the next event."""
         times = [self.member.due_s, self._looked_s + LOOK_S if self._watches else None]
         return min((at for at in times if at is not None), default=None)
 
@@ -366,7 +367,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
         self._paused = set()
 
     def _keep_pauses(self, keys: Iterable[Partition], paused: Collection[Key]) -> None:
-        """Resume partitions that are paused since an earlier assignment, except those that the application paused."""
+        """Resume partitions still paused from an earlier assignment, except those that the application paused."""
         for key in keys:
             if self._subscription.is_paused(key):
                 if key in paused:
@@ -405,7 +406,8 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
             self._parts.net.run(self._commit_starts, idle, self._answer_ms)
 
     def _rejoin_if_stale(self) -> None:
-        """Request a rebalance if this member leads the group and readable partitions have changed since it assigned."""
+        """Request a rebalance if this member leads the group, and the readable partitions have changed since it
+        computed the assignment."""
         coordinator = self._parts.coordinator
         if not coordinator._is_leader or coordinator.rejoin_needed:
             return
@@ -477,8 +479,8 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
         return None
 
     def _assign(self, places: Mapping[Key, int | None]) -> None:
-        """Make kafka-python read partitions from ``places``. A position that kafka-python has takes precedence:
-        the application has sought, or kafka-python has read the partition before.
+        """Make kafka-python read partitions from ``places``. A position that kafka-python already has is kept: the
+        application has sought, or kafka-python has read the partition before.
 
         Raises:
             NoOffsetForPartitionError: as from kafka-python, for partitions without a start.
@@ -554,7 +556,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
             found = {key: Start(starts.get(key), offsets.commits.get(key)) for key in new - unknown}
             if unknown:
                 self._parts.cluster.request_update()
-        if positions:  # kafka-python has read these before, or the application has sought
+        if positions:  # kafka-python has read these partitions before, or the application has sought
             commits = offsets.committed_now(positions.keys()) if self.in_group else {}
             found |= {key: Start(at, commits.get(key)) for key, at in positions.items()}
         return found
@@ -567,7 +569,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
 
 
 def _is_repeated(action: Action, error: Exception) -> bool:
-    """Return whether a failed request is repeated silently; the application gets errors about starts."""
+    """Return whether a failed action is repeated silently. Of errors about starts, only timeouts are."""
     return isinstance(action, Request) and (action.what is not Asked.STARTS or isinstance(error, KafkaTimeoutError))
 
 

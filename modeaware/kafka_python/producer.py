@@ -27,7 +27,7 @@ from partitioners.call_forms import for_kafka_python
 log = get_logger(__name__)
 
 LOOK_S = 1.0
-"""How long the views' thread waits for metadata of a topic that has an earlier topic's name."""
+"""How long the views' thread waits for the metadata of a new topic that has the name of an earlier topic."""
 
 ERRORS = ClientErrors(RetiredPartitionError, FirstViewPending, FirstViewTimeout)
 
@@ -35,13 +35,13 @@ ERRORS = ClientErrors(RetiredPartitionError, FirstViewPending, FirstViewTimeout)
 class KafkaProducer(_gateway.KafkaProducer):  # type: ignore[misc,unused-ignore]  # untyped
     """``kafka.KafkaProducer`` with the same settings and methods, aware of partition modes.
 
-    While a topic has retired partitions, its ``partitioner`` (kafka-python's, or the application's own) sees only the
+    While a topic has retired partitions, the ``partitioner`` (kafka-python's, or the application's own) sees only the
     writable ones: a keyed record goes to ``writable[hash % len(writable)]``. A record for a partition that takes no
     writes, given or picked, is refused before it is queued. ``partitioner`` may also be a name that
     :func:`partitioners.named` accepts, ``"package.module:name"``, or a partitioner of :mod:`partitioners`.
 
-    The name of a replaced topic points to its new topic, with that topic's partitions; serializers get the
-    application's name. Records that were queued before the switch, and that brokers then reject, fail with
+    Records under the name of a replaced topic go to the partitions of its new topic; serializers get the name that the
+    application used. If brokers reject a record because it was queued before the switch, the record fails with
     :class:`~modeaware.kafka_python.errors.ReplacedTopicError`.
 
     Settings that begin with ``modeaware_`` are ours (:class:`~modeaware.config.ClientConfig`, with underscores). Like
@@ -54,7 +54,7 @@ class KafkaProducer(_gateway.KafkaProducer):  # type: ignore[misc,unused-ignore]
         KafkaError, ValueError: as from kafka-python.
     """
 
-    # If __init__ has failed, __del__ calls close() all the same.
+    # None until __init__ is done. If __init__ fails, __del__ calls close() all the same.
     _modeaware: VerifiedRoutes | None = None
 
     def __init__(self, **configs: Any) -> None:
@@ -128,7 +128,7 @@ class KafkaProducer(_gateway.KafkaProducer):  # type: ignore[misc,unused-ignore]
             route = routes.of(topic)
             chosen = super()._partition(topic, partition, key, value, serialized_key, serialized_value)
             if partition is not None or routes.of(topic) is route:
-                break  # else the modes have changed, and the picked partition may no longer be writable
+                break  # no break: the modes have changed, and the picked partition may no longer be writable
         if chosen is None:
             return None
         routes.refuse_retired(topic, chosen)
@@ -137,8 +137,8 @@ class KafkaProducer(_gateway.KafkaProducer):  # type: ignore[misc,unused-ignore]
         return chosen
 
     def send_offsets_to_transaction(self, offsets: Any, group_metadata: Any) -> None:
-        """As ``kafka.KafkaProducer.send_offsets_to_transaction``. An offset without metadata, at the end of a partition
-        of a replaced topic, is sent with the note that the group has read the partition."""
+        """As ``kafka.KafkaProducer.send_offsets_to_transaction``. If an offset without metadata is the end of a
+        partition of a replaced topic, it is sent with the note that the group has read the partition."""
         super().send_offsets_to_transaction(transactional_offsets(offsets, group_metadata), group_metadata)
 
     def partitions_for(self, topic: str) -> set[int]:
@@ -163,7 +163,7 @@ class KafkaProducer(_gateway.KafkaProducer):  # type: ignore[misc,unused-ignore]
     def close(self, *args: Any, **kwargs: Any) -> None:
         """As ``kafka.KafkaProducer.close``. Releases the share of the views; the last views stay in force.
 
-        A producer that could not be closed, for example because its flush timed out, continues and keeps its share.
+        If the producer cannot be closed, for example because its flush times out, it continues and keeps its share.
         """
         if "config" not in self.__dict__:
             return  # our settings were rejected, and kafka-python's __init__ has not run
@@ -172,12 +172,13 @@ class KafkaProducer(_gateway.KafkaProducer):  # type: ignore[misc,unused-ignore]
             self._modeaware.close()
 
     def modeaware_stats(self) -> dict[str, Any]:
-        """As :meth:`modeaware.Producer.modeaware_stats`, without ``in_c``; ``direct``: every partition is writable."""
+        """As :meth:`modeaware.Producer.modeaware_stats`, without ``in_c``. The state ``direct`` means that every
+        partition is writable."""
         return {**NO_STATS} if self._modeaware is None else self._modeaware.stats()
 
 
 def _led(routes: VerifiedRoutes, name: Any) -> Any:
-    """Return the topic for a record under ``name``; ``name`` itself if the name points to no other topic."""
+    """Return the topic for a record under ``name``: ``name`` itself, unless the name points to another topic."""
     if not isinstance(name, str) or routes.points_to(name) == name:
         return name
     if routes.unverified(name):
@@ -198,26 +199,26 @@ def _metadata_changed(views: Views, accumulator: Any, metadata: Any) -> None:
     gone = _gateway.deleted({*tuple(metadata._topics), *(partition.topic for partition in queues)}, views)
     metadata._topics.difference_update(gone)
     for partition in queues:
-        if partition.topic in gone:  # else kafka-python looks for leaders of empty queues, too
+        if partition.topic in gone:  # kafka-python would look for the leaders of empty queues, too
             with accumulator._tp_lock(partition):
                 if not accumulator._batches.get(partition) and not accumulator._appends_in_progress.get():
                     accumulator._batches.pop(partition, None)
 
 
 def _look_anew(metadata: Any, topic: str) -> None:
-    """Make kafka-python request the metadata of a topic, which its sender thread does; wait for the metadata."""
+    """Make kafka-python's sender thread request the metadata of a topic, and wait for the metadata."""
     metadata.add_topic(topic)
     done = threading.Event()
     metadata.request_update().add_both(lambda _: done.set())
     if not done.wait(LOOK_S):
-        log.warning("the metadata of %s, which has an earlier topic's name, is not known yet", topic)
+        log.warning("%s: no answer to the metadata request yet; sends may use an earlier topic's partitions", topic)
 
 
 def _report_refusals(sender: Any, transactions: Any, refusals: Refusals) -> None:
-    """Make records that brokers reject because their topic was replaced fail with our error.
+    """Make records that brokers reject because their topic was replaced fail with ``ReplacedTopicError``.
 
-    All records of a batch fail at once: else kafka-python would split a rejected batch until each record is sent alone.
-    The failure has no further effect: else an idempotent kafka-python producer would never send again.
+    All records of a batch fail at once. Otherwise kafka-python would split a rejected batch until each record is sent
+    alone. The producer continues. Otherwise an idempotent kafka-python producer would never send again.
     """
     dispatch, classify = sender._dispatch_error, transactions and transactions.classify_batch_error
 
@@ -230,7 +231,7 @@ def _report_refusals(sender: Any, transactions: Any, refusals: Refusals) -> None
 
     def classified(error: Any, batch: Any, **kwargs: Any) -> Any:
         is_fenced = isinstance(error, ReplacedTopicError)
-        if isinstance(error, _gateway.MessageSizeTooLargeError):  # the fence may precede its view
+        if isinstance(error, _gateway.MessageSizeTooLargeError):  # brokers may fence before the view shows the switch
             is_fenced |= refusals.may_be_fenced(batch.topic_partition.topic)
         if is_fenced and not transactions.is_transactional():
             return transactions.ERROR_CLASS_RETRIABLE  # the batch is not retried, and the producer continues
@@ -300,7 +301,7 @@ class WritablePart:
         self._writable = writable
 
     def partitions_for_topic(self, topic: str) -> set[int] | None:
-        # The view's list, even if the cluster's metadata is older: all producers must hash over the same list.
+        # By the view, even if the cluster's metadata is older: all producers must hash over the same partitions.
         if topic != self._topic:
             return self._cluster.partitions_for_topic(topic)  # type: ignore[no-any-return]  # as kafka-python's
         return set(self._writable)
