@@ -1,8 +1,8 @@
 """Key hashing and the choice of a partition.
 
-This package is independent of Kafka clients, their configuration and partition modes. The caller gives the number of
-candidates, and a partitioner picks one candidate by index. librdkafka's partitioners have librdkafka's names and rules
-(``rdkafka_msg.c``). ``murmur2_random`` also places keys as Kafka's Java producer does.
+This package is independent of Kafka clients, of their configuration, and of partition modes. The caller gives the
+number of candidates, and a partitioner returns the index of one. librdkafka's partitioners have librdkafka's names and
+rules (``rdkafka_msg.c``). ``murmur2_random`` also places keys as Kafka's Java producer does.
 
     >>> from partitioners import named
     >>> named("murmur2_random").for_topic("orders").partition(b"N14228", 4)
@@ -19,7 +19,7 @@ All other code uses the interface in ``seam.py``::
         RULE = Rule("my_partitioner", Hash.MURMUR2, null_hashed=False, empty_hashed=True)
         _TOPIC = Half
 
-``Rule.placer`` turns a hash into another index than ``hash % count`` (``minimal_movement.py``).
+If the index is not ``hash % count``, set ``Rule.placer`` (as ``minimal_movement.py`` does).
 
 This module does not import ``partitioners.call_forms``, which is for plain kafka-python.
 

@@ -11,7 +11,7 @@ from enum import Enum
 from types import MappingProxyType
 
 HashFunction = Callable[[bytes, int], int]
-"""Key and count (> 0) to an index, ``0 <= index < count``. ValueError if the count is not positive."""
+"""Returns the index for a key and a count, ``0 <= index < count``. Raises ValueError if the count is not positive."""
 
 
 class Hash(Enum):
@@ -53,7 +53,7 @@ def _fnv1a_number(key: bytes) -> int:
 NUMBERS: Mapping[Hash, Callable[[bytes], int]] = MappingProxyType(
     {Hash.CRC32: zlib.crc32, Hash.MURMUR2: _murmur2_number, Hash.FNV1A: _fnv1a_number}
 )
-"""Key to the number, ``0 <= number < 2**32``, whose remainder by a count is the index."""
+"""For each hash, the function from a key to a number, ``0 <= number < 2**32``. The index is ``number % count``."""
 
 
 def crc32(key: bytes, count: int) -> int:
@@ -78,7 +78,7 @@ PURE_HASHES: Mapping[Hash, HashFunction] = MappingProxyType(
 
 
 def positive(count: int) -> int:
-    """Return ``count``; ValueError if it is not positive."""
+    """Return ``count``. Raise ValueError if it is not positive."""
     if count <= 0:
         raise ValueError(f"the number of candidates must be positive, not {count}")
     return count

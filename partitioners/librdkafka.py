@@ -32,7 +32,7 @@ LIBRDKAFKA_NAMES = frozenset(RULES)
 class StickyRandom:
     """Picks an index at random and keeps it for ``linger_s`` (librdkafka: ``sticky.partitioning.linger.ms``).
 
-    With 0 every pick is random. Safe to use from several threads: a race costs at most one more random pick.
+    If ``linger_s`` is 0, every pick is random. Safe to use from several threads: a race costs at most one more pick.
     """
 
     __slots__ = ("_clock", "_linger_s", "_pick", "_randomness")
@@ -50,7 +50,7 @@ class StickyRandom:
         self._pick: tuple[int, int, float] = (0, 0, 0.0)  # index, number of candidates, end of the linger
 
     def sticky(self, count: int) -> int:
-        """Return the index in force, or a new one after the linger or when ``count`` has changed."""
+        """Return the last pick. Make a new one after ``linger_s``, or if ``count`` has changed."""
         if self._linger_s <= 0:
             return self.fresh(count)
         index, picked_from, until = self._pick  # one reference, so the three values are consistent
@@ -61,12 +61,12 @@ class StickyRandom:
         return index
 
     def fresh(self, count: int) -> int:
-        """Return a random index; ValueError if ``count`` is not positive."""
+        """Return a random index. Raise ValueError if ``count`` is not positive."""
         return int(self._randomness() * positive(count))
 
 
 class TopicLibrdkafkaPartitioner(TopicHashPartitioner):
-    """Records that are not hashed stick to a random candidate for a while, or are spread at random."""
+    """Records that are not hashed stick to a random candidate for a while if the rule says so; others go anywhere."""
 
     def __init__(self, made_by: HashPartitioner, topic: str) -> None:
         super().__init__(made_by, topic)

@@ -1,6 +1,7 @@
 """A partitioner that moves as few keys as possible when the number of partitions changes, for any old and new number.
 
-Jump consistent hashing (Lamping and Veach, "A Fast, Minimal Memory, Consistent Hash Algorithm", 2014) over murmur2.
+It uses jump consistent hashing (Lamping and Veach, "A Fast, Minimal Memory, Consistent Hash Algorithm", 2014) over
+murmur2.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from partitioners.librdkafka import TopicLibrdkafkaPartitioner
 from partitioners.seam import HashPartitioner, Placer, Rule, least_share_moved
 
 _MURMUR2_COUNT = 0x7FFFFFFF
-"""The largest count that librdkafka's murmur2 takes: jumps start from its result for that count."""
+"""The largest count that librdkafka's murmur2 accepts. The jumps start from murmur2's result for this count."""
 _SEED_FACTOR = 0x9E3779B97F4A7C15
 _JUMP_FACTOR = 2862933555777941757
 _MASK = 0xFFFFFFFFFFFFFFFF
@@ -20,7 +21,7 @@ _TWO_TO_31 = 2147483648.0
 def jump(state: int, count: int) -> int:
     """Return the paper's ``JumpConsistentHash(state, count)`` for ``0 <= state < 2**64`` and ``count`` > 0.
 
-    From ``n + 1`` to ``n`` candidates only the keys of the last candidate move, and they spread evenly.
+    From ``n + 1`` to ``n`` candidates, only the last candidate's keys move, and they spread evenly over the others.
     """
     index, following = 0, 0
     while following < count:
@@ -31,7 +32,8 @@ def jump(state: int, count: int) -> int:
 
 
 def jump_over(hash_function: HashFunction) -> HashFunction:
-    """Return jump hashing of the 31 bits of ``hash_function`` (murmur2), spread over 64 bits."""
+    """Return the hash function that applies :func:`jump` to the 31 bits of ``hash_function`` (murmur2), after it has
+    spread them over 64 bits."""
 
     def index(key: bytes, count: int) -> int:
         return jump(hash_function(key, _MURMUR2_COUNT) * _SEED_FACTOR & _MASK, positive(count))
@@ -51,11 +53,11 @@ class _Jumps(Placer):
 
 
 class MinimalMovement(HashPartitioner):
-    """Jump hashing places keys; records without a key stick as with ``murmur2_random``.
+    """Jump hashing places keys; records without a key are spread as by ``murmur2_random``.
 
     A shrink from any ``old`` to any ``new`` moves only the keys of the retired (highest) partitions, ``1 - new/old`` of
-    all, and spreads them evenly over the others. A growth moves ``1 - old/new``, all of them to new partitions. No
-    other Kafka client places keys this way: every producer of the topic must use this partitioner.
+    all keys, and spreads them evenly over the others. A growth moves ``1 - old/new`` of all keys, and only to new
+    partitions. No other Kafka client places keys this way, so every producer of the topic must use this partitioner.
     """
 
     RULE = Rule(

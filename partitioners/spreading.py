@@ -1,4 +1,4 @@
-"""Partitioners that differ in how they spread records that are not hashed: in turn, by batch, by load, or not at all."""
+"""Partitioners that differ in how they spread records that are not hashed: in turn, by batch, by load, or never."""
 
 from __future__ import annotations
 

@@ -31,11 +31,11 @@ PLACERS: Mapping[str, Placer] = MappingProxyType(
         if placer is not None
     }
 )
-"""The functions that place keys, by name; several partitioners share one."""
+"""The ways from a key to its index, by name. Several partitioners may share one."""
 
 
 def rule_named(name: str) -> Rule:
-    """Return the rule of the partitioner called ``name``; ValueError with all names if there is none."""
+    """Return the rule of the partitioner called ``name``. Raise ValueError, with all names, if there is none."""
     rule = _RULES.get(name)
     if rule is None:
         raise ValueError(f"unknown partitioner {name!r}; known: {', '.join(NAMES)}")
@@ -66,11 +66,11 @@ def named(
 # Users' own
 
 KeyFunction = Callable[[bytes | None, int], int]
-"""Key (None for a record without one) and count to an index, ``0 <= index < count``."""
+"""Returns the index for a key (None for a record without one) and a count, ``0 <= index < count``."""
 
 
 def is_plug_in(name: str) -> bool:
-    """Return whether ``name`` is for :func:`load`, not one of :data:`~partitioners.NAMES`."""
+    """Return whether ``name`` has the form for :func:`load`. No name in :data:`~partitioners.NAMES` has it."""
     return ":" in name
 
 
@@ -97,7 +97,7 @@ def as_partitioner(given: Any, name: str) -> Partitioner:
     """Return the partitioner for ``given``: a partitioner, its class, or a function of a key and a count.
 
     Raises:
-        TypeError: it is none of these, or the class cannot be instantiated without arguments. The message has ``name``.
+        TypeError: ``given`` is none of these, or its class needs arguments. The message has ``name``.
     """
     made: Any = given
     if isinstance(given, type):
@@ -116,8 +116,8 @@ def as_partitioner(given: Any, name: str) -> Partitioner:
 class FunctionPartitioner:
     """A function as a partitioner, for all topics. Safe to use from several threads if the function is.
 
-    The function is called for each record, also for a record without a key (None). Equal keys get the same candidates.
-    ``name`` is for messages.
+    The function is called for each record, also for one without a key (None). All records have the same candidates,
+    whichever have a leader. ``name`` is for messages.
     """
 
     def __init__(self, function: KeyFunction, name: str) -> None:
@@ -133,5 +133,5 @@ class FunctionPartitioner:
         return True
 
     def partition(self, key: bytes | None, count: int) -> int:
-        """Return the function's result; ValueError if the result is not an index below ``count``."""
+        """Return the function's result. Raise ValueError if it is not an index below ``count``."""
         return checked_index(self._function(key, positive(count)), count, repr(self._name))

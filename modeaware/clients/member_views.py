@@ -50,8 +50,8 @@ class MemberViews:
         self._views.verify(topics, VERIFY_TIMEOUT_S)
 
     def before_assignment(self, topics: Collection[str]) -> None:
-        """Make the views of ``topics`` current before partitions are assigned: verify them. If topics are new to this
-        member, also read the mode log to its end: one of them may have replaced another topic."""
+        """Verify the views of ``topics`` before their partitions are assigned. If the member meets a topic without a
+        record for the first time, also read the mode log to its end: the topic may have replaced another one."""
         self.verify(topics)
         unknown = set(topics) - self._known
         unknown -= self._views.recorded(unknown) | old_topics(self._views.views()).keys()

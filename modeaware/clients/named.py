@@ -2,7 +2,7 @@
 
 From the switch on, the name of an old topic in a call about *writing* stands for the topic to which records under the
 name go. In a call about *offsets* (committed ones, and those of the log), the name stands for the topic that brokers
-have under it. If brokers have none, it stands for the first topic of the chain that they have.
+have under this name. If they have none, the name stands for the first topic of its chain that exists on the brokers.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from modeaware.views.source import VERIFY_TIMEOUT_S, Views
 
 
 class PairedName(str):
-    """A string that has the logical and the physical name of a topic: client libraries have room for one string.
+    """A string with both names of a topic as attributes, because client libraries pass only one string on.
 
     Attributes:
         logical: the application's name for the topic.
@@ -36,8 +36,8 @@ class PairedName(str):
 class NamedTopics:
     """The topics that names stand for, by one client's share of the views. Thread-safe.
 
-    Calls wait for the first view. A call with a timeout (in seconds, -1: ``modeaware.view.timeout.ms``) uses names
-    unchanged if the view has not come by then.
+    Calls wait up to ``timeout_s`` seconds (-1: up to ``modeaware.view.timeout.ms``) for the first view. If it has not
+    come by then, the name stands for itself.
 
     Raises, from every call:
         ClientErrors.timeout: there is no first view, and ``modeaware.on.unknown`` is ``error``.
@@ -56,10 +56,10 @@ class NamedTopics:
         return self._points_to(name, present_topic, timeout_s)
 
     def writable_partitions(self, name: str, count: Callable[[str], int]) -> tuple[int, ...]:
-        """Return the partitions that a record under ``name`` may be addressed to now, ascending.
+        """Return the partitions to which a record under ``name`` may be addressed now, ascending.
 
         Args:
-            count: returns how many partitions a topic has; called where no partition is retired.
+            count: returns how many partitions a topic has; called only if no partition is retired.
 
         Raises:
             ClientErrors.pending: there is no first view, and ``modeaware.on.unknown`` is ``block``.
@@ -81,8 +81,8 @@ class NamedTopics:
         return topic_of(name, self._views.view).topic
 
     def _verify(self, name: str) -> None:
-        """Compare the topic ids of the chain with the cluster's (invariant I8), except those of aliases: an alias has
-        no id on the cluster, and the log alone decides where it points."""
+        """Compare the topic ids of the chain with the cluster's (invariant I8). Aliases are left out: the cluster has
+        no id for them, and the log alone decides where they point."""
         chain = segments(name, self._views.view)
         there = {view.topic for view in chain if not view.is_alias}
         self._views.verify(there, VERIFY_TIMEOUT_S)

@@ -10,8 +10,8 @@ _MADE: dict[tuple[type, type], type[Any]] = {}
 
 
 def over(ours: type[T], current: type) -> type[T]:
-    """Return a class that is ``ours`` over ``current``, both subclasses of one stock class. If one of the two is a
-    subclass of the other, return the subclass. The same pair gives the same class."""
+    """Return a subclass of ``ours`` and ``current``, in this order of precedence. Both are subclasses of one stock
+    class. If one is a subclass of the other, return the subclass. Equal arguments give the same class."""
     if issubclass(ours, current):
         return ours
     if issubclass(current, ours):

@@ -17,12 +17,12 @@ def find_places(
     group: bool = True,
 ) -> dict[Key, Place]:
     """Return the positions of hidden partitions: the last position, or the start if a partition delivered nothing. A
-    position is never below the log start. If another topic has the name by now, the position is the start on that
+    position is never below the log start. If another topic has the name by now, the position is the start on this
     topic (invariant I8). Partitions without an answer are left out.
 
     Args:
-        positions: the library's positions; None: it has delivered nothing since the start.
-        log_starts: requests log starts, without partitions whose leader does not answer at once.
+        positions: partition -> the library's position, or None if it has delivered nothing since the start.
+        log_starts: requests log starts, and leaves out partitions whose leader does not answer at once.
         group: whether the consumer has a group, whose commits count.
     """
     replaced = {key for key in positions if starts.is_of_another_topic(key)}

@@ -1,8 +1,8 @@
 """The brokers' rejection of a record that was queued for an old topic before the switch.
 
 After the switch, the fence makes brokers reject data for the old topic with MSG_SIZE_TOO_LARGE. So a record that was
-queued earlier, for example by a producer that was paused since, is rejected with a misleading error. The client does
-not send the record again: an earlier attempt may have been stored.
+queued before, for example by a producer that was then suspended, is rejected with a misleading error. The client does
+not send the record again, because an earlier attempt may have been stored.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ logger = get_logger(__name__)
 E = TypeVar("E", bound=TopicReplaced)
 
 PATIENCE_S = 3.0
-"""How long a rejection that the views do not explain waits for new views. Views may be late, for example in a process
-that was suspended."""
+"""How long the report of a rejection waits for new views if the present views do not explain the rejection. Views may
+be late, for example in a process that was suspended."""
 REST_S = 10.0
-"""How long no rejection waits again after such a wait."""
+"""After such a wait, the time in which no other report waits."""
 
 
 class Refusals:
@@ -41,17 +41,15 @@ class Refusals:
         self._logged: set[str] = set()
 
     def explain(self, topic: str, partition: int, kind: type[E]) -> E | None:
-        """Return the error to report for a record that brokers rejected as too large. None: the record is too large, or
-        the cause is unknown.
-
-        This method may wait for new views.
+        """Return the error to report for a record that brokers rejected as too large. Return None if the record is too
+        large, or the cause is unknown. This method may wait for new views.
 
         Args:
             kind: the client library's own class of the error.
         """
         try:
             new_topic = self._new_topic(topic)
-        except Exception:  # a rejected record has to be reported all the same
+        except Exception:  # whatever has failed, the rejection has to be reported
             logger.exception("%s-%d: brokers rejected a record, and the cause could not be found", topic, partition)
             return None
         if new_topic is None:
@@ -75,7 +73,7 @@ class Refusals:
         return self.views is not None and self.views.view(topic).replaced_by is not None
 
     def _new_topic(self, topic: str) -> ReplacedBy | None:
-        """Return the new topic that has replaced ``topic``; None: there is none, so the record is too large."""
+        """Return the new topic that has replaced ``topic``. If there is none (the record is too large), return None."""
         views = self.views
         new_topic = None if views is None else views.view(topic).replaced_by
         if views is None or new_topic is None:

@@ -17,11 +17,11 @@ def metadata_taken(metadata: Hashable, notes: Any) -> None:
     """Note that the application took a group's metadata from the consumer that has ``notes`` (any thread).
 
     Args:
-        notes: is not kept alive.
+        notes: the consumer's notes, which are not kept alive.
     """
     _taken[metadata] = notes
 
 
 def notes_of(metadata: Hashable) -> Any:
-    """Return the notes of the consumer that returned ``metadata``; None: unknown, or gone (any thread)."""
+    """Return the notes of the consumer that returned ``metadata``, or None if it is unknown or gone (any thread)."""
     return _taken.get(metadata)

@@ -30,7 +30,7 @@ def refuse_duplicates(topics: Iterable[str]) -> None:
 
 
 def refused_aliases(views: Views, topics: Iterable[str]) -> dict[str, RequestRefused]:
-    """Return a mapping: each of ``topics`` that points to another topic -> the refusal to create a topic of this name."""
+    """Return a mapping: each of ``topics`` that points to another topic -> the reason not to create it."""
     points_to = {topic: written_topic(topic, views.view).topic for topic in topics if views.view(topic).is_replaced}
     return {
         topic: RequestRefused(

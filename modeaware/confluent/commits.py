@@ -1,8 +1,8 @@
 """Notes in an application's own commits (:mod:`modeaware.notes`), while the application reads a topic to its end.
 
-If the end of a partition is known, each commit without metadata on the partition gets the note: by the consumer's
-``commit`` and ``store_offsets``, and by ``send_offsets_to_transaction`` of a producer of this package. A ``commit()``
-without arguments is sent unchanged. The member then adds its note by a commit of its own.
+If the end of a partition is known, the note is added to each commit on the partition that has no metadata. This applies
+to the consumer's ``commit`` and ``store_offsets``, and to ``send_offsets_to_transaction`` of this package's producers.
+A ``commit()`` without arguments is sent unchanged, and the member then sends its note in a commit of its own.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class CommitNotes:
         self._noting = partial(self._commit, commit), partial(self._store, store_offsets)
 
     def methods(self, *, noting: bool) -> tuple[Target, Target]:
-        """Return the targets of ``commit`` and ``store_offsets``. If ``noting``, the targets report commits to the
-        member and add notes."""
+        """Return the functions that ``commit`` and ``store_offsets`` are to call. With ``noting``, they report commits
+        to the member, and add notes."""
         return self._noting if noting else self._own
 
     def for_transaction(self, offsets: Iterable[TopicPartition]) -> list[TopicPartition]:
@@ -127,8 +127,8 @@ def behind(message: Message, topic: str) -> TopicPartition:
 
 
 def transactional_offsets(offsets: Any, metadata: Any) -> Any:
-    """Return ``offsets`` with the notes of the consumer that returned ``metadata``; unchanged if that consumer has no
-    notes or is unknown (any thread). A producer sends them to its transaction with the group's metadata."""
+    """Return the offsets that a producer sends to its transaction (any thread): ``offsets`` with the notes of the
+    consumer that returned the group's ``metadata``. If this consumer is unknown or has no notes, they are unchanged."""
     notes = notes_of(metadata) if isinstance(metadata, bytes) else None
     is_usual = isinstance(offsets, list) and all(isinstance(partition, TopicPartition) for partition in offsets)
     return notes.for_transaction(offsets) if notes is not None and is_usual else offsets

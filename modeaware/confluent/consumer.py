@@ -132,7 +132,7 @@ class Consumer(_Slots):
         """As ``confluent_kafka.Consumer.commit``. With ``message``, commit on the topic that contains its record.
 
         Raises:
-            KafkaException: as from the stock method. The code ``_INVALID_ARG`` also means that a topic in ``offsets`` is
+            KafkaException: as from the stock method. ``_INVALID_ARG`` also means that a topic in ``offsets`` is
                 ambiguous because of ``modeaware.topic.names=logical``. Then nothing is committed.
         """
         return self._names.commit.call(self, *args, **kwargs)

@@ -1,4 +1,4 @@
-"""Our AdminClient's requests to the controller that the mode log names, and the client's reads of the mode log."""
+"""Our AdminClient's requests to the active controller, whose address is in the mode log, and reads of the mode log."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 REQUEST_TIMEOUT_S = 60.0
 
 Answers = dict[str, "TopicResult | ModeAwareError"]
-"""The answer per topic; a failure of the whole request is the answer of each of its topics."""
+"""The answer for each topic. If a request fails as a whole, its error is the answer for each of its topics."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class DeletePartitions:
     """KIP-694's class of this name: how far to shrink one topic.
 
     Attributes:
-        total_count: how many partitions to keep; the ones with the highest ids are retired.
+        total_count: how many partitions to keep. The partitions with the highest ids are retired.
         immediate_delete: delete the retired partitions' records without waiting for a delay or for consumers.
         accept_state_loss: the names of groups that keep state per partition (Kafka Streams) and may lose the state of
             the keys that move. The controller refuses the shrink if such a group is not named here.
@@ -60,7 +60,7 @@ def group_rules_of(replay: Replay, mode_log_topic: str) -> tuple[GroupRule, ...]
     """Return the rules in a mode log, expired ones included.
 
     Raises:
-        RecordError: the rules' record cannot be used here, so the rules are unknown.
+        RecordError: this version cannot read the rules' record, so the rules are unknown.
     """
     _check_readable(replay, GROUP_RULES_KEY, f"the rules about groups in {mode_log_topic!r}", "inspect the log")
     return replay.group_rules.rules if replay.group_rules is not None else ()
@@ -92,11 +92,11 @@ class ControllerCalls:
         self._given_up = Event()
 
     def give_up(self) -> None:
-        """Begin no further attempts until :meth:`close`. Waiting calls end with the answers that they have."""
+        """Let calls begin no further attempts until :meth:`close`. Waiting calls return the answers that they have."""
         self._given_up.set()
 
     def views(self, deadline: Deadline) -> Views:
-        """Return views that include everything on the mode log now. The handle is acquired when needed, and kept.
+        """Return views that include every record that the mode log has now. The handle is acquired once, and kept.
 
         Raises:
             ModeSourceError: the mode log cannot be read (in time).
@@ -132,7 +132,7 @@ class ControllerCalls:
         self, views: Views, shrinks: Mapping[str, DeletePartitions], delay_ms: int | None, deadline: Deadline
     ) -> Answers:
         """Shrink topics. The answers may be errors: RequestRefused (nothing changed), ControllerUnavailable (nothing
-        was sent), ClusterError (sent, outcome unknown), ModeSourceError.
+        was sent), ClusterError (sent, outcome unknown), ModeSourceError (the mode log cannot be read).
 
         An attempt without an answer is repeated, unless it is an ``immediate_delete``. The mode log shows whether an
         earlier attempt was carried out.
@@ -183,7 +183,8 @@ class ControllerCalls:
         return self._answers(shrinks, views, message, deadline, repeatable=not immediate_delete, resolve=resolve)
 
     def alter_group_rules(self, views: Views, command: AlterGroupRulesCommand, deadline: Deadline) -> Answers:
-        """Change rules about groups. The only answer has the key ``""``; errors as for :meth:`delete_partitions`."""
+        """Change rules about groups. The result has one answer, under the key ``""``; errors as for
+        :meth:`delete_partitions`."""
         from modeaware.wire import messages
 
         def message(_: Sequence[str], timeout_ms: int) -> Any:
@@ -192,16 +193,16 @@ class ControllerCalls:
         return self._answers([command.topic], views, message, deadline, repeatable=not command.remove)
 
     def group_rules(self, deadline: Deadline) -> tuple[GroupRule, ...]:
-        """Return the rules about groups on the mode log now.
+        """Return the rules about groups that the mode log has now.
 
         Raises:
-            RecordError: the rules' record cannot be used here.
+            RecordError: this version cannot read the rules' record.
             ModeSourceError: the mode log cannot be read (in time).
         """
         return group_rules_of(self._read_log(deadline), self.config.mode_log_topic)
 
     def observed_brokers(self, deadline: Deadline) -> ObservedBrokersRecord | None:
-        """Return the brokers that the controller has seen, and its policy of under-replicated creations, if recorded.
+        """Return the brokers that the controller has seen and its policy of under-replicated creations, or None.
 
         Raises: as :meth:`group_rules`.
         """
@@ -238,7 +239,7 @@ class ControllerCalls:
             chosen = [by_topic[topic] for topic in topics]
             return messages.replace_topics_request(chosen, validate_only=validate_only, timeout_ms=timeout_ms)
 
-        # A second attempt would be refused: nothing would be left to undo, or to forget.
+        # Of an undo or a forget, a second attempt would be refused, because nothing would be left to undo or forget.
         repeatable = validate_only or not any(command.undo or command.forget for command in commands)
         return self._answers(by_topic, views, message, deadline, repeatable=repeatable)
 
@@ -252,8 +253,8 @@ class ControllerCalls:
         repeatable: bool,
         resolve: Callable[[str, ModeAwareError], TopicResult | ModeAwareError] = outcome_unknown,
     ) -> Answers:
-        """Send to the controller that the log names; if that controller is gone, to the next one
-        (:mod:`modeaware.wire.retries`)."""
+        """Send requests to the active controller. If it is gone, send them to the next one, once the log has its
+        address (:mod:`modeaware.wire.retries`)."""
         first = True
 
         def attempt(pending: Sequence[str]) -> Mapping[str, TopicResult | ModeAwareError]:
@@ -273,7 +274,7 @@ class ControllerCalls:
             except ModeAwareError as error:
                 if error.code is not ErrorCode.MESSAGE_TOO_LARGE or len(pending) < 2:
                     return dict.fromkeys(pending, error)
-            half = len(pending) // 2  # nothing was sent
+            half = len(pending) // 2  # the message was too large, and nothing was sent
             return ask(pending[:half]) | ask(pending[half:])
 
         retrying = Retrying(deadline, RetryPolicy.from_conf(self.conf), sleep=self._given_up.wait)

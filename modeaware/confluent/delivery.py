@@ -1,12 +1,12 @@
 """Delivery reports of records that were queued for a topic before its replacement.
 
-:mod:`modeaware.clients.refusals` explains why brokers reject these records. Where the application's callback can be
-reached, it is called with :class:`~modeaware.confluent.errors.ReplacedTopicRefused`.
+:mod:`modeaware.clients.refusals` explains why brokers reject these records. If this module has wrapped the
+application's callback, the callback gets a :class:`~modeaware.confluent.errors.ReplacedTopicRefused`.
 
-Between replacements, callbacks are reached only where it costs nothing. The configured ``on_delivery`` is called
-through a switch, so it is always reached. The callback of a single record is wrapped when the record is queued, from
-the announcement of the new topic until the switch (in C, at almost no cost). Callbacks of records that were queued
-earlier are called unchanged.
+Wrapping must cost nothing between replacements. The configured ``on_delivery`` is called through a switch, so it can be
+wrapped at any time. The callback of a single record is wrapped when the record is queued, and only from the
+announcement of the new topic until the switch (in C, at almost no cost). The callback of a record that was queued
+before the announcement gets the brokers' error unchanged.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from modeaware.librdkafka import KafkaError
 Report = Callable[[Callable[[Any, Any], Any], Any, Any], Any]
 Reported: Any = partial
 """``Reported(report, callback)`` is a delivery callback that calls ``report(callback, error, message)``. In C it calls
-``callback`` directly where there is no error."""
+``callback`` directly if there is no error."""
 with suppress(ImportError):
     from modeaware.confluent import _routed
 
@@ -65,7 +65,7 @@ class Deliveries(Refusals):
 
         Args:
             announced: some topic is about to be replaced.
-            switched: some topic was replaced just now; earlier records get outcomes within the delivery timeout.
+            switched: some topic was replaced just now. Earlier records have their outcomes within the delivery timeout.
         """
         with self._lock:
             self._announced = announced
@@ -85,7 +85,7 @@ class Deliveries(Refusals):
         return self.report(callback, error, message)
 
     def _stop_when_reported(self, message: Any) -> None:
-        """Stop watching if ``message`` was queued when all records from before the switch had their outcomes. Reports
+        """Stop watching if ``message`` was queued after all records from before the switch had their outcomes. Reports
         arrive in the order of the outcomes, however late the application polls."""
         queued_ago_s = message.latency()
         with self._lock:
@@ -106,6 +106,6 @@ class Deliveries(Refusals):
 
 
 def reported(reports: Mapping[str, Report], topic: Any, callback: Any) -> Any:
-    """Return the callback with which to queue a record under the name ``topic``, in place of ``callback``."""
+    """Return the callback for a record under the name ``topic``: ``callback``, wrapped if ``reports`` requires it."""
     report = reports.get(topic) if reports and isinstance(topic, str) else None
     return Reported(report, callback) if report is not None and callable(callback) else callback

@@ -1,7 +1,7 @@
 """Ends that librdkafka reports (``enable.partition.eof``) for partitions in mode None.
 
-librdkafka does not report the end of a paused partition, and an application may wait for the end of every partition. So
-with this setting, a hidden partition in mode None without unread records is paused only after librdkafka has reported
+librdkafka does not report the end of a paused partition, but an application may wait for the end of every partition.
+So with this setting, a partition in mode None that has no unread records is paused only after librdkafka has reported
 its end. Only the polling thread may use this module.
 """
 
@@ -25,11 +25,11 @@ class PartitionEnds:
 
     Args:
         stock: the client's own methods.
-        seek: seeks if librdkafka is ready for a seek; returns whether it has sought.
+        seek: seeks if librdkafka is ready for a seek, and returns whether it has done so.
         wanted: the application gets an event at the end of each partition (``enable.partition.eof``).
 
     Attributes:
-        retry_s: when to try again, on the monotonic clock: librdkafka was not ready for a seek.
+        retry_s: when to seek again, on the monotonic clock, if librdkafka was not ready.
     """
 
     def __init__(self, stock: Any, member: Member, seek: Callable[[TopicPartition], bool], *, wanted: bool) -> None:
@@ -76,7 +76,7 @@ class PartitionEnds:
         before. A partition whose records were deleted runs from its end. A record at that end is delivered at once.
 
         Args:
-            keys: the partitions; None: all hidden ones.
+            keys: the partitions, or None for all hidden ones.
         """
         self.retry_s = None
         partitions = self._member.partitions
@@ -101,7 +101,8 @@ class PartitionEnds:
                 self._stock.resume(parts_of(free))
 
     def end_of(self, key: Key) -> int | None:
-        """Return the end of a partition in mode None whose records were deleted; None for others, or without events."""
+        """Return the end of a partition in mode None whose records were deleted. Return None for other partitions, and
+        if the application gets no events."""
         end = self._end_of(key)
         return end if end is not None and key[1] in self._member.reading.view(key[0]).reclaimed else None
 

@@ -1,5 +1,5 @@
-"""Errors of the clients, and librdkafka's errors after which views may be old. Each class is a subclass of one of ours
-and one of confluent_kafka's, so code for either catches it.
+"""Errors of the clients, and librdkafka's errors after which views may be old. Each class is a subclass of one of our
+errors and of one of confluent_kafka's, so code that catches either also catches it.
 
 ``error.args[0]`` is a ``KafkaError``, as in every ``KafkaException``; ``str(error)`` is the whole message.
 """
@@ -30,8 +30,9 @@ class _WithKafkaError(ModeAwareError):
 class RetiredPartitionChosen(_WithKafkaError, PartitionRetired, KafkaException):
     """A record was addressed to a partition that takes no writes; it was not queued.
 
-    The ``KafkaError`` has the code ``_UNKNOWN_PARTITION``, which librdkafka's ``produce`` raises for a partition that
-    does not exist. So code that chooses again after that error also handles this one. ``code`` is ``POLICY_VIOLATION``.
+    The ``KafkaError`` has the code ``_UNKNOWN_PARTITION``, because librdkafka's ``produce`` raises it for a partition
+    that does not exist. Code that then chooses another partition handles this error, too. The attribute ``code`` is
+    ``POLICY_VIOLATION``.
     """
 
     kafka_code = KafkaError._UNKNOWN_PARTITION
@@ -41,7 +42,7 @@ class ReplacedTopicRefused(KafkaError):
     """The error that delivery callbacks get for a record that brokers rejected because its topic was replaced.
 
     It has the code that the brokers returned, ``MSG_SIZE_TOO_LARGE``, and is ``retriable()``. The application may send
-    the record again under the same name. It decides whether a record that is stored twice does harm.
+    the record again under the same name, if it does no harm that the record may be stored twice.
 
     Attributes:
         error: this error as an exception, with topic, partition, and the new topic.
@@ -91,11 +92,11 @@ STALE = frozenset(
 class StaleHints:
     """Wraps a client's ``error_cb``: errors that hint at old metadata make the source of the views refresh.
 
-    Only an ``error_cb`` of the application is wrapped: it is called on errors and never per record. An ``error_cb`` of
-    ours, where the application has none, would silence librdkafka's log messages.
+    The application's ``error_cb`` is wrapped, which costs nothing per record. If the application has none, none is set,
+    because it would silence librdkafka's log messages.
 
     Attributes:
-        views: the client's share; None until it has one.
+        views: the client's share of the views, or None until it has one.
     """
 
     def __init__(self) -> None:

@@ -1,5 +1,5 @@
-"""confluent_kafka's calls that name topics: made for the topics that the names stand for
-(:mod:`modeaware.clients.named`), and answered under the application's names."""
+"""confluent_kafka's calls that name topics. They are made for the topics that the names stand for
+(:mod:`modeaware.clients.named`), and their results have the application's names."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import Any
 from modeaware.librdkafka import ClusterMetadata, TopicPartition
 
 PointsTo = Callable[[str, float], str]
-"""Returns the topic that a name stands for; waits up to so many seconds for the first view (-1: no limit given)."""
+"""Returns the topic that a name stands for. The second argument limits the wait for the first view, in seconds. If it
+is -1, the application has given no limit."""
 
 
 def list_topics(
     stock: Callable[..., ClusterMetadata], points_to: PointsTo, *args: Any, **kwargs: Any
 ) -> ClusterMetadata:
-    """As ``list_topics``. The answer about one topic describes the topic that its name stands for, under that name."""
+    """As ``list_topics``. If ``topic`` is given, describe the topic that this name stands for, under the given name."""
     given = {**dict(zip(("topic", "timeout"), args, strict=False)), **kwargs}
     name = given.get("topic")
     if not isinstance(name, str) or len(args) > 2 or (topic := points_to(name, _seconds(given))) == name:
@@ -40,7 +41,7 @@ def offsets(
 
 
 def led(points_to: PointsTo, partitions: Any, options: dict[str, Any]) -> Any:
-    """Return ``partitions`` of the topics that their names stand for. If no name changes, or librdkafka will refuse
+    """Return ``partitions`` with the topics that their names stand for. If no name changes, or librdkafka will refuse
     the call, return ``partitions`` itself."""
     if not isinstance(partitions, list) or not all(isinstance(partition, TopicPartition) for partition in partitions):
         return partitions

@@ -4,9 +4,9 @@ A message keeps its topic as a Python object, and ``topic()`` returns the object
 renamed message gets a ``str`` with an attribute: the name of the topic that contains the record. The message's offset
 is committed on that topic, however long the application keeps the message and whatever is replaced meanwhile.
 
-A ``TopicPartition`` keeps only the characters of the name. Then partition 0 of ``orders`` may belong to ``orders`` or to
-its new topic, and nothing distinguishes the two. So once a message was renamed to ``orders``, an offset for this name is
-refused.
+A ``TopicPartition`` keeps only the characters of the name. Then partition 0 of ``orders`` may belong to ``orders`` or
+to its new topic, and nothing distinguishes them. So once a message was renamed to ``orders``, an offset for this name
+is refused.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ class Requests:
         self._probe = NewTopicProbe(stock, onlooker)
 
     def answer(self, what: Asked, keys: frozenset[Key], given: set[Key], *, inside: bool) -> Mapping[Key, Any]:
-        """Return the answers about ``keys``, except answers that have not arrived.
+        """Return the answers about ``keys``. Keys without an answer are left out.
 
         Args:
             given: the partitions that the group gave to this member.
@@ -64,7 +64,8 @@ class Requests:
                     positions(self._stock, keys), self._starts, self._offsets, self._offsets.log_starts_now
                 )
             case Asked.COMMITTED:
-                # Another client's request may overtake this client's commits. Onlooker has the reason for the others.
+                # Through the member's own client, because another client's request could overtake its commits. For
+                # partitions that it is not assigned, the docstring of Onlooker has the reason.
                 own = keys & self._member.partitions.keys()
                 others = keys - own
                 commits = commits_of(self._stock.committed(parts_of(own), timeout=ANSWER_S)) if own else {}

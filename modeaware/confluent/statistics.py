@@ -1,6 +1,6 @@
 """The load of partitions, from librdkafka's statistics about a producer's queue.
 
-The application's own ``stats_cb`` is called at its own interval. Nothing is counted per record.
+The application's own ``stats_cb`` is still called at its own interval. No code runs per record.
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ def delivery_timeout_s(conf: Mapping[str, Any]) -> float:
 
 
 def stats_settings(conf: Mapping[str, Any], ours: Callable[[str], Any]) -> dict[str, Any]:
-    """Return the settings by which librdkafka passes its statistics to ``ours``, beside the application's callback.
+    """Return the settings by which librdkafka passes its statistics to ``ours``, and to the application's callback.
 
-    The interval is at most :data:`INTERVAL_MS`, and divides the application's interval (0: never). If the
-    application's interval is malformed, nothing is set, and librdkafka rejects the interval.
+    The interval is at most :data:`INTERVAL_MS`, and divides the application's interval, so that the application's
+    callback gets every n-th statistics. If the application's interval is malformed, nothing is set, and librdkafka
+    rejects it.
     """
     configured = str(conf.get("statistics.interval.ms", 0))
     if not configured.isdecimal():
@@ -58,11 +59,11 @@ def stats_settings(conf: Mapping[str, Any], ours: Callable[[str], Any]) -> dict[
 
 
 class QueueLoads:
-    """The load of each partition: the records that wait for it, and the leader's unanswered records for any partition.
-    Both grow if the broker is slow.
+    """The load of each partition: the records that wait for it, plus all records that were sent to its leader, for any
+    partition, and not answered yet. Both grow if the broker is slow.
 
     The lowest of the latest three statistics (three seconds) counts: a fast broker has many records in flight at some
-    moments, a slow broker at all moments. The polling thread takes in statistics; any thread may read loads.
+    moments, a slow broker at all moments. The polling thread adds statistics; any thread may read loads.
     """
 
     def __init__(self) -> None:
@@ -70,7 +71,7 @@ class QueueLoads:
         self._aligned: dict[str, tuple[tuple[int, ...], Sequence[int]]] = {}
 
     def look(self, figures: str) -> None:
-        """Take in librdkafka's statistics."""
+        """Add librdkafka's statistics, which are JSON."""
         statistics = json.loads(figures)
         sent = {
             broker["nodeid"]: broker["outbuf_msg_cnt"] + broker["waitresp_msg_cnt"]
@@ -88,7 +89,7 @@ class QueueLoads:
         self._aligned = {}
 
     def of(self, topic: str, candidates: tuple[int, ...]) -> Sequence[int]:
-        """Return the load of each candidate; empty if it is not known yet."""
+        """Return the load of each candidate, or an empty sequence while it is unknown."""
         kept = self._aligned.get(topic)
         if kept is None or kept[0] is not candidates:
             looks = [look[topic] for look in list(self._looks) if topic in look]
@@ -98,5 +99,5 @@ class QueueLoads:
 
 
 def _number(value: Any, default: int) -> int:
-    """Return ``value`` as a number; ``default`` if it is not a number, which librdkafka rejects."""
+    """Return ``value`` as a number, or ``default`` if it is not a number (then librdkafka rejects the setting)."""
     return int(value) if str(value).isdecimal() else default

@@ -37,23 +37,23 @@ from modeaware.wire.capabilities import CLIENT_ID, UNDERLYING_NAME
 
 def named_client(configs: dict[str, Any]) -> dict[str, Any]:
     """Return ``configs`` with the client id of mode-aware clients, which brokers show, and with a ``kafka_client`` that
-    sends the software name (KIP-511) that an endpoint accepts when it rejects old clients. A ``client_id`` and a
-    ``kafka_client`` of the application stay unchanged."""
+    sends the software name of mode-aware clients (KIP-511): by this name, an endpoint that rejects old clients accepts
+    it. A ``client_id`` or ``kafka_client`` of the application stays unchanged."""
     client = partial(KafkaNetClient, client_software_name=UNDERLYING_NAME)
     return {"kafka_client": client, "client_id": CLIENT_ID, **configs}
 
 
 def add_listener(metadata: Any, listener: Callable[[Any], Any]) -> None:
     """Add a listener to kafka-python's ``ClusterMetadata``, in a new set. kafka-python's thread may be iterating over
-    the old set, and a change meanwhile would end the thread's requests for metadata for good (3.0.12)."""
+    the old set; if this set changed, the thread would never request metadata again (3.0.12)."""
     metadata._listeners = {*metadata._listeners, listener}
 
 
 def deleted(topics: Iterable[str], views: Views) -> set[str]:
     """Return those of ``topics`` that were deleted after another topic had replaced them.
 
-    kafka-python would continue to request the metadata of a missing topic: ten times a second, with an error in the
-    log each time.
+    If the caller did not drop them, kafka-python would continue to request their metadata: ten times a second, with an
+    error in the log each time.
     """
     gone = {topic for topic in topics if views.view(topic).is_alias}
     return {topic for topic in gone if written_topic(topic, views.view).topic != topic}

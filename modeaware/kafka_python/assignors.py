@@ -1,9 +1,9 @@
 """kafka-python's group assignors, which here assign the readable partitions first.
 
-The leader of a group assigns for all of its members. These assignors assign twice, by kafka-python's own algorithm:
-first the readable partitions, as if there were no others, then those in mode None. So each partition has an owner when
-it is revived. Protocol names and bytes on the wire are kafka-python's, so a group may also have plain members. A plain
-leader makes the usual assignment. Mode-aware members then leave out the partitions in mode None.
+The leader of a group computes the assignment of all members. These assignors assign twice, by kafka-python's own
+algorithm: first the readable partitions, as if there were no others, then those in mode None. So each partition has an
+owner when it is revived. Protocol names and bytes on the wire are kafka-python's, so a group may also have plain
+members. A plain leader makes the usual assignment. Mode-aware members then leave out the partitions in mode None.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ ViewOf = Callable[[str], TopicView]
 
 
 class ReadableAssignor:
-    """The base of our four assignors; it precedes kafka-python's class among their bases.
+    """The base of our four assignors. Among their bases, it precedes kafka-python's class.
 
     Args:
         view_of: returns the view in force of a topic (``views.view``). A leader calls it once for each topic of the
             group's subscriptions.
 
     Attributes:
-        dealt: the hidden partitions of each topic at the last assignment; None if this member has made none.
+        dealt: the hidden partitions of each topic at the last assignment, or None if this member has made none.
     """
 
     def __init__(self, view_of: ViewOf) -> None:
@@ -56,7 +56,7 @@ class ReadableAssignor:
         return {member: _together(readable[member], rest[member]) for member in readable}
 
     def stale(self) -> bool:
-        """Return whether this member has assigned, and other partitions are hidden now than at that assignment."""
+        """Return whether this member has made an assignment, and other partitions are hidden now than then."""
         dealt = self.dealt
         return dealt is not None and any(hidden(self._view_of(topic)) != before for topic, before in dealt.items())
 
@@ -85,7 +85,7 @@ class ReadableRangeAssignor(ReadableAssignor, RangePartitionAssignor):  # type: 
 
 
 class _RoundRobin(RoundRobinPartitionAssignor):  # type: ignore[misc,unused-ignore]  # untyped
-    """``roundrobin`` by its own rule; kafka-python 3.0.12's fails with a KeyError where subscriptions differ."""
+    """``roundrobin`` by Kafka's rule. kafka-python's own (3.0.12) fails with a KeyError if subscriptions differ."""
 
     def assign(self, cluster: Any, members: Sequence[Any]) -> dict[str, Any]:
         static = sorted((m.group_instance_id, m.member_id) for m in members if m.group_instance_id is not None)
@@ -138,8 +138,8 @@ _READABLE: Mapping[Any, Callable[[ViewOf], ReadableAssignor]] = {
 def aware_strategy(strategy: Iterable[Any], view_of: ViewOf) -> list[Any]:
     """Return ``partition_assignment_strategy`` with our assignors in place of kafka-python's own.
 
-    An assignor of the application stays unchanged. The members then leave out partitions in mode None, and the balance
-    of the other partitions depends on that assignor.
+    An application's own assignor stays unchanged. With it, members still leave out partitions in mode None, but the
+    readable partitions may be unevenly assigned.
     """
     return [_aware(entry, view_of) for entry in strategy]
 

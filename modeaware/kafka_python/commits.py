@@ -1,8 +1,8 @@
 """Notes in a kafka-python consumer's commits (:mod:`modeaware.notes`), while the consumer reads a topic to its end.
 
-kafka-python sends all commits through two methods of its coordinator: commits of the application, of its timer, before
-a rebalance, and at the end. Here, a commit without metadata gets the note if the end of its partition is known. So no
-commit of kafka-python's overwrites a note. The member gets each answer.
+kafka-python sends all commits through two methods of its coordinator: commits by the application, by the timer, before
+a rebalance, and at ``close()``. This module adds the note to a commit without metadata if the end of its partition is
+known. So no commit of kafka-python overwrites a note. The result of each commit is an input of the member.
 
 Only the polling thread may use this module, and kafka-python's own thread while the polling thread waits for that
 thread. A producer may send offsets from any thread.
@@ -26,8 +26,8 @@ class CommitNotes:
     """The commits of one consumer.
 
     Args:
-        parts: from now on, their coordinator sends the commits with notes, and their subscription returns
-            :meth:`consumed` as the offsets to commit.
+        parts: the consumer's parts. From now on, the coordinator sends commits with notes, and the subscription
+            returns :meth:`consumed` as the offsets to commit.
     """
 
     def __init__(self, member: Member, parts: Parts) -> None:
@@ -40,8 +40,9 @@ class CommitNotes:
         parts.subscription.all_consumed_offsets = self.consumed
 
     def consumed(self) -> Commits:
-        """Return the offsets that kafka-python commits if the application names none. Partitions to be read again are
-        left out, and those behind a gate: their commits would claim that the group has moved to the new topic."""
+        """Return the offsets that kafka-python commits if the application names none. Only partitions that the member
+        shows, or hides by their mode, are included. A commit on a partition behind a gate would claim that the group
+        has moved to the new topic."""
         every: Commits = type(self._subscription).all_consumed_offsets(self._subscription)
         if not self._subscription.partitions_auto_assigned():
             return every
@@ -52,7 +53,8 @@ class CommitNotes:
         """Send a commit of the member, which gets the result in a later poll.
 
         Args:
-            answered: called with the commits and their notes; None: the commit failed, or its outcome is unknown.
+            answered: called with the commits and their notes, or with None if the commit failed or its outcome is
+                unknown.
         """
         noted = self._with_notes(offsets)
         self._kind.commit_offsets_async(
@@ -76,7 +78,7 @@ class CommitNotes:
                 self._member.doubted(noted)
             own(offsets, answer)
 
-        self._learn(noted)  # now: the answer must not set back a note that is sent before it comes
+        self._learn(noted)  # now, not when the answer comes: a note that is sent in between must not be set back
         return self._kind.commit_offsets_async(self._coordinator, noted, answered)
 
     async def _commit_sync(self, offsets: Commits, timeout_ms: float | None = None) -> Any:
@@ -112,12 +114,12 @@ def _is_usual(offsets: Any) -> bool:
 
 
 def metadata_key(metadata: Any) -> Any:
-    """Return the part of group metadata that identifies a consumer: all but the present state."""
+    """Return the part of group metadata that identifies a consumer: all fields except the last, the present state."""
     return tuple(metadata[:4]) if isinstance(metadata, ConsumerGroupMetadata) else None
 
 
 def transactional_offsets(offsets: Any, metadata: Any) -> Any:
-    """Return ``offsets`` with the notes of the consumer that returned ``metadata``; unchanged if that consumer has no
-    notes or is unknown (any thread). A producer sends them to its transaction with the group's metadata."""
+    """Return the offsets that a producer sends to its transaction (any thread): ``offsets`` with the notes of the
+    consumer that returned the group's ``metadata``. If this consumer is unknown or has no notes, they are unchanged."""
     notes = notes_of(metadata_key(metadata))
     return offsets if notes is None else notes.for_transaction(offsets)

@@ -1,5 +1,5 @@
-"""Errors of these clients. Each class is a subclass of one of ours and one of kafka-python's, so code for either
-catches it."""
+"""Errors of these clients. Each class is a subclass of one of our errors and of one of kafka-python's, so code that
+catches either also catches it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from modeaware.kafka_python._gateway import KafkaError, KafkaTimeoutError, Messa
 class RetiredPartitionError(PartitionRetired, KafkaError, ValueError):  # type: ignore[misc,unused-ignore]  # untyped
     """A record was addressed to a partition that takes no writes; it was not queued.
 
-    It is also a ValueError, which kafka-python's ``send`` raises for a partition that does not exist. So code that
-    chooses again after that error also handles this one. ``code`` is ``POLICY_VIOLATION``.
+    It is also a ValueError, because kafka-python's ``send`` raises ValueError for a partition that does not exist. Code
+    that then chooses another partition handles this error, too. ``code`` is ``POLICY_VIOLATION``.
     """
 
 
@@ -30,8 +30,8 @@ class FirstViewPending(ModeSourceError, KafkaTimeoutError, BufferError):  # type
 class ReplacedTopicError(TopicReplaced, MessageSizeTooLargeError):  # type: ignore[misc,unused-ignore]  # untyped
     """The exception of a record's future if brokers rejected the record because its topic was replaced.
 
-    It is the ``MessageSizeTooLargeError`` that brokers return, but ``retriable``: the application may send the record
-    again under the same name. The application decides whether a record that is stored twice does harm.
+    It is a ``MessageSizeTooLargeError``, as brokers return it, but ``retriable``: the application may send the record
+    again under the same name, if it does no harm that the record may be stored twice.
     """
 
     retriable = True

@@ -2,8 +2,8 @@
 
 kafka-python (3.0.12) joins its group in a task, for which a poll waits up to the poll's timeout. If a later poll finds
 the task ended, it forgets the result and joins again. Brokers answer the requests of one connection in order. So a
-request to the coordinator between two polls, about commits say, returns only after the join has ended. An application
-that sends such requests between short polls would never get an assignment.
+request to the coordinator between two polls (for commits, say) returns only after the join has ended. Then the next
+poll joins again: an application that sends such requests between short polls would never get an assignment.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ class _Ended(NamedTuple):
 
 
 def keep_joins(coordinator: Any, now_s: Callable[[], float] = time.monotonic) -> None:
-    """Make the next poll take a join that ended between two polls, instead of joining again.
+    """Make the next poll use the result of a join that ended between two polls, instead of joining again.
 
-    A member sends no heartbeats while it joins, and brokers keep it for the session timeout. So a join is kept for half
-    of that timeout.
+    A member sends no heartbeats while it joins, and brokers remove it after the session timeout. So the result is kept
+    for half of this timeout.
     """
     join_and_sync = type(coordinator)._do_join_and_sync_async
     keep_s = coordinator.config["session_timeout_ms"] / 2000

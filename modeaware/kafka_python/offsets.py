@@ -21,12 +21,12 @@ Partition = Any
 Offsets = dict[Partition, int]
 
 LEAST_LISTING_MS = 1000
-"""The shortest time for a request of offsets, even in a shorter poll: kafka-python starts over in each poll."""
+"""The shortest time for a request for offsets, even in a shorter poll: the next poll would start the request again."""
 MOST_LISTING_MS = 5000
 """The longest time for such a request: a silent broker must not delay the partitions of other brokers."""
 METADATA_END = "\0"
-"""Ends the metadata of our commits, as librdkafka does. Otherwise, confluent_kafka's members of the group would read
-beyond the end of the metadata, and fail if the bytes there are no text."""
+"""Ends the metadata of our commits, as librdkafka does. Without it, members of the group that use confluent_kafka would
+read beyond the end of the metadata, and fail if the bytes there are not text."""
 
 
 class Parts(NamedTuple):
@@ -54,8 +54,8 @@ def as_committed(at: Any) -> Committed:
 
 
 class KafkaPythonOffsets:
-    """Offsets that kafka-python requests from brokers: :class:`~modeaware.clients.starts.BrokerOffsets`, within a poll
-    of ``timeout_ms``, after which ``committed`` raises KafkaTimeoutError.
+    """Offsets that kafka-python requests from brokers (:class:`~modeaware.clients.starts.BrokerOffsets`), within a poll
+    of ``timeout_ms``. If this time is over, ``committed`` raises KafkaTimeoutError.
 
     Attributes:
         commits: the last result of :meth:`committed`.
@@ -76,8 +76,8 @@ class KafkaPythonOffsets:
         return {key: as_committed(answer[key]) if key in answer else None for key in keys}
 
     def committed_now(self, keys: Collection[Key]) -> dict[Key, Committed | None]:
-        """Return the group's present commits, metadata included, by a new request. kafka-python keeps a request without
-        a timely answer, and would take the late answer for that of the next request."""
+        """Return the group's present commits, metadata included, by a new request. kafka-python keeps a request that
+        was not answered in time, and would use its late answer as the answer to the next request."""
         self._parts.coordinator._offset_fetch_futures.pop(frozenset(partitions_of(keys)), None)
         return self._fetch(keys)
 
@@ -94,7 +94,7 @@ class KafkaPythonOffsets:
         return self._by_leader(self._parts.fetcher.beginning_offsets, keys)
 
     def log_starts_by_topic(self, keys: Collection[Key]) -> Offsets:
-        """Return :meth:`log_starts`, one request per topic: a right to one of the topics may be missing."""
+        """Return :meth:`log_starts`, with one request per topic, because the user may lack a right to one of them."""
         starts: Offsets = {}
         for topic in sorted({topic for topic, _ in keys}):
             try:
@@ -107,7 +107,7 @@ class KafkaPythonOffsets:
         return self._by_leader(self._parts.fetcher.end_offsets, keys)
 
     def _by_leader(self, request: Callable[[list[Partition], float], Offsets], keys: Collection[Key]) -> Offsets:
-        """Request each broker's partitions apart: a missing broker must not delay the partitions of other brokers."""
+        """Send one request per leader, so that a missing broker does not delay the partitions of other brokers."""
         timeout_ms = MOST_LISTING_MS if self._timeout_ms is None else self._timeout_ms
         timeout_ms = min(max(timeout_ms, LEAST_LISTING_MS), MOST_LISTING_MS)
         leaders: dict[Any, list[Partition]] = defaultdict(list)

@@ -1,4 +1,4 @@
-"""The topics that a consumer of kafka-python's subscribes to, and those whose metadata it requests.
+"""The topics to which a kafka-python consumer subscribes, and those whose metadata it requests.
 
 Only the polling thread may use this module.
 """
@@ -22,8 +22,8 @@ class ChangedPattern:
 
     Args:
         pattern: the application's pattern.
-        more: topics that match although the pattern does not match them.
-        left_out: topics that must no longer match although the pattern matches them.
+        more: topics that the pattern does not match, but that this object matches.
+        left_out: topics that the pattern matches, but that this object does not match.
     """
 
     def __init__(self, pattern: str, more: Iterable[str] = (), left_out: Iterable[str] = ()) -> None:
@@ -37,12 +37,12 @@ class ChangedPattern:
 
 
 def as_name(pattern: str) -> str:
-    """Return the form of a pattern among the names that a member keeps."""
+    """Return the pattern as a member keeps it among the names of its subscription."""
     return f"^{pattern}"
 
 
 def matches(name: str, topic: str) -> bool:
-    """Return whether a pattern matches as kafka-python matches it: from the start of the topic's name.
+    """Return whether a pattern matches ``topic``, as in kafka-python: from the start of the topic's name.
 
     Args:
         name: the pattern, as :func:`as_name` returns it.
@@ -98,16 +98,17 @@ class Topics:
             return
         self._looked_ms = cluster._last_successful_refresh_ms
         if not self.names or subscription.subscribed_pattern is not None:
-            return  # assigned by the application; or the metadata of all topics is requested
+            return  # the application has assigned partitions itself, or the metadata of all topics is requested
         wanted = subscription.group_subscription() or ()
         gone = deleted(set(cluster._topics).difference(wanted), self._views)
         cluster._topics = cluster._topics - gone  # a new set: kafka-python's thread may be iterating
         cluster.set_topics(subscription.group_subscription() or ())  # a topic may exist again
 
     def create(self, allowed: bool) -> None:
-        """Let lookups create topics if ``allow_auto_create_topics`` is set, a setting that kafka-python 3.0.12 ignores.
-        Once a topic was replaced, lookups create none: kafka-python continues to look up earlier subscriptions, and
-        would create a deleted topic again, for example the new topic of an undone replacement."""
+        """Let metadata requests create topics, if ``allowed`` and ``allow_auto_create_topics`` is set (kafka-python
+        3.0.12 ignores this setting). Once a topic was replaced, they create none: kafka-python continues to request the
+        topics of earlier subscriptions, and would create a deleted one again (the new topic of an undone replacement).
+        """
         allowed = allowed and self._creates
         if self._cluster.config["allow_auto_create_topics"] != allowed:
             self._cluster.config["allow_auto_create_topics"] = allowed
