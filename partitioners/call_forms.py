@@ -51,7 +51,7 @@ class ClusterForm:
         serialized_value: bytes | None = None,
         cluster: Any = None,
     ) -> int:
-        """Return the partition for a record; ValueError if the cluster's metadata does not contain the topic.
+        """Return the partition for a record. Raise ValueError if the cluster's metadata does not contain the topic.
 
         Older releases of kafka-python call this method as ``partition(topic, serialized_key, cluster)``.
         """

@@ -129,7 +129,7 @@ class FunctionPartitioner:
         return self
 
     def requires_consistency(self, key: bytes | None) -> bool:
-        """Return True: the function may place records without a key as well."""
+        """Return True, because the function may place records without a key, too."""
         return True
 
     def partition(self, key: bytes | None, count: int) -> int:

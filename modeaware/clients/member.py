@@ -83,11 +83,11 @@ class Traits:
     """The properties of a client library and of its configuration.
 
     Attributes:
-        incremental: partitions are assigned and revoked one by one (``cooperative-sticky``, KIP-848); else each
-            assignment replaces the last one as a whole.
+        incremental: partitions are assigned and revoked one by one (``cooperative-sticky``, KIP-848). If false, the
+            protocol is *eager*: each assignment replaces the last one as a whole.
         static: a member of the classic protocol with a ``group.instance.id``.
         keeps_pauses: a paused partition is still paused when it is assigned again.
-        waits_for_starts: a partition may be assigned before its start is known; else the library decides the start.
+        waits_for_starts: a partition may be assigned before its start is known. If false, the library decides it.
     """
 
     incremental: bool = False
@@ -240,7 +240,7 @@ class Member:
                 self.partitions[key].state = State.SHOWN
 
     def unassigned_by_application(self, keys: Collection[Key] | None = None) -> None:
-        """Note that the application removes ``keys`` (None: all) from its assignment."""
+        """Note that the application removes ``keys`` from its assignment, or with None all partitions."""
         self._is_assigned = self._is_assigned and (keys is not None or self._is_subscribed)
         self._forget(set(self.partitions) if keys is None else set(keys))
 

@@ -31,7 +31,7 @@ class Refusals:
     """The rejections of one producer's records. Thread-safe.
 
     Attributes:
-        views: the producer's handle on the views; None until the producer has one.
+        views: the producer's share of the views, or None until it has one.
     """
 
     def __init__(self, views: Views | None = None) -> None:

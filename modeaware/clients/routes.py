@@ -1,16 +1,16 @@
 """The partition of a record while its topic has retired partitions: a view and a partitioner make a route.
 
 A partitioner picks an index among the writable partitions, so a keyed record goes to
-``writable[hash % len(writable)]``, by the view alone (invariant I3). A shrink retires the highest partitions, hence
-``writable`` is nearly always ``0 .. n-1`` and the index is the partition. Where ``n`` divides the old count,
-``h % old % n == h % n``: only the keys of the retired partitions move.
+``writable[hash % len(writable)]``, by the view alone (invariant I3). A shrink retires the highest partitions. So
+``writable`` is nearly always ``0 .. n-1``, and the index is the partition. If ``n`` divides the old count,
+``h % old % n == h % n``, and only the keys of the retired partitions move.
 
 A topic whose partitions are all writable has no route: the client library's own choice is right.
 
 The name of an old topic points to a new topic (:mod:`modeaware.chain`). Records under the old name go where records
-under the new name go, whatever topic has the new name now. If the new topic was deleted and created again, the records
-go to the partitions of the created topic. A refusal would stop every writer of a fenced topic, and protect nothing:
-acknowledged records of the created topic can be read there.
+under the new name go, whichever topic has the new name now. If the new topic was deleted and created again, the records
+go to the partitions of the created topic. To refuse them would stop every producer of the old topic, and protect
+nothing: acknowledged records of the created topic can be read there.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from partitioners import LoadAware, Partitioner, TopicPartitioner, checked_index
 logger = get_logger(__name__)
 
 Load = Callable[[str, tuple[int, ...]], Sequence[int]]
-"""Returns the load of a topic's candidates; empty where the load is unknown."""
+"""Returns the load of each candidate of a topic, or an empty sequence if the load is unknown."""
 NO_STATS: Mapping[str, Any] = {
     "state": "waiting",
     "routed_topics": 0,
@@ -56,13 +56,13 @@ class Route:
         view: the view of the route.
         writable: the partitions to choose from, ascending.
         dense: ``writable`` is ``0 .. n-1``, so an index is the partition itself.
-        by_load: picks by record size and load (KIP-794), for records that need no consistency; None: the partitioner
-            ignores the load.
-        load: None if the load is never known.
-        open: the partitioner need not see every key: the hash of a key alone gives the index.
-        passes: every partition is writable, so the client library chooses; the route has the topic's other facts.
+        by_load: picks by record size and load (KIP-794), for records whose equal keys may go to different partitions.
+            It is None if the partitioner ignores the load.
+        load: returns the load, or is None if the load is never known.
+        open: the partitioner need not see every key, so the hash of a key alone gives the index.
+        passes: every partition is writable, so the client library chooses. The other attributes still apply.
         name: the application's name for the topic, if the topic of ``view`` has replaced the topic of that name.
-        count: if ``name`` is set, the new topic's number of partitions. A partition that the application gives was
+        count: the new topic's number of partitions, if ``name`` is set. A partition that the application gives was
             meant for the old topic, and may not exist in the new topic.
     """
 
@@ -78,10 +78,10 @@ class Route:
     count: int | None = None
 
     def pick(self, key: bytes | None, size: int = 0) -> int:
-        """Return the partition for a record with ``key`` (None: it has none) of ``size`` bytes.
+        """Return the partition for a record of ``size`` bytes. Without a key, ``key`` is None.
 
         Raises:
-            ValueError: no partition is writable, or the partitioner requires an explicit one or returns no valid index.
+            ValueError: no partition is writable, the partitioner requires an explicit one, or its pick is invalid.
         """
         if self.by_load is not None and not self.partitioner.requires_consistency(key):
             load = () if self.load is None else self.load(self.view.topic, self.writable)
@@ -93,7 +93,7 @@ class Route:
         return index if self.dense else self.writable[index]
 
     def refusal(self, partition: int) -> str | None:
-        """Return why a record may not be addressed to ``partition`` (invariant I3); None: it may."""
+        """Return why a record may not be addressed to ``partition`` (invariant I3), or None if it may."""
         view, is_absent = self.view, self.count is not None and partition >= self.count
         if not is_absent and view.is_writable(partition):
             return None
@@ -114,7 +114,7 @@ class Route:
 
     @property
     def choices(self) -> tuple[int, ...]:
-        """The partitions to which a record may be addressed, as far as the route knows them."""
+        """The partitions to which a record may be addressed; empty if the route has neither modes nor a count."""
         return self.writable if self.view.modes else tuple(range(self.count or 0))
 
     def refuse_retired(self, partition: int, error: type[PartitionRetired]) -> None:
@@ -128,12 +128,12 @@ class Route:
 
 
 def route_for(view: TopicView, partitioner: Partitioner) -> Route | None:
-    """Return the route that ``view`` requires; None if every partition is writable."""
+    """Return the route that ``view`` requires, or None if every partition is writable."""
     return None if view.all_writable else route_over(view, picks_of(partitioner, view.topic))
 
 
 def route_over(view: TopicView, picks: TopicPartitioner, load: Load | None = None) -> Route:
-    """Return the route over the writable partitions of a ``view`` that has a record, even where all are writable."""
+    """Return the route over the writable partitions of ``view``, even if all are writable. ``view`` must have modes."""
     writable = view.writable
     dense = not writable or writable[-1] == len(writable) - 1
     innermost: Any = picks
@@ -146,17 +146,17 @@ def route_over(view: TopicView, picks: TopicPartitioner, load: Load | None = Non
 class Names:
     """The names of old topics, and the topics to which they point. One thread at a time calls :meth:`follow`.
 
-    A name is listed from the announcement of the new topic on.
+    A name is in the list from the announcement of its new topic on, so before it points there.
     """
 
     def __init__(self) -> None:
         self._segments: dict[str, tuple[TopicView, ...]] = {}
 
     def follow(self, changed: Mapping[str, TopicView], views: Callable[[str], TopicView]) -> dict[str, str]:
-        """Follow the views that have ``changed``, with ``views`` for all other topics.
+        """Follow the views that have ``changed``; ``views`` returns the view of any other topic.
 
         Returns:
-            The names that point to another topic than before -> the earlier topic.
+            Each name that points to another topic than before -> the topic to which it pointed before.
         """
         moved = {}
         for name in self.through(changed):
@@ -171,8 +171,8 @@ class Names:
         return moved
 
     def returning(self, name: str, views: Callable[[str], TopicView]) -> tuple[str, str] | None:
-        """Return the topic (and its id) to which records under ``name`` go now or next, if another topic had that
-        topic's name before; else None."""
+        """Return the topic, and its id, to which records under ``name`` go (after the switch, if one is announced).
+        Return None unless another topic had this topic's name before."""
         chain = self.segments(name)
         if not chain:
             return None
@@ -186,7 +186,7 @@ class Names:
         return {*named, *(n for n, chain in self._segments.items() if any(view.topic in named for view in chain))}
 
     def segments(self, name: str) -> tuple[TopicView, ...]:
-        """Return :func:`modeaware.chain.segments`; empty if the topic of that name has no new topic."""
+        """Return :func:`modeaware.chain.segments` of ``name``, or an empty tuple if its topic has no new topic."""
         return self._segments.get(name, ())
 
     def points_to(self, name: str) -> str:
@@ -199,7 +199,7 @@ class Names:
 
     @property
     def is_any_announced(self) -> bool:
-        """Whether some topic has a new topic, and its producers have not switched yet."""
+        """Whether a new topic is announced to which producers have not switched yet."""
         return any(chain[-1].replaced_by is not None for chain in self._segments.values())
 
 
@@ -207,20 +207,20 @@ class Routes:
     """The routes of one producer, by its share of the views: for topics, and for names that point to another topic. One
     thread at a time calls :meth:`follow`; any thread may read.
 
-    A send uses the route in force at its look-up, and no decision about the send is made again (invariant I7).
+    A send uses the route that is in force when it looks the route up. Its partition is not chosen again (invariant I7).
 
     Args:
-        views: the producer's handle, to follow and to release.
-        partitioner: the producer's, if it is one of :mod:`partitioners`. Any other partitioner is assumed to place
-            records with a key by murmur2, as kafka-python's do.
+        views: the producer's share of the views.
+        partitioner: the producer's partitioner, or None if it is not one of :mod:`partitioners`. Then it is assumed to
+            place records with a key by murmur2, as kafka-python's partitioners do.
         load: the load for partitioners that follow it.
-        look_anew: makes the client library request the metadata of a topic; None: the library needs no request.
+        look_anew: makes the client library request the metadata of a topic, or is None if the library needs no request.
 
     Attributes:
         known: set when the first views are followed.
         first_view: the wait for the first views.
         named: the topics that names stand for in calls that write no record.
-        changes: how often views have arrived.
+        changes: how many times views have been followed.
     """
 
     def __init__(
@@ -232,7 +232,7 @@ class Routes:
         load: Load | None = None,
         look_anew: Callable[[str], object] | None = None,
     ) -> None:
-        # If the library's partitioner picks, ours determines only which keys stay, and which share of the keys moves.
+        # If the library's partitioner picks, ours only tells which records have hashed keys, and the share that moves.
         self._picker = named("murmur2_random") if partitioner is None else partitioner
         self._errors = errors
         self._load = load
@@ -293,7 +293,7 @@ class Routes:
         """Follow the topics to which names point (under the lock).
 
         Returns:
-            The names that point to another topic than before -> the earlier topic.
+            Each name that points to another topic than before -> the topic to which it pointed before.
         """
         moved = self._names.follow(changed, self._views.view)
         for name, before in moved.items():
@@ -316,8 +316,8 @@ class Routes:
     def _forget_earlier_topic(self, name: str) -> None:
         """Make the client library request the metadata of the new topic of a rename back.
 
-        The library still has the partitions of the earlier topic of that name. A record for a partition that no longer
-        exists is not acknowledged, and librdkafka's transaction with it cannot continue.
+        Without the request, the library would still have the partitions of the earlier topic of that name. A record for
+        a partition that no longer exists is not acknowledged, and a librdkafka transaction with it cannot continue.
         """
         returning = self._names.returning(name, self._views.view)
         if returning is not None and returning[1] not in self._looked_anew and self._look_anew is not None:
@@ -362,10 +362,10 @@ class Routes:
         return route
 
     def _point(self) -> None:
-        """React to changed routes (under the lock)."""
+        """React to changed routes (under the lock); for subclasses."""
 
     def _lighten(self, topic: str) -> None:
-        """Stop wrapping the partitioner of ``topic``: an observer has ended."""
+        """Remove an observer that has ended from around the partitioner of ``topic``."""
         with self._lock:
             route = self.of(topic)
             if route is not None and not route.open:
@@ -374,7 +374,7 @@ class Routes:
             self._enter(topic)
 
     def of(self, topic: str) -> Route | None:
-        """Return the topic's own route; None if every partition is writable. After a rename back, it is the route of
+        """Return the topic's own route, or None if every partition is writable. After a rename back, it is the route of
         the topic that has the name now."""
         return self._back.get(topic) or self._own.get(topic)
 
@@ -383,9 +383,9 @@ class Routes:
         return self._names.points_to(name)
 
     def unverified(self, name: str) -> list[tuple[str, str | None]]:
-        """Return the topics on which a record under ``name`` depends, with the ids that have still to be compared with
-        the cluster's (invariant I8). Aliases are left out: only the log decides where an alias points, whatever topic
-        is created under its name."""
+        """Return the topics on which a record under ``name`` depends, each with its id, if this id has still to be
+        compared with the cluster's (invariant I8). Aliases are left out: only the log decides where an alias points,
+        whichever topic is created under its name."""
         own = self.of(self._names.points_to(name))
         segments = self._names.segments(name)
         views = [] if own is None else [own.view]
@@ -416,7 +416,8 @@ class Routes:
         return sum(route is not None for route in list(self._own.values()))
 
     def stats(self) -> dict[str, Any]:
-        """Return a producer's ``modeaware_stats()``; ``replaced``: the topic to which each name points."""
+        """Return a producer's ``modeaware_stats()``. Its ``replaced`` maps each old topic's name to the topic to which
+        it points."""
         return {
             "state": ("routed" if self._is_routed() else "direct") if self._is_known() else "waiting",
             "routed_topics": self.routed_topics,
@@ -436,8 +437,8 @@ class Routes:
 class VerifiedRoutes(Routes):
     """Routes that are verified before their first record, and again when the client's metadata has changed.
 
-    A topic that was deleted and created again under its name takes the first record by its own partitions, not by the
-    modes of the deleted topic. Thread-safe.
+    So if a topic was deleted and created again under its name, even the first record goes to a partition of the new
+    topic, not by the modes of the deleted one. Thread-safe.
 
     Args:
         timeout_s: how long a call of :meth:`verify` may take.
@@ -448,11 +449,11 @@ class VerifiedRoutes(Routes):
         self._timeout_s = min(timeout_s, VERIFY_TIMEOUT_S)
 
     def verify(self, name: str) -> None:
-        """Verify the views on which a record under ``name`` depends (invariant I8); may block. See ``Views.verify``."""
+        """Verify the views on which a record under ``name`` depends (invariant I8). May block; see ``Views.verify``."""
         self._views.verify([topic for topic, _ in self.unverified(name)], self._timeout_s)
 
     def mark(self, name: str) -> None:
-        """Note that the views of ``name`` are verified. Call this only when the verified views are followed."""
+        """Note that the views of ``name`` are verified. Call this only after the verified views have been followed."""
         self._verified |= dict(self.unverified(name))
 
     def refuse_absent(self, name: str, partition: int) -> None:

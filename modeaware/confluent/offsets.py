@@ -155,7 +155,7 @@ class LibrdkafkaOffsets:
         log_starts = self._answered(asked, ANSWER_S) if asked else {}
         if not log_starts and len(asked) > 1:
             deadline_s = time.monotonic() + ANSWER_S
-            for partition in random.sample(asked, len(asked)):  # else the same silent leaders might always come first
+            for partition in random.sample(asked, len(asked)):  # unshuffled, silent leaders might always come first
                 if time.monotonic() >= deadline_s:
                     break
                 log_starts |= self._answered([partition], SINGLE_ANSWER_S)

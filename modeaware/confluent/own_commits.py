@@ -51,8 +51,8 @@ class OwnCommits:
         conf: the settings of the consumer.
 
     Attributes:
-        answered: called with the result of each own commit.
-        reported: called with the results of other commits.
+        answered: called with the result of each commit of this package.
+        reported: called with the result of each other commit.
     """
 
     def __init__(self, conf: Mapping[str, Any]) -> None:
@@ -77,7 +77,7 @@ class OwnCommits:
         return bool(self._sent)
 
     def listen(self, wanted: bool) -> None:
-        """Take the results of all commits if ``wanted``, else only those of own commits."""
+        """Take the results of all commits if ``wanted``. If not, take only those of this package's commits."""
         self._switch.point_to(self._taking if wanted or self._sent else self._own)
 
     def send(self, stock: Any, action: Commit | CommitStored) -> None:

@@ -71,7 +71,7 @@ class Patterns:
         self._keeps_patterns = keeps_patterns
         self._now_s = now_s
         self._all: frozenset[str] = frozenset()
-        self._retry_wait_s: float | None = None  # None: the last request was answered
+        self._retry_wait_s: float | None = None  # None if the last request was answered
         self._met: set[str] = set()  # replaced topics that brokers had in this consumer's lifetime
         self._as_is: set[str] = set()
         self.listed: frozenset[str] = frozenset()
@@ -142,7 +142,7 @@ class NewTopicProbe:
         self._missed: set[str] = set()
 
     def present(self, topics: Collection[str], *, inside: bool) -> set[str]:
-        """Return which of ``topics`` brokers and the client itself have by now.
+        """Return those of ``topics`` that both the brokers and the client's own metadata contain now.
 
         Args:
             inside: within a callback of librdkafka.
@@ -154,7 +154,7 @@ class NewTopicProbe:
             if time.monotonic() < deadline_s:
                 with suppress(KafkaException):
                     self._stock.list_topics(topic, timeout=ANSWER_S)
-        for topic in random.sample(sorted(topics), len(topics)):  # else the same topics would always come first
+        for topic in random.sample(sorted(topics), len(topics)):  # unshuffled, the same topics would always come first
             if time.monotonic() < deadline_s and _has_topics(self._asked, [topic], SINGLE_ANSWER_S):
                 there.append(topic)
         # The client itself subscribes by its own metadata. Send one request only: it waits for the answer to a fetch.

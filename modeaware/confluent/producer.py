@@ -83,7 +83,7 @@ class Producer(_Slots):
         if loads is not None:
             theirs |= stats_settings(theirs, loads.look)
         super().__init__(theirs)
-        if partitioner is None:  # librdkafka has accepted it by now
+        if partitioner is None:  # librdkafka has accepted the setting
             partitioner = partitioner_of(conf)
         # No resize callback: the views' source outlives the producer, and must not keep the producer's objects alive.
         self._count = partition_count(self, config.view_timeout_ms / 1000)

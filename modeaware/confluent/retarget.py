@@ -40,7 +40,7 @@ _T = TypeVar("_T", bound=Target)
 Forward: Any = partial
 """The class of the handed-out callables; in C where the package was installed with a compiler."""
 FollowingMethod: Any = None
-"""The type that :func:`following` returns; None where there was no compiler."""
+"""The type that :func:`following` returns, or None if the package was installed without a compiler."""
 with suppress(ImportError):
     from modeaware.confluent import _routed
 

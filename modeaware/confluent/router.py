@@ -42,7 +42,7 @@ from modeaware.views.source import MAX_ID_AGE_S, VERIFY_TIMEOUT_S, Views
 from partitioners import HashFunction, HashPartitioner, Partitioner
 
 RoutedProduce: Any = None
-"""The hot path in C; None where the package was installed without a compiler."""
+"""The hot path in C, or None if the package was installed without a compiler."""
 with suppress(ImportError):
     from modeaware.confluent import _routed
 
@@ -74,7 +74,7 @@ def fast_produce(
     absent: int = 0,
     reports: Reports = NO_REPORTS,
 ) -> Callable[..., Any]:
-    """A routed ``produce`` over librdkafka's own: in C where the extension is built and has the hash, else in Python.
+    """A routed ``produce`` over librdkafka's own: in C if the extension exists and has the hash, otherwise in Python.
 
     Args:
         base: librdkafka's ``produce``. Like all functions here, it takes the producer as its first argument.
