@@ -219,9 +219,9 @@ class Member:
             self._apply(turn, None)
 
     def assigned_by_application(self, places: Mapping[Key, int | None], *, incremental: bool = False) -> None:
-        """Note that the application assigns partitions outside of its callbacks, from these offsets (None: no choice).
-
-        A partition of the group's assignment that was never shown is not declined by the call: it is shown later.
+        """Note that the application assigns partitions outside of its callbacks, each from an offset, or None if it
+        gives no offset. A partition of the group's assignment that was never shown is not declined by the call: it is
+        shown later.
         """
         self._is_assigned = self._is_assigned and self._is_subscribed
         self.manual = not self._is_assigned
@@ -342,7 +342,7 @@ class Member:
     # Outputs
 
     def next(self, now_s: float, *, rebalancing: bool = False, carrying: bool = False) -> Action | None:
-        """Return the next action. It is returned again until it is answered. Return None if nothing is due yet.
+        """Return the next action, and again until it is answered. Return None if nothing is due before :attr:`due_s`.
 
         Args:
             now_s: the time, on any monotonic clock.

@@ -10,7 +10,7 @@ then ends in a SystemError.
 While work is pending, a call is made in slices, and the work is done between them. Like librdkafka's own, ``consume``
 returns when its batch is full or its timeout is over. So a batch may take several slices. During the work, the polling
 thread then has records that librdkafka counts as delivered and that the application did not get yet:
-:attr:`PollHook.taken`. A rebalance within such a call leaves these records in the batch. It does the same in
+:attr:`PollHook.taken`. A rebalance within such a call leaves these records in the batch. The same happens in
 confluent_kafka's own ``consume``, which takes a batch in calls of 0.2 s. With a timeout of at most 0.2 s,
 confluent_kafka makes one call, so all its records are of partitions that the application still holds. With such a
 timeout, our first slice that takes records is therefore the last. If a call raises, its records are returned to

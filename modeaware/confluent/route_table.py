@@ -1,7 +1,7 @@
 """The table of routes in which a ``produce`` looks up the topic and partition for a name.
 
 An entry is a route, None (librdkafka chooses), or an :class:`Unverified`, which the first record verifies. If the
-producer's partitioner does not exist in librdkafka, ours picks for every record. Then every topic has a route.
+producer's partitioner does not exist in librdkafka, this package picks for every record, and every topic has a route.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 While no topic has retired partitions, both methods are librdkafka's C methods. While some topic has retired partitions,
 our methods take the same arguments as confluent_kafka's methods, by position or by name, and leave every check to
-those. Ours add the partition where the caller left it out, and refuse retired partitions. Both happen once, before
-librdkafka has the record, and never again (invariant I7). If librdkafka does not have the producer's partitioner, ours
-picks the partition of every record. Then every topic has a route.
+these. Ours add the partition where the caller left it out, and refuse retired partitions. Both happen once, before
+librdkafka has the record, and never again (invariant I7). If librdkafka does not have the producer's partitioner, this
+package picks the partition of every record. Then every topic has a route.
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ Properties of kafka-python (3.0.12):
 * It keeps a partition's position and pause flag during an assignment; under an eager protocol, also over a rebalance.
 * It detects a loss of the membership only before a join, and keeps the positions of partitions that are assigned again.
   But by then other members may have read on, and another topic may have the name. So :meth:`Membership._drop_stale`
-  drops such partitions before the assignment: those that the member loses while it joins, and those from whose topic it
-  unsubscribes and to which it subscribes again, within one join.
+  drops two kinds of partitions before the assignment: those that the member loses while it joins, and those of a topic
+  from which it unsubscribes and to which it subscribes again within one join.
 
 The member's own commits are asynchronous; a later poll gets the answers.
 """
@@ -569,7 +569,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
 
 
 def _is_repeated(action: Action, error: Exception) -> bool:
-    """Return whether a failed action is repeated silently. Of errors about starts, only timeouts are."""
+    """Return whether a failed request is repeated silently. Of errors about starts, only timeouts are."""
     return isinstance(action, Request) and (action.what is not Asked.STARTS or isinstance(error, KafkaTimeoutError))
 
 
