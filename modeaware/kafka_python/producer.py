@@ -211,7 +211,7 @@ def _look_anew(metadata: Any, topic: str) -> None:
     done = threading.Event()
     metadata.request_update().add_both(lambda _: done.set())
     if not done.wait(LOOK_S):
-        log.warning("%s: no answer to the metadata request yet; sends may use an earlier topic's partitions", topic)
+        log.warning("topic %s: no metadata yet, and another topic had this name before", topic)
 
 
 def _report_refusals(sender: Any, transactions: Any, refusals: Refusals) -> None:
