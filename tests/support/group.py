@@ -118,7 +118,12 @@ class Group:
         return Counter(record for member in self.members for record in list(member.records))
 
     def await_delivered(self, sent: set[Record]) -> None:
-        eventually(lambda: self._fine() and sent <= set(self.delivered()), 60, message="all records delivered")
+        def delivered() -> bool:
+            missing = sent - set(self.delivered())
+            assert not missing, f"{len(missing)} records: {sorted(missing)[:5]}; {[m.calls for m in self.members]}"
+            return self._fine()
+
+        eventually(delivered, 60, message="all records delivered")
 
     def check(self, sent: set[Record]) -> None:
         """Every record of ``sent`` once and no other; waits for the last ones."""

@@ -59,8 +59,8 @@ class Recreating:
         ]
         return {(self.topic, message.partition(), message.offset()) for message in sent}
 
-    def group(self, name: str, protocol: str, reset: str, members: int = 1) -> Group:
-        conf = {**self.conf(group_id=name, auto_offset_reset=reset), **settings_of(protocol)}
+    def group(self, name: str, protocol: str, reset: str, members: int = 1, **settings: Any) -> Group:
+        conf = {**self.conf(group_id=name, auto_offset_reset=reset), **settings_of(protocol), **settings}
         return Group([Member([self.topic], conf) for _ in range(members)])
 
 

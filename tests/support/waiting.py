@@ -7,9 +7,6 @@ from collections.abc import Callable
 from typing import TypeVar
 
 T = TypeVar("T")
-ENDS_S = 1.0
-"""How long librdkafka may take, after an assignment, to look up the ends at which a ``latest`` group begins. Nothing
-shows that it has."""
 
 
 def eventually(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import closing
 
 import pytest
@@ -10,9 +9,10 @@ from confluent_kafka import Message
 from confluent_kafka.admin import AdminClient
 
 import modeaware
+from tests.support.fetching import Fetching
 from tests.support.plain import ends
 from tests.support.succession import Following
-from tests.support.waiting import ENDS_S, eventually
+from tests.support.waiting import eventually
 from tests.workload.load import Load
 
 
@@ -22,11 +22,12 @@ def test_latest_group_that_is_made_anew_begins_at_the_end_of_the_new_topic(
 ) -> None:
     load = Load()
     conf = following.conf(strategy, auto_offset_reset="latest")
-    following.readers(load, conf, 0, 0)
+    fetching = Fetching()
+    following.readers(load, {**conf, **fetching.conf}, 0, 0)
     for reader in load.readers:
         reader.start()
     load.await_held(following.topic, 12)
-    time.sleep(ENDS_S)  # an assignment shows no ends
+    fetching.await_fetched(following.topic, range(12))
     with following.writer(load):
         load.await_given(following.topic, 300)
         following.replace(delay_ms=0)

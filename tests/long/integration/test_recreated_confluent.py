@@ -5,14 +5,14 @@ No controller runs to remove the old record. The short tier has one case of each
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 import pytest
 
 from modeaware.views import registry
+from tests.support.fetching import Fetching
 from tests.support.recreating import COUNT, WRITABLE, Recreating
-from tests.support.waiting import ENDS_S, eventually
+from tests.support.waiting import eventually
 
 PROTOCOLS = ["range", "cooperative-sticky", "consumer"]
 """Under these the consumer's group is classic eager, classic incremental, and KIP-848's."""
@@ -23,10 +23,11 @@ def test_new_latest_group_reads_every_record_written_after_it_joined(
     recreating: Recreating, make_group: Callable[[], str], protocol: str
 ) -> None:
     recreating.recreate()
-    with recreating.group(make_group(), protocol, "latest", members=2) as group:
+    fetching = Fetching()
+    with recreating.group(make_group(), protocol, "latest", members=2, **fetching.conf) as group:
         # A rebalance after this would be a start at the end anew.
         group.await_held(recreating.topic, range(COUNT), [6, 6])
-        time.sleep(ENDS_S)  # an assignment shows no ends
+        fetching.await_fetched(recreating.topic, range(COUNT))
         group.check(recreating.send())
 
 
