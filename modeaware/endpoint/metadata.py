@@ -1,12 +1,12 @@
 """The endpoint's Metadata responses: KIP-694's version 10 with the modes, and the versions below 10.
 
 Every response is made from the broker's response to the same user, so it names no topic that the broker would hide
-from the user. Brokers return topic ids as well. A record counts only for its own topic id: if the name has another
-topic now, the response treats that topic as one without a record.
+from the user. Brokers return topic ids as well. A mode record counts only for its own topic id: if another topic has
+the name now, the response treats that topic as one without a record.
 
 KIP-694's version 10 is version 9 with a mode at the end of each partition. The broker's response is version 9, or
-Kafka's own 10, which is version 9 with a topic id in each topic. Only the parts that change are decoded: a response
-about thousands of partitions is made in the one thread that serves all clients. Nothing here does IO.
+Kafka's own 10, which is version 9 with a topic id in each topic. Only the parts that change are decoded, because one
+thread makes the responses for all clients, each about up to thousands of partitions. Nothing here does IO.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _CLUSTER_ID_SINCE = 2
 _THROTTLE_TIME_SINCE = 3
 _CREATION_ASKED_SINCE = 4
 _NO_LISTENER_SINCE = 6
-"""In versions below, brokers return LEADER_NOT_AVAILABLE instead of LISTENER_NOT_FOUND."""
+"""In versions below 6, brokers return LEADER_NOT_AVAILABLE instead of LISTENER_NOT_FOUND."""
 _COMPACT_SINCE = 9
 _ENTRY_BYTES = 500  # of memory for a cache entry, in addition to the response
 _DECODED_FACTOR = 32
-"""Bytes of memory for each byte of a Metadata request of many short names."""
+"""A decoded Metadata request of many short names takes so many bytes of memory for each byte on the wire."""
 _LISTED = struct.Struct(">hiii")  # error code, index, leader, leader epoch
 _EMPTY_ARRAYS = b"\1\1\1"
 _EPOCHS = struct.Struct(">BBqBBq")  # the tags ControllerEpoch and ModeEpoch
@@ -53,15 +53,17 @@ _UNKNOWN = (int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), int(ErrorCode.TOPIC_AUTHO
 class Answers:
     """A cache of Metadata and ApiVersions responses, for all connections of an endpoint. For one thread.
 
-    Until a mode changes, responses of brokers with the same bytes get the same response of the endpoint. The cache
-    keeps the most recently used ones, up to ``limits.cache_bytes``.
+    While the modes do not change, the endpoint makes one response from all brokers' responses with the same bytes. The
+    cache keeps the endpoint's most recently used responses, up to ``limits.cache_bytes``.
     """
 
     def __init__(self, limits: EndpointLimits) -> None:
         self._kept: LRUCache[Hashable, bytes] = LRUCache(limits.cache_bytes, lambda body: len(body) + _ENTRY_BYTES)
 
     def get(self, upstream: memoryview, circumstances: Hashable, make: Callable[[], bytes]) -> bytes:
-        """Return the response to ``upstream`` (the bytes after the correlation id) under ``circumstances``."""
+        """Return the endpoint's response made from ``upstream``: a broker's response, after the correlation id.
+
+        ``circumstances`` is all else that decides the response; ``make`` makes it if the cache does not have it."""
         key = (hashlib.sha256(upstream).digest(), circumstances)
         body = self._kept.get(key)
         if body is None:
@@ -83,9 +85,9 @@ class Additions:
     """The additions to a response, beside the modes.
 
     Attributes:
-        node: the active controller: a further broker, and the ``controller_id`` (None: -1).
+        node: the active controller, added to the brokers and named by ``controller_id``. If None, the id is -1.
         controller_name: the ControllerName tag.
-        known_only: leave out topics that do not exist, or that the user may not see.
+        known_only: whether to leave out topics that do not exist, or that the user may not see.
         removed: the RemovedTopicIds tag.
         groups: the groups that the client has named; the response states which of their gates are open.
     """
@@ -118,14 +120,14 @@ class ModesQuery:
             raise MalformedFrame("a Metadata request for the topics that have a mode record, and for topics by name")
 
     def removed(self, controller: ControllerView) -> tuple[str, ...]:
-        """Return the topics whose modes the client holds and whose record was removed."""
+        """Return the ids of the topics whose modes the client holds, but whose record was removed."""
         return controller.removed(self._request.held_topic_ids)
 
     def question(self, controller: ControllerView, correlation_id: int, version: int) -> bytes:
-        """Return the Metadata request in ``version`` to send to the broker instead."""
+        """Return the Metadata request in ``version`` that the endpoint sends to the broker instead of this one."""
         asked = self._request
         names = _names(asked)
-        if self.modes_only:  # topic names are ASCII; JSON allows strings that no frame can hold
+        if self.modes_only:  # topic names are ASCII, but the JSON of a record may have strings that no frame can hold
             names = [name for name in controller.records() if name.isascii()]
         creation = asked.allow_auto_topic_creation and not self.modes_only
         return _question(self._header, asked, names, correlation_id, version, creation)
@@ -182,8 +184,8 @@ def served(upstream: bytes, version: int, controller: ControllerView) -> bytes:
     """Return the broker's response (a whole frame) for a client that does not read modes, if such clients are served.
 
     The response names the active controller's endpoint as the controller. So a growth (KIP-195) reaches that endpoint,
-    and not a broker, which has no modes. Without a known endpoint that takes changes the response is unchanged. Not
-    for a librdkafka (:class:`~modeaware.endpoint.api_versions.Awareness`).
+    and not a broker, which has no modes. If no endpoint that takes changes is known, the response is unchanged. Do not
+    call this for a librdkafka (:class:`~modeaware.endpoint.api_versions.Awareness` has the reason).
     """
     try:
         node, _ = _active(controller)
@@ -197,11 +199,11 @@ def served(upstream: bytes, version: int, controller: ControllerView) -> bytes:
 
 def refused(upstream: bytes, header: Header, asked: int, controller: ControllerView, answers: Answers) -> bytes:
     """Return the broker's response (a whole frame, of version ``asked``) for a client that does not read modes, if such
-    clients are refused; ``header`` is that of its request.
+    clients are refused; ``header`` is the header of the client's request.
 
-    A topic with a partition that takes no writes has no leader. The brokers are the remaining leaders and this
-    endpoint, so that a client whose topics are all refused continues to send requests here. The controller is the
-    active controller's endpoint, or this one if no other is known.
+    A topic with a partition that takes no writes is returned without a leader. The response's brokers are the leaders
+    of the other topics and this endpoint, so that a client whose topics are all refused continues to send requests
+    here. Its controller is the active controller's endpoint, or this one if the active one's is unknown.
     """
     here = Node(codec.ENDPOINT_NODE_ID, *controller.advertised)
     added = tuple(dict.fromkeys((here, _active(controller)[0] or here)))
@@ -216,7 +218,7 @@ def refused(upstream: bytes, header: Header, asked: int, controller: ControllerV
 def _refused(upstream: bytes, version: int, asked: int, controller: ControllerView, added: Sequence[Node]) -> bytes:
     answer = codec.decode_metadata(upstream, asked)
     for topic in answer.topics:
-        if topic.error_code:  # the user may not be authorized to see more
+        if topic.error_code:  # unchanged: the user may not be authorized to see more
             continue
         if not of_live(controller.views(topic.name), topic.topic_id).all_writable:
             topic.error_code = int(ErrorCode.LEADER_NOT_AVAILABLE)
@@ -234,7 +236,7 @@ def _refused(upstream: bytes, version: int, asked: int, controller: ControllerVi
 
 
 def _active(controller: ControllerView) -> tuple[Node | None, str | None]:
-    """Return the node that takes changes and its controller's name; None if none is known."""
+    """Return the endpoint that takes changes, and its controller's name; each is None if it is unknown."""
     if controller.is_active():
         return Node(codec.ENDPOINT_NODE_ID, *controller.advertised), controller.controller_id
     claim = controller.claim()
@@ -248,7 +250,7 @@ def _active(controller: ControllerView) -> tuple[Node | None, str | None]:
 
 
 def of_live(view: TopicView, live_id: object) -> TopicView:
-    """Return ``view``; if its record has another id than the live topic, a view without modes (invariant I8)."""
+    """Return ``view``, or a view without modes if the record's topic id is not the live topic's (invariant I8)."""
     if view.topic_id is None:
         return view
     live = known_id(live_id)
@@ -259,9 +261,9 @@ def with_modes(answer: bytes, views: Callable[[str], TopicView], added: Addition
     """Return the v10 body (the bytes after the response header) for a broker's response (a whole frame).
 
     A topic with an error is returned unchanged, without a mode: the user may lack the right to see it. If the record
-    has another topic id, the topic is returned without modes and epochs, and with its own id. An old topic that is gone
-    is returned with the modes of its record. It is no secret from the user: brokers return "unknown" for a name only
-    to users that may describe the name.
+    has another topic id, the topic is returned without modes and epochs, and with its own id. A deleted old topic is
+    returned with the modes of its record, although brokers return "unknown" for it. They do so only to users that may
+    describe the name, so this reveals nothing.
     """
     cursor = Cursor(answer)
     cursor.take(4)
@@ -356,7 +358,7 @@ def _topics(cursor: Cursor, views: Callable[[str], TopicView], added: Additions,
 
 
 def _listed(cursor: Cursor) -> list[bytes]:
-    """Return the partitions of one topic unchanged, without their tagged fields. The innermost loop: keep it fast."""
+    """Return the partitions of one topic without their tagged fields, else unchanged. The innermost loop: keep it fast."""
     body, partitions = cursor.body, []
     count = cursor.count()
     at = cursor.at
@@ -385,7 +387,7 @@ def _listed(cursor: Cursor) -> list[bytes]:
 
 
 def _moded(partitions: list[bytes], view: TopicView) -> list[bytes]:
-    """Return each partition with its mode, also one that only the mode log has: a retired one never disappears."""
+    """Return each partition with its mode, even if only the mode log has it: a retired partition never disappears."""
     indices = [INT32.unpack_from(partition, 2)[0] for partition in partitions]
     every = range(len(view.modes))
     missing = [] if indices == list(every) else sorted(set(every).difference(indices))
@@ -432,7 +434,7 @@ def _replaced_by(new_topic: ReplacedBy) -> bytes:
 
 
 def _moved_tags(moved: Moved, asking: frozenset[str]) -> list[bytes]:
-    """Return which of the groups that a client has named have an open gate; no other names."""
+    """Return the tags with those of the client's groups (``asking``) whose gate is open; no other group is named."""
     if moved.version == NO_EPOCH:
         return []
     epochs = (_tag(number, struct.pack(">q", epoch)) for number, epoch in enumerate(moved.version, 6))
@@ -453,7 +455,7 @@ def _strings(texts: Sequence[str]) -> bytes:
 
 
 def _string(text: str) -> bytes:
-    encoded = text.encode(errors="replace")  # JSON allows strings that UTF-8 does not
+    encoded = text.encode(errors="replace")  # a record's JSON may have strings that UTF-8 cannot encode
     return varint(len(encoded) + 1) + encoded
 
 

@@ -1,12 +1,12 @@
 """``format("modeaware")``: a DataSource for batch and streaming, for reading and writing.
 
-Spark finds it without registration if this package is installed (``pyspark_modeaware``).
+Spark finds it without registration if this package is installed (by its module ``pyspark_modeaware``).
 
-A batch reads the readable partitions, up to their ends at the time the job is planned. A stream reads the modes for
-each batch, and so continues through shrinks and growths. It reads an old topic before the new topic
+A batch reads the readable partitions, up to their ends at the time the job is planned. A stream requests the modes
+before each micro-batch, and so continues through shrinks and growths. A stream reads an old topic before the new topic
 (:mod:`modeaware.spark.offsets`). The driver decides ranges of offsets; executors read them as Arrow batches.
 
-Writers send Arrow batches through our Producer on the executors, by the modes in force there, at least once.
+Writers send Arrow batches through our Producer on the executors, by the executors' views, at least once.
 """
 
 from __future__ import annotations
@@ -86,22 +86,23 @@ _WRITTEN = {
     "timestamp": ("timestamp", "bigint"),
     "topic": ("string",),
 }
-_SPARKS = frozenset({"checkpointlocation", "queryname", "outputmode"})  # Spark's own, which it may pass to the source
+_SPARKS = frozenset({"checkpointlocation", "queryname", "outputmode"})  # Spark's own, which Spark may pass to us
 _NAMED = {"earliest": EARLIEST, "latest": LATEST}
 
 BATCH = 5_000
 POLL_S = 0.5
 SILENCE_S = 120.0
-"""How long a partition may return neither a record nor its end."""
+"""How long a read may wait for a record or the partition's end."""
 _LOST = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
-# The consumer is no member of its group, and librdkafka reconnects by itself after the other two.
+# The consumer joins no group, so it needs no right on one; librdkafka reconnects by itself after the other two errors.
 _HARMLESS = (KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
 
 
 def register(spark: SparkSession) -> None:
     """Register ``format("modeaware")`` in a session whose Python cannot import the module ``pyspark_modeaware``.
 
-    Spark looks for such modules itself, and refuses to register a name twice. So if Spark finds it, nothing is done.
+    Spark imports modules named ``pyspark_*`` itself, and refuses to register a format twice. So if Python can import
+    ours, nothing is done.
     """
     if find_spec("pyspark_modeaware") is None:
         spark.dataSource.register(ModeAwareDataSource)
@@ -119,7 +120,7 @@ class SourceOptions:
 
 
 def parse_options(options: Mapping[str, str]) -> SourceOptions:
-    """Split the options, whose names Spark has lowered, into ours and a client's configuration."""
+    """Split the options into ours and a client's configuration; Spark has put their names into lower case."""
     left = {name: value for name, value in options.items() if name not in _SPARKS}
     if "path" in left:
         raise ConfigError(
@@ -219,22 +220,22 @@ class _Reader:
         return {**self.__dict__, "_clients": {}}
 
     def _client(self, topic: str) -> TopicClient:
-        # Not in the constructor: Spark gives the process 10 s to start.
+        # Not in the constructor: Spark gives the process 10 s to start, and a client may take longer.
         if not self._clients:
-            Consumer(_conf_of(self._options.conf, strict=True)).close()  # refuses a bad setting here, and only once
+            Consumer(_conf_of(self._options.conf, strict=True)).close()  # so that a bad setting raises here, once
         if topic not in self._clients:
             self._clients[topic] = TopicClient(self._options.conf, topic)
         return self._clients[topic]
 
     def _views(self) -> tuple[TopicView, ...]:
-        """Return the views of the topics in the name's chain, without deleted topics."""
+        """Return the views of the topics in the chain of the option ``topic``, without deleted topics."""
         segments = topic_segments(self._options.conf, self._topic, stale=True)
         there = existing(segments)
         self._gone = [view for view in segments if view not in there]
         return there
 
     def _wanted(self, name: str, wanted: Wanted, topic: str) -> Wanted:
-        """Check offsets by partition, which belong to the topic that the application names."""
+        """Return ``wanted``. ConfigError for offsets by partition if the application does not name ``topic`` itself."""
         if isinstance(wanted, int) or topic == self._topic:
             return wanted
         raise ConfigError(f"{name}: {self._topic} was replaced by {topic} and deleted: name {topic} instead")
@@ -258,7 +259,7 @@ class BatchReader(_Reader, DataSourceReader):  # type: ignore[misc] # read() of 
             if not isinstance(ending, int):
                 break  # the batch ends within this topic
             starting = starting if isinstance(starting, int) else EARLIEST
-        # Spark requires at least one; an empty range is read without a connection.
+        # Spark requires at least one range; an empty range is read without a connection.
         return ranges or [OffsetRange(self._topic, 0, 0, 0)]
 
 
@@ -278,7 +279,7 @@ class StreamReader(_Reader, DataSourceStreamReader):  # type: ignore[misc] # rea
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 # Spark's name
         """Return where a query without a checkpoint begins: ``startingOffsets``, by default ``latest`` as in Spark.
 
-        Once an old topic is released, ``latest`` skips the new topic's records, too, as for a consumer group.
+        Once an old topic is released, ``latest`` means the end of the new topic, as for a consumer group.
         """
         positions = {}
         for view in first_topics(self._views(), self._starting):
@@ -298,22 +299,22 @@ class StreamReader(_Reader, DataSourceStreamReader):  # type: ignore[misc] # rea
             except ClusterError as error:
                 if not self._goes(view, error):
                     raise
-        # The views are read last. If they show a shrink, later records in the retired partitions are stragglers.
+        # The views are read after the ends. If they show a shrink, only producers that ignore modes write there later.
         self._chain = self._views()
         ids = {view.topic: view.topic_id for view in self._chain}
         for view in looked_at:
-            if not view.applies_to(ids.get(view.topic)):  # a replacement has renamed back
+            if not view.applies_to(ids.get(view.topic)):  # a rename back has put another topic under this name
                 ends.pop(view.topic, None)
         for view in self._chain:
             self._look(ends, view)
         self._given, self._log_ends = next_positions(self._chain, ends, self._position, self._given), ends
         latest = Offsets(self._given, self._ids, self._skipped())
-        if self._position is not None:  # checked before Spark notes the batch
+        if self._position is not None:  # checked before Spark writes the batch to its checkpoint
             check_topics(self._topic, Offsets(self._position, {}), latest, strict=False)
         return latest.to_json()
 
     def _skipped(self) -> tuple[str, ...]:
-        """Return the topics that a new query skips: those before its beginning, if its first batch goes beyond them."""
+        """Return the topics at whose ends a new query begins, if its first batch goes beyond them: it skips these topics."""
         first = first_topics(self._chain, self._starting)
         if self._starting != LATEST or self._position is not None or len(first) >= len(self._given):
             return ()
@@ -321,9 +322,9 @@ class StreamReader(_Reader, DataSourceStreamReader):  # type: ignore[misc] # rea
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[OffsetRange | RangesInOrder]:
         before, after, strict = Offsets.from_json(start), Offsets.from_json(end), self._options.fail_on_data_loss
-        if self._position is None:  # an earlier process may have noted the batch
+        if self._position is None:  # the batch may come from the checkpoint: then the views were not read yet
             self._views()
-        if start != self._initial:  # a new query has read nothing
+        if start != self._initial:  # not the first batch of a new query
             check_topics(self._topic, before, after, strict=strict, gone=self._gone)
         ranges = []
         for topic, ends in after.positions.items():
@@ -348,11 +349,11 @@ class StreamReader(_Reader, DataSourceStreamReader):  # type: ignore[misc] # rea
         """Return where a new query begins to read a topic."""
         if topic in skipped:
             return ends
-        if begin is None or skipped:  # a new topic, of which retention may have deleted the first records
+        if begin is None or skipped:  # a new topic; retention may have deleted its first records
             return self._client(topic).starts(ends)
         if self._starting != LATEST:
             return begin
-        # Spark requests the end of the first batch before its beginning: records may have arrived between.
+        # Spark requests the first batch's end before its beginning: records that arrive between must not invert them.
         return {p: min(offset, ends.get(p, offset)) for p, offset in begin.items()}
 
     def _look(self, ends: dict[str, Mapping[int, int]], view: TopicView) -> None:
@@ -361,14 +362,14 @@ class StreamReader(_Reader, DataSourceStreamReader):  # type: ignore[misc] # rea
         if topic in ends:
             return
         if needs_look(view, self._position):
-            partitions = self._partitions(topic)  # before its ends: the name may have another topic by now
+            partitions = self._partitions(topic)  # before the ends: see there
             ends[topic] = self._client(topic).ends(partitions)
         else:
             ends[topic] = (self._position or {})[topic]
 
     def _goes(self, view: TopicView, error: ClusterError) -> bool:
-        """Return whether ``error`` is about a deleted old topic whose deletion is in the mode log, or will be soon. A
-        topic may be deleted at any time while it is read."""
+        """Return whether ``error`` means that the old topic of ``view`` was deleted, which may happen at any time. Wait
+        until the mode log has the deletion, for at most :data:`TIMEOUT_S`."""
         until_s = time.monotonic() + TIMEOUT_S
         while error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and time.monotonic() < until_s:
             current = [v for v in self._views() if v.topic == view.topic and v.applies_to(view.topic_id)]
@@ -376,11 +377,11 @@ class StreamReader(_Reader, DataSourceStreamReader):  # type: ignore[misc] # rea
                 return True
             if not current[0].is_replaced:
                 return False
-            time.sleep(POLL_S)  # until the controller has noted it
+            time.sleep(POLL_S)  # until the controller has appended the deletion
         return False
 
     def _partitions(self, topic: str) -> list[int]:
-        # The id comes before the ends: ends of a new topic must not be kept under the old topic's id.
+        # Request the id before the ends. If another topic gets the name between, its ends are not kept under its id.
         partitions, topic_id = self._client(topic).describe()
         if topic_id is not None and topic_id != self._ids.get(topic):
             self._ids[topic] = topic_id
@@ -402,10 +403,10 @@ def _conf_of(conf: Mapping[str, Any], *, strict: bool) -> dict[str, Any]:
 
 
 def fetch(conf: Mapping[str, Any], wanted: OffsetRange, *, strict: bool) -> Iterator[pa.RecordBatch]:
-    """Yield the records of a range; control records and compacted records are gaps.
+    """Yield the records of a range; no record is yielded for offsets of control records and of compacted records.
 
     Raises:
-        RecordsLost: ``strict``, and the first records were deleted. Without ``strict`` the existing records are read.
+        RecordsLost: ``strict`` is true, and the first records were deleted. Otherwise the existing records are read.
         ClusterError: the partition cannot be read, or returns nothing for :data:`SILENCE_S`.
     """
     if wanted.start >= wanted.end:
@@ -425,7 +426,7 @@ def fetch(conf: Mapping[str, Any], wanted: OffsetRange, *, strict: bool) -> Iter
 
 
 def _records(messages: list[Message], wanted: OffsetRange) -> tuple[list[Message], bool]:
-    """Return the records of the range, and whether its end has been reached."""
+    """Return those of the messages that are records of the range, and whether the range's end has been reached."""
     records: list[Message] = []
     for message in messages:
         error, offset = message.error(), message.offset()
@@ -435,7 +436,7 @@ def _records(messages: list[Message], wanted: OffsetRange) -> tuple[list[Message
             if offset + 1 >= wanted.end:
                 return records, True
         elif error is not None and error.code() == KafkaError._PARTITION_EOF:
-            # The end on this broker: a new leader, or a follower that serves reads, may lag for a moment.
+            # It is the end on one broker only. A new leader, or a follower that serves reads, may lag for a moment.
             if offset is not None and offset >= wanted.end:
                 return records, True
         elif error is not None and error.code() in _LOST:
@@ -479,15 +480,15 @@ def _headers(message: Message, wanted: OffsetRange) -> list[dict[str, Any]] | No
 
 
 class Writer(DataSourceArrowWriter, DataSourceStreamWriter):
-    """Writes a frame or a micro-batch; each record is acknowledged when its task ends.
+    """Writes a frame or a micro-batch; a task ends once its records are acknowledged.
 
-    It is an Arrow writer for streams too, so that Spark passes whole batches and not rows.
+    For streams, too, this is an Arrow writer, so that Spark passes whole batches and not rows.
     """
 
     def __init__(self, options: SourceOptions) -> None:
         from modeaware.spark.writer import producer_conf
 
-        producer_conf(options.conf)  # refuses here what every executor would refuse
+        producer_conf(options.conf)  # raises on the driver, before every executor would raise
         self._options = options
         self._topic, self._at_least = "", None
         if options.topic is not None:

@@ -1,8 +1,8 @@
 """Writers that use our Producer on the executors, by rows or by Arrow batches (less costly: no row is pickled).
 
-Of the columns ``value``, ``key``, ``partition``, ``timestamp``, ``headers`` and ``topic`` only ``value`` is required;
-other columns are ignored. Delivery is at least once: any failure fails the whole task, which Spark runs again. Spark
-runs many short tasks in one Python worker, so producers are kept for the next task, by configuration.
+The column ``value`` is required; ``key``, ``partition``, ``timestamp``, ``headers`` and ``topic`` are optional. All
+further columns are ignored. Delivery is at least once: any failure fails the whole task, which Spark runs again. Spark
+runs many short tasks in one Python worker, so the worker keeps one producer for each configuration.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ MOST = 8
 """How many unused producers a process keeps."""
 LINGER_MS = 50
 POLL_EVERY = 2_000
-"""The number of records after which delivery reports are served: that frees places in the queue."""
+"""The number of records after which delivery reports are served: serving them frees places in librdkafka's queue."""
 FULL_POLL_S = 0.05
 _REFUSED = {
     "on_delivery": "the writer serves delivery reports itself, and raises failures",
     "delivery.report.only.error": "the writer serves delivery reports itself",
     "transactional.id": "Spark runs tasks again and in parallel, which one transactional id does not allow",
 }
-# Settings that librdkafka may refuse together with idempotence: if one is set, the default stays.
+# Settings that librdkafka may refuse together with idempotence: if one is set, the writers do not set idempotence.
 _ABOUT_IDEMPOTENCE = frozenset(
     {
         *("enable.idempotence", "acks", "request.required.acks", "retries", "message.send.max.retries"),
@@ -66,7 +66,7 @@ class PartitionWriter:
     """The function that :func:`foreach_partition_writer` returns. Picklable."""
 
     def __init__(self, topic: str, conf: Mapping[str, Any], *, at_least: Version | None = None) -> None:
-        producer_conf(conf)  # refuses here what every executor would refuse
+        producer_conf(conf)  # raises on the driver, before every executor would raise
         self.topic = topic
         self.conf = dict(conf)
         self.at_least = at_least
@@ -98,9 +98,9 @@ def foreach_partition_writer(
 ) -> PartitionWriter:
     """Return a function that writes the rows of one partition of a frame or an RDD: ``df.foreachPartition(writer)``.
 
-    On the executor our Producer chooses among the writable partitions, by the modes in force there when a row is sent.
-    A full queue makes the task wait; an undelivered record fails the task, at its end or earlier. Producers are
-    idempotent (order survives retries) with a ``linger.ms`` of 50, unless ``conf`` sets these.
+    When a row is sent, our Producer on the executor chooses among the partitions that are writable by its view.
+    A full queue makes the task wait; an undelivered record fails the task, at its end or earlier. Unless ``conf`` says
+    otherwise, producers are idempotent (retries keep the order), and their ``linger.ms`` is 50.
 
     Rows are ``Row``, named tuples or dicts with ``value`` and optionally ``key`` (bytes or str), ``partition`` (int;
     null: the partitioner chooses), ``timestamp`` (a Spark timestamp, or Unix time in ms; null: now), ``headers`` (array
@@ -108,28 +108,29 @@ def foreach_partition_writer(
 
     Args:
         topic: the topic of rows that name none.
-        conf: as for :class:`modeaware.Producer`, without ``on_delivery`` and ``transactional.id``; it is pickled for
-            the executors. ``partitioner`` defaults to librdkafka's consistent_random, as in the Producer;
-            ``write_to_kafka`` has Java's default.
-        at_least: the ``TopicView.version`` that executors must have before they write.
+        conf: as for :class:`modeaware.Producer`, without ``on_delivery`` and ``transactional.id``. ``conf`` is pickled
+            for the executors. ``partitioner`` defaults to librdkafka's consistent_random, as in the Producer; the
+            default of ``write_to_kafka`` is Java's.
+        at_least: the lowest ``TopicView.version`` by which an executor may write.
 
     Raises:
-        ConfigError: ``conf`` has a setting that cannot be respected. On executors: as from
-            ``modeaware.spark.writer.Sender``.
+        ConfigError: ``conf`` has a setting that cannot be respected. (Executors raise the errors of
+            ``modeaware.spark.writer.Sender``.)
     """
     return PartitionWriter(topic, conf, at_least=at_least)
 
 
 def arrow_writer(topic: str, conf: Mapping[str, Any], *, at_least: Version | None = None) -> ArrowWriter:
-    """Return a function for ``df.mapInArrow(writer, modeaware.spark.writer.SCHEMA)``, much faster than that of
-    :func:`foreach_partition_writer`, and otherwise equal. Compute the frame that ``mapInArrow`` returns only once."""
+    """Return a function for ``df.mapInArrow(writer, modeaware.spark.writer.SCHEMA)``: it does the same as the function
+    of :func:`foreach_partition_writer`, but much faster. Compute the frame that ``mapInArrow`` returns only once: each
+    computation writes the records again."""
     return ArrowWriter(topic, conf, at_least=at_least)
 
 
 def write_arrow(df: DataFrame, topic: str, conf: Mapping[str, Any]) -> int:
     """Write a frame through :func:`arrow_writer` and return how many records were written.
 
-    Unlike Spark's sink it keeps timestamps.
+    Unlike Spark's Kafka sink, this function keeps the column ``timestamp``.
 
     Raises:
         ViewTimeout: the modes are unknown; nothing was written.
@@ -144,7 +145,7 @@ def write_arrow(df: DataFrame, topic: str, conf: Mapping[str, Any]) -> int:
 
 
 def write_arrow_by(view: TopicView, df: DataFrame, conf: Mapping[str, Any]) -> int:
-    """Do :func:`write_arrow` by the modes of ``view`` or newer ones."""
+    """Write a frame as :func:`write_arrow` does, by the modes of ``view`` or newer ones."""
     known = [name for name in COLUMNS if name in df.columns]
     if "value" not in known:
         raise ConfigError(f"{view.topic}: the frame needs a column 'value'; it has {', '.join(df.columns)}")
@@ -181,7 +182,7 @@ def _send_rows(sender: Sender, fields: Sequence[str], rows: Iterator[Any]) -> No
 
 def _fields(row: Any) -> Sequence[str]:
     """Return the names of a row's columns."""
-    names: Sequence[str] | None = getattr(row, "__fields__", None)  # a Row's
+    names: Sequence[str] | None = getattr(row, "__fields__", None)  # of a Row
     if names is None:
         names = list(row) if isinstance(row, Mapping) else getattr(row, "_fields", None)
     if names is None:
@@ -201,7 +202,7 @@ def as_bytes(value: Any) -> bytes | None:
 
 
 def as_ms(timestamp: Any) -> int | None:
-    """Return the Unix time in ms of a timestamp (without a zone: in this process's zone), or of ms."""
+    """Return a timestamp as Unix time in ms. An int is in ms already; without a zone, the process's zone is meant."""
     if timestamp is None or isinstance(timestamp, int):
         return timestamp
     if isinstance(timestamp, datetime):
@@ -237,7 +238,7 @@ def send_batch(sender: Sender, batch: pa.RecordBatch) -> None:
     if columns.keys() <= {"key", "value"}:
         sender.send_pairs(zip(keys, values, strict=True))
         return
-    nothing = [None] * len(values)  # a list: several columns would exhaust one iterator
+    nothing = [None] * len(values)  # a list, not an iterator: several columns may share it
     rest = [
         columns["partition"].to_pylist() if "partition" in columns else nothing,
         _ms_column(columns["timestamp"]) if "timestamp" in columns else nothing,
@@ -273,9 +274,9 @@ def _ms_column(column: pa.Array) -> list[int | None]:
 
 
 def producer_conf(conf: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``conf`` with the writers' settings: only failures are reported. Unless ``conf`` sets these, the producer
-    is idempotent (retries keep the order of a task's records) and ``linger.ms`` is 50 (a task sends whole batches).
-    ConfigError if ``conf`` has a setting that the writers decide, or a bad ``modeaware.`` setting.
+    """Return ``conf`` with the writers' settings. Only failures get delivery reports. Unless ``conf`` says otherwise,
+    the producer is idempotent (retries keep the order of a task's records), and ``linger.ms`` is 50 (a task sends whole
+    batches). ConfigError if ``conf`` has a setting that the writers decide, or a bad ``modeaware.`` setting.
     """
     for name, why in _REFUSED.items():
         if conf.get(name) is not None:
@@ -290,7 +291,7 @@ def producer_conf(conf: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def key_of(conf: Mapping[str, Any]) -> str:
-    """Return a digest of a configuration. If that contains functions, compute the digest once and pass it on."""
+    """Return a digest of a configuration. Compute it once and pass it on: functions may be pickled otherwise elsewhere."""
     from pyspark import cloudpickle
 
     pickled: bytes = cloudpickle.dumps(sorted(conf.items(), key=lambda item: item[0]))  # type: ignore[no-untyped-call] # pyspark's
@@ -304,18 +305,18 @@ class SharedProducer:
         self._config, rest = split_client_config(conf)
         self.producer = Producer(producer_conf(conf))
         self.views = acquire(rest, self._config)
-        # For records that were queued before a new topic was announced, the producer itself explains no rejection.
+        # The producer cannot explain the rejection of records that were queued before a new topic was announced.
         self.deliveries = Deliveries(rest)
         self.deliveries.views = self.views
         self._turn = threading.Condition(InnerLock())
         self._versions: dict[str, Version] = {}
-        self.views.subscribe(self._on_views)  # after the producer, which therefore has the views before this does
-        self.users = 0  # the senders that use it now
+        self.views.subscribe(self._on_views)  # after the producer's own listener, which therefore runs first
+        self.users = 0  # the senders that use this producer now
         self.broken = False  # after a fatal error: the next task makes another producer
 
     def await_version(self, topic: str, version: Version) -> None:
-        """Wait until the producer routes by modes of ``topic`` of at least ``version``; ViewTimeout after
-        ``modeaware.view.timeout.ms``."""
+        """Wait until the producer routes by ``version`` of the modes of ``topic``, or by a later version; ViewTimeout
+        after ``modeaware.view.timeout.ms``."""
         if self._follows(topic, version):
             return
         timeout_s = self._config.view_timeout_ms / 1000
@@ -353,7 +354,7 @@ producers: ProcessCache[SharedProducer] = ProcessCache()  # the least recently u
 
 
 def borrow(key: str, conf: Mapping[str, Any]) -> SharedProducer:
-    """Return this process's producer for ``conf``; the caller gives it back. Thread-safe."""
+    """Return this process's producer for ``conf``. The caller ends with :func:`give_back`. Thread-safe."""
     with producers.lock:
         shared = producers.held.pop(key, None)
         if shared is None or shared.broken:
@@ -386,7 +387,7 @@ class Sender:
 
     Args:
         topic, conf, at_least: as for :func:`foreach_partition_writer`.
-        key: :func:`key_of` ``conf``, if the caller has it.
+        key: the digest of ``conf`` (:func:`key_of`), if the caller has it.
 
     Raises:
         ViewTimeout: the modes of ``at_least`` did not arrive.
@@ -402,7 +403,7 @@ class Sender:
         self._key = key or key_of(conf)
         forget_archive_finders()
         self._shared = borrow(self._key, conf)
-        # Bound once: the attribute follows the modes (see modeaware.Producer).
+        # Bound once: a reference to ``produce`` follows the modes (see modeaware.Producer).
         self._produce = self._shared.producer.produce
         self._poll = self._shared.producer.poll
         self._failed = Reported(self._shared.deliveries.report, self._on_delivery)
@@ -437,7 +438,7 @@ class Sender:
         headers: Headers | None = None,
         topic: str | None = None,
     ) -> None:
-        """Queue a record; waits while the queue is full.
+        """Queue a record; wait while the queue is full.
 
         Raises:
             PartitionRetired: ``partition`` takes no records.
@@ -460,7 +461,7 @@ class Sender:
             self._serve()
 
     def send_pairs(self, pairs: Iterable[tuple[bytes | None, bytes | None]]) -> None:
-        """Do :meth:`send` for many keys and values and nothing else, faster."""
+        """Queue many records that have only a key and a value: faster than :meth:`send`."""
         produce, topic, failed = self._produce, self.topic, self._failed
         left = POLL_EVERY
         for key, value in pairs:
@@ -486,7 +487,8 @@ class Sender:
         self, error: Exception, topic: str, value: bytes | None, key: bytes | None, arguments: Mapping[str, Any]
     ) -> None:
         """Retry a record that was not queued because of ``error``; raise an error that waiting cannot change."""
-        # Without a first view, ``produce`` has already waited. With one, ``produce`` limits the wait for the topic id.
+        # If there is no view yet, ``produce`` has already waited for one, so a retry is useless. If there is a view,
+        # ``produce`` itself limits its wait for the topic's id.
         while isinstance(error, BufferError) and (self._shared.views.ready or not isinstance(error, FirstViewPending)):
             self._poll(FULL_POLL_S)
             if self._failure is not None:
@@ -507,7 +509,7 @@ class Sender:
             self._failure = self._write_failed(error, message.topic() or self.topic, message.partition())
 
     def _write_failed(self, error: KafkaError, topic: str, partition: int | None) -> WriteFailed:
-        if error.fatal() or error.code() == KafkaError._FATAL:  # delivery reports have only the code
+        if error.fatal() or error.code() == KafkaError._FATAL:  # a delivery report's error has only the code
             self._shared.broken = True
         known = partition if partition is not None and partition >= 0 else None
         where = topic if known is None else f"partition {known} of {topic}"

@@ -6,8 +6,8 @@ source. When the server stops responding, the thread follows the log again and r
 to one store, so a change of the source is invisible to clients, and views outlive both sources (invariant I6).
 
 "Absent" is never final: the log and the feature may appear while clients run. A failed probe is an error, never
-"absent". An absent log means that every partition is ReadWrite, but only when a server has responded and none has the
-feature.
+"absent". If the log is absent, every partition is ReadWrite, but only after a server has responded, and if no server
+that responded has the feature.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ logger = get_logger(__name__)
 
 THREAD_NAME = "modeaware-modes"
 MIN_TTL_MS = 1_000
-"""The least age of stale views, even if ``topic.metadata.refresh.interval.ms`` is less: the log pushes its changes."""
+"""Younger views never count as stale, even if ``topic.metadata.refresh.interval.ms`` is less: the log pushes changes."""
 MIN_INTERVAL_MS = 100
-"""The shortest time between requests over the wire, whatever ``topic.metadata.refresh.interval.ms`` is."""
+"""The shortest time between requests over the wire, even if ``topic.metadata.refresh.interval.ms`` is less."""
 FIRST_BACKOFF_S, LAST_BACKOFF_S = 1.0, 10.0
 REPORTED_AFTER = 2
-"""Failed rounds before a report. One failed round is not reported: a broker may be down for a moment, or may just be
-starting."""
+"""Failures are reported after so many failed rounds, and not after one: a broker may be down for a moment, or may just
+be starting."""
 ASK_TIMEOUT_S = 5.0
 TRY_TIMEOUT_S = 2.5
-"""The timeout of a wire request while the log is the source: meanwhile the thread does not follow the log."""
+"""The timeout of a wire request while the log is the source. It is short: meanwhile the thread cannot follow the log."""
 SLICE_S, PROBE_SLICE_S = 0.2, 0.02
 PROBE_WAIT_S = 0.003
-"""How long one step of the tail waits for the servers, if the first view needs only their responses."""
+"""How long one step of the tail waits for the servers, if the first view needs nothing but their responses."""
 LOG_PATIENCE_S = 0.5
-"""How long to wait for the log's first view before the wire is used, although a server has modes: to load the wire's
-client takes longer."""
+"""How long to wait for the log's first answer before the wire is used, even if a server has the feature: loading the
+wire's client takes longer."""
 IDLE_S = 30.0
 """A connection that is idle for this long is closed: an endpoint has thousands of clients."""
 SOON_S = 1.0
@@ -57,7 +57,7 @@ SOON_S = 1.0
 
 
 class ModesServer(NamedTuple):
-    """A server that has the feature; ``ours``: the server is an endpoint of modeaware."""
+    """A server that has the feature. ``ours`` is whether the server is an endpoint of modeaware."""
 
     server: str
     ours: bool
@@ -72,13 +72,13 @@ class FeatureProbe:
 
     Args:
         conf: the client's librdkafka settings.
-        interval_s: between two rounds without failures.
-        reports: whether the probe logs lasting failures, once.
+        interval_s: the pause between two rounds without failures.
+        reports: whether the probe logs failures that last (:data:`REPORTED_AFTER`), once.
 
     Attributes:
-        modes_server: a server with the feature, by the last round with a response.
-        absent: no server has the feature, by the last round with a response.
-        error: why the last round had no response.
+        modes_server: a server that has the feature, by the last round with a response; else None.
+        absent: whether no server has the feature, by the last round with a response.
+        error: why the last round had no response; None if it had one.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class FeatureProbe:
         self.absent = False
 
     def step(self, wait_s: float) -> None:
-        """Continue a round, or begin one that is due. Waits for servers for at most ``wait_s``."""
+        """Continue a round, or begin one that is due. Wait for servers for at most ``wait_s``."""
         now_s = self._clock.monotonic_s()
         if self._round is None:
             if now_s < self._due_s:
@@ -111,16 +111,17 @@ class FeatureProbe:
             self._conclude(self._round)
 
     def hurry(self, *, even_if_failing: bool = False) -> None:
-        """Bring the next round forward, after a connection was lost. At most once a second.
+        """Bring the next round forward, after a connection was lost. Rounds still begin at least a second apart.
 
         Args:
-            even_if_failing: also while rounds fail and pauses grow.
+            even_if_failing: bring it forward also while rounds fail and pauses grow.
         """
         if even_if_failing or self._backoff.now_s == FIRST_BACKOFF_S:
             self._due_s = min(self._due_s, self._began_s + FIRST_BACKOFF_S)
 
     def lost(self, at_least_s: float = 0.0) -> None:
-        """Note that ``modes_server`` cannot be used: probe again, after a pause that grows until :meth:`served`."""
+        """Note that ``modes_server`` cannot be used: probe again after a pause, which grows with each call until
+        :meth:`served` is called."""
         self.modes_server = None
         self._due_s = self._clock.monotonic_s() + max(self._backoff.next_s(), at_least_s)
 
@@ -141,7 +142,7 @@ class FeatureProbe:
             self._round = None
 
     def stats(self) -> dict[str, Any]:
-        """``wire``: "found", "absent", "failed" or "unknown"; ``probe_error``."""
+        """Return ``wire`` ("found", "absent", "failed" or "unknown") and ``probe_error`` (a text or None)."""
         state = "absent" if self.absent else "unknown"
         if self.modes_server is not None:
             state = "found"
@@ -175,14 +176,14 @@ class ModeSource:
 
     Args:
         conf: librdkafka settings of the client.
-        config: the source of modes, the log, and how old views may grow.
+        config: names the source of modes and the log, and limits the age of views.
         wanted: returns whether a handle is still in use.
         groups: returns the groups of the consumers that use this source.
 
     Attributes:
         store: the views in force.
-        log: the mode log, followed or not.
-        checks: compares topic ids.
+        log: the mode log as a source, also while the wire is the source.
+        checks: compares the views' topic ids with the cluster's.
     """
 
     def __init__(
@@ -226,8 +227,8 @@ class ModeSource:
         self._thread.start()
 
     def stop(self, timeout_s: float) -> bool:
-        """Stop the thread and wait for its end; the last views stay. If called in that thread, return at once: the
-        thread ends after its present step.
+        """Stop the thread and wait for its end; the last views stay. In the thread itself, return at once: the thread
+        ends after its present step.
 
         Returns:
             Whether the thread has ended within ``timeout_s``. A thread that waits for a dead broker ends later.
@@ -262,7 +263,7 @@ class ModeSource:
     def error(self) -> Exception | None:
         failing = self.store.error()
         if failing is None and (self._on_wire or self.log.present):
-            return None  # both sources give the same views, so only stats() has an error of the probe
+            return None  # both sources give the same views, so a failed probe matters only to stats()
         return self._wire_error or failing or self._probe.error
 
     def stats(self) -> dict[str, Any]:
@@ -276,9 +277,9 @@ class ModeSource:
         return {**own, "source": source, "error": error and str(error), **self.checks.stats()}
 
     def _take_id(self, topic: str, live_id: str) -> bool:
-        """Put the view of ``live_id``, the cluster's id of the topic, in force.
+        """Put the topic's view of ``live_id`` in force: the cluster has returned this topic id.
 
-        Return whether a view of another id went out of force.
+        Return whether a view of another id is no longer in force.
         """
         with self.store.turn:
             if live_id in self.store.past_ids or self.log.removed([live_id]):
@@ -344,15 +345,15 @@ class ModeSource:
         return not self._stopping.is_set() and self._wanted()
 
     def _log_wanted(self) -> bool:
-        """Return whether the tail is to continue. The tail calls this a few times a second, so this method also
-        compares topic ids and probes for the wire."""
+        """Return whether the tail (the loop that reads the log) is to continue. The tail calls this a few times a second,
+        so this method also compares topic ids and probes for the wire."""
         if self._on_wire or not self._is_wanted():
             return False
         self.checks.step()
         if self._source == "log" or not self.log.readings:  # servers are probed only once the log's client exists
             return True
         state = (self.log.readings, self.store.error() is None)
-        if state != self._log_state:  # the log became reachable or unreachable: so may the servers
+        if state != self._log_state:  # the log became reachable or unreachable, and perhaps so did the servers
             self._log_state = state
             self._probe.hurry(even_if_failing=state[1])
         went_over = self._switched_to_wire()
@@ -363,7 +364,8 @@ class ModeSource:
         return not went_over
 
     def _absence_counts(self) -> bool:
-        """Return whether an absent log means that every partition is ReadWrite: only if no server has modes."""
+        """Return whether an absent log means that every partition is ReadWrite; before the first view, not unless no
+        server has the feature."""
         return self._source == "log" or self.store.ready or self._probe.absent
 
     def _switched_to_wire(self) -> bool:
@@ -420,7 +422,7 @@ class ModeSource:
         if self._wire_error is None:
             logger.warning("%s offers partition modes, but they cannot be requested: %s", server.server, known)
         self._wire_error = without_frames(known)
-        # A missing package is still missing a second later.
+        # A missing package stays missing: probe again only after the interval.
         self._probe.lost(self._interval_s if isinstance(error, ImportError) else 0.0)
 
     def _follow_wire(self) -> None:
@@ -446,8 +448,8 @@ class ModeSource:
             self._wake.clear()
 
     def _due_s(self, backoff_s: float) -> float:
-        """Return when the next request over the wire is due: soon while a replacement is in progress, so that clients
-        follow a switch within a second."""
+        """Return when the next request over the wire is due: within a second while a replacement is in progress, so that
+        clients follow a switch as fast."""
         due_s = self._asked_s + 0.9 * self._interval_s  # before the views count as stale
         if self._following:
             due_s = min(due_s, self._asked_s + SOON_S)

@@ -1,8 +1,8 @@
 """The blocking transport: kafka-python's connections, driven by the thread that waits for a response.
 
 :class:`KafkaLink` has the connections and their event loop. :mod:`modeaware.wire.brokers` sends requests to any broker
-over a link; :class:`OneServer` sends frames to one server. Both translate their client's librdkafka settings, so they
-connect as the client's user.
+over a link; :class:`OneServer` sends frames to one server. Both translate the librdkafka settings of the client that
+needs them, so they connect as the client's user.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from modeaware.wire.frames import MAX_REQUEST_BYTES, frame
 from modeaware.wire.security import TLS_SETTINGS, security_protocol, servers, ssl_context
 
 # isort: split
-# The codec explains a kafka-python that is not installed.
+# After modeaware's imports: the codec raises an ImportError that explains how to install kafka-python.
 from kafka import errors as kafka_errors
 from kafka.net.inet import KafkaNetSocket
 from kafka.net.manager import KafkaConnectionManager
@@ -35,7 +35,7 @@ from kafka.net.selector import NetworkSelector
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslAuthenticateResponse, SaslBytesRequest
 
 ANY_BROKER_TIMEOUT_S = 2.0
-"""How long to wait for one broker if any broker will do. A paused broker accepts connections and never answers."""
+"""How long to wait for one broker if another can answer instead. A paused broker accepts connections, but never answers."""
 SLICE_S = 0.1
 """How often :meth:`KafkaLink.run` checks whether the result is still wanted."""
 NO_ANSWER = (
@@ -51,7 +51,7 @@ CORRELATION_BYTES = 4
 _CORRELATION_AT = 8  # after the length, the api key and its version
 _ONLY_NODE = "bootstrap-0"  # kafka-python's name of the first bootstrap server
 _DIRECT = "modeaware-direct://"
-"""The ``proxy_url`` that selects :class:`_ClosingSocket`. A suffix ``v4`` or ``v6`` limits it to such addresses."""
+"""The ``proxy_url`` that selects :class:`_ClosingSocket`. A suffix ``v4`` or ``v6`` limits it to IPv4 or IPv6."""
 
 # Settings
 
@@ -64,7 +64,7 @@ _TAKEN = TLS_SETTINGS | {
     "sasl.password",
     "sasl.username",
     "security.protocol",
-    # librdkafka's defaults and tuning: these decide neither which broker is reached nor as which user.
+    # librdkafka's defaults and tuning. None of these decides which broker is reached, or as which user.
     "sasl.kerberos.kinit.cmd",
     "sasl.kerberos.min.time.before.relogin",
     "sasl.oauthbearer.config",
@@ -81,7 +81,7 @@ def kafka_python_settings(conf: Mapping[str, Any]) -> dict[str, Any]:
     of the process). Settings that only tune librdkafka are left out.
 
     Raises:
-        ConfigError: a setting decides which user connects or how, and kafka-python has no equivalent.
+        ConfigError: kafka-python has no equivalent of a setting that decides which user connects, or how.
     """
     protocol = security_protocol(conf)
     settings: dict[str, Any] = {
@@ -174,7 +174,7 @@ class SaslLogFilter(logging.Filter):
 
 
 def _holds_sasl(frames: object) -> bool:
-    """Return whether one of these frames is a SaslAuthenticate request. True also if the last frame is incomplete."""
+    """Return whether one of these frames is a SaslAuthenticate request, even an incomplete one at the end."""
     if not isinstance(frames, (bytes, bytearray)):
         return False
     while frames:
@@ -194,7 +194,7 @@ _SASL_LOG_FILTER = SaslLogFilter()
 class Ask(NamedTuple):
     """A request (one of :mod:`~modeaware.wire.requests`, not used before) and its broker.
 
-    ``once``: the request must not be carried out twice, so it is not sent again after a broken connection.
+    If ``once`` is true, the request must not be carried out twice, so it is not sent again after a broken connection.
     """
 
     node_id: int
@@ -273,7 +273,7 @@ class KafkaLink:
             "request_timeout_ms": ANY_BROKER_TIMEOUT_S * 1000,
             "socket_connection_setup_timeout_ms": ANY_BROKER_TIMEOUT_S * 1000,
             "socket_connection_setup_timeout_max_ms": 2 * ANY_BROKER_TIMEOUT_S * 1000,
-            "slow_task_threshold_secs": 0,  # no warnings: a large response takes a while to decode
+            "slow_task_threshold_secs": 0,  # kafka-python would warn of slow tasks while a large response is decoded
         }
         if (context := settings.get("ssl_context")) is not None:
             context.sslsocket_class = _ClosingSSLSocket
@@ -284,7 +284,7 @@ class KafkaLink:
         cluster = self.manager.cluster
         bootstrap = cluster.bootstrap_brokers()
         in_turn = cycle(random.sample(bootstrap, len(bootstrap)))
-        # kafka-python picks a server at random each time, and may repeatedly pick one that never answers.
+        # In turn, because kafka-python's own choice is random each time: it may repeatedly be one that never answers.
         cluster.bootstrap_brokers = lambda: [next(in_turn)]
 
     def run(self, what: Callable[[], Any], deadline_s: float, wanted: Callable[[], bool] = lambda: True) -> Any:
@@ -405,7 +405,7 @@ class OneServer:
             return self._ask(_Request(api_key, api_version, encode), deadline_s, wanted)
         except (
             BaseException
-        ):  # no half-sent request may stay on the connection, and kafka-python would keep a failed login
+        ):  # the connection may hold half a request, and kafka-python would keep a failed login
             self.close()
             raise
 
@@ -488,11 +488,11 @@ class _RawResponse:
 
 
 class Repeated:
-    """A request that is sent many times: encoded once, and its responses stay bytes until they are decoded.
+    """A request that is sent many times. It is encoded once, and its responses stay bytes until :meth:`decoded`.
 
-    For thousands of topics, encoding and decoding take most of the time. So before the caller decodes a response, it
-    compares the bytes with those of the last response. A response is the payload of the frame; its first
-    :data:`CORRELATION_BYTES` differ each time.
+    For thousands of topics, encoding and decoding take most of the time. So the caller first compares a response's
+    bytes with those of the last response, and decodes only a different one. A response is the payload of the frame; its
+    first :data:`CORRELATION_BYTES` differ each time.
 
     One request at a time. After a failure, make a new object: the next broker may have another version.
 
@@ -504,7 +504,7 @@ class Repeated:
         self._request = request
         self._before = self._after = b""
         self.header: _RequestHeader | None = None
-        self.API_VERSION: Any = None  # set by the connection, as the broker supports it
+        self.API_VERSION: Any = None  # set by the connection, to a version that the broker supports
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._request, name)

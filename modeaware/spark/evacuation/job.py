@@ -1,4 +1,5 @@
-"""The evacuation of a compacted topic that is being replaced, from the seals to the proof."""
+"""The evacuation of a compacted topic that is being replaced: copy each key's latest value to the new topic, then prove
+it by commits. The evacuation begins when the old topic's partitions are sealed."""
 
 from __future__ import annotations
 
@@ -45,7 +46,7 @@ CHECK_EVERY_S = 1.0
 RETENTION = "delete.retention.ms"
 _COMMITTED = {"isolation.level": "read_committed"}
 LEAST_SHARE = 0.99
-"""The share of the old topic's keys that must be where the partitioner places them."""
+"""The least share of the old topic's keys that must be in the partitions where the partitioner places them."""
 _RECOGNISED_KEYS = 10_000
 _NO_LEADER_EPOCH = -1
 UNKEYED = "unkeyed"
@@ -54,12 +55,12 @@ _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 _ARROW = pa.schema(
     [
         ("verdict", pa.string()),
-        ("records", pa.int64()),  # of an UNKEYED row
-        ("placed", pa.bool_()),  # whether the key is where the partitioner places it; null if its bytes do not decide
-        ("home", pa.int32()),
+        ("records", pa.int64()),  # only in an UNKEYED row
+        ("placed", pa.bool_()),  # whether the key is where the partitioner places it; null if an empty key has no place
+        ("home", pa.int32()),  # the key's partition in the new topic
         ("key", pa.binary()),
         ("partition", pa.int32()),
-        # Only of keys to be copied:
+        # Only in the rows of keys to be copied:
         ("value", pa.binary()),
         ("headers", _HEADERS),
         ("offset", pa.int64()),
@@ -75,13 +76,13 @@ class EvacuationReport:
     Attributes:
         topic: the topic's name.
         group: the consumer group whose commits are the proof.
-        seals: partition -> the offset up to which it is evacuated. Empty: nothing was left to do.
+        seals: partition -> the offset up to which it is evacuated. Empty if nothing was left to do.
         keys: the number of keys in these partitions.
         copied: the number of keys copied to the new topic.
-        tombstones: the number of those that are deleted keys (null values).
+        tombstones: how many of the copied keys are deleted keys (null values).
         placed: keys that an earlier run has copied.
         newer: keys that have a newer value in the new topic.
-        repaired: values written once more, because an aborted copy is behind them.
+        repaired: values of producers that were written once more, because an aborted copy follows them in the log.
         retries: transactions of copies that were aborted because a producer had written one of their keys.
         unkeyed: records without a key, which are not copied: compaction does not apply to them.
         passes: how often the partitions were read; more than once if a seal was broken meanwhile.
@@ -132,14 +133,15 @@ def evacuate(
     """Copy the latest value of each key of an old topic to the new topic, and commit the proof.
 
     For the replacement of a compacted topic with ``--evacuate``, which releases the old topic only after the
-    evacuation. A key that a producer writes to the new topic keeps that value, whenever the value arrives.
+    evacuation. If a producer writes a key to the new topic, before or after the copy, the producer's value stays.
 
-    Deleted keys are copied as null values. Keys, headers and timestamps are kept (timestamps not with
-    ``LogAppendTime``), and one header is added. Producers and consumers continue meanwhile.
+    Deleted keys are copied as null values. Copies keep key, headers and timestamp (the timestamp not under
+    ``LogAppendTime``), and get one further header. Producers and consumers continue meanwhile.
 
-    Run it within ``delete.retention.ms`` of the switch (24 h by default): later, the tombstone of a key deleted in the
-    meantime may be gone. An evacuation may be stopped and run again at any time, and copies nothing twice. Of two
-    evacuations at once, the later one stops the other. The proof is the offsets committed for the evacuation's group.
+    Run the evacuation within ``delete.retention.ms`` of the switch (24 h by default). Later, the new topic's tombstone
+    of a key deleted after the switch may be gone, and the deleted value would be copied. An evacuation may be stopped
+    and run again at any time, and copies nothing twice. If two run at once, the later one stops the other. The proof is
+    the offsets committed for the evacuation's group.
 
     The user must be allowed to read the old topic and the mode log, and to read and write the new topic. The user also
     needs READ on the group ``modeaware-evacuation-<old topic>-*``, and WRITE and DESCRIBE on the transactional ids
@@ -148,16 +150,16 @@ def evacuate(
     Args:
         conf: as for :class:`modeaware.Producer`; its ``partitioner`` must be that of the topic's producers.
         wait_s: how long to wait for the seals, in seconds.
-        passes: how often to begin again after a broken seal, and how often to try the copy of a key that producers keep
-            writing.
-        check_partitioner: refuse if less than 99 % of the keys are where ``partitioner`` places them.
+        passes: how often to read the partitions if seals are broken (records arrive after them), and how often to try
+            the copy of a key that producers keep writing.
+        check_partitioner: refuse if ``partitioner`` explains the partitions of less than 99 % of the keys.
         options: further options of Spark's Kafka source, such as ``minPartitions``.
 
     Raises:
-        NothingToEvacuate: no such replacement of the topic is in force.
+        NothingToEvacuate: no replacement of the topic with ``--evacuate`` is in force.
         NotSealed: partitions are not sealed within ``wait_s``.
         OtherPartitioner: another partitioner has placed the keys.
-        EvacuationFailed: no proof is committed. From an executor it arrives as Spark's ``PythonException``.
+        EvacuationFailed: no proof is committed. An executor's arrives as Spark's ``PythonException``.
         ModeSourceError, ClusterError, ConfigError: see their messages.
     """
     places = KeyPlaces.of(conf, topic)
@@ -195,19 +197,19 @@ def evacuate(
 
 @dataclass(frozen=True)
 class Evacuation:
-    """The evacuation that the mode log requires. Its work counts as long as the record requires the same evacuation.
+    """The evacuation that the mode log requires. Its copies count while the topic's record requires the same one.
 
     Attributes:
         topic_id: in Kafka's base64 form.
-        group: the consumer group that proves this evacuation.
+        group: the consumer group whose commits prove this evacuation.
         epoch: the evacuation's epoch, in the group's name and in the header of each copy.
         count: the number of partitions of the topic.
-        seals: partition -> the offset up to which to evacuate it; without evacuated partitions.
-        starts: partition -> the offset up to which an earlier run has evacuated it; this run begins there. For keys
-            without later records the new topic is complete: also for a key whose tombstone compaction has dropped.
-        seal_epochs: the leader epochs of the seals, if known.
-        switched_ms: the time since when producers write to the new topic.
-        homes: the writable partitions of the new topic, ascending: the present places of keys.
+        seals: partition -> the offset up to which to evacuate it; only of partitions that are not evacuated yet.
+        starts: partition -> the offset up to which an earlier run has evacuated it, where this run begins. Keys whose
+            records are all below need nothing more, even if compaction has dropped their tombstones in the new topic.
+        seal_epochs: partition -> the leader epoch of its seal, if known.
+        switched_ms: the Unix time of the switch, since when producers write to the new topic.
+        homes: the writable partitions of the new topic, ascending; the partitioner chooses a key's home among them.
     """
 
     topic: str
@@ -224,7 +226,7 @@ class Evacuation:
     homes: tuple[int, ...]
 
     def still_holds(self, current: Evacuation | None) -> bool:
-        """Return whether the work for this evacuation fulfils ``current`` (partitions may have become empty)."""
+        """Return whether the work for this evacuation fulfils ``current``, which may have fewer partitions."""
         if current is None or (current.topic_id, current.group) != (self.topic_id, self.group):
             return False
         if (current.homes, current.new_topic_id) != (self.homes, self.new_topic_id):
@@ -250,8 +252,8 @@ def read_evacuation(conf: Mapping[str, Any], topic: str) -> tuple[Evacuation | N
 def new_topic_partitions(
     conf: Mapping[str, Any], replacement: Replacement, record: TopicRecord | None
 ) -> tuple[int, ...]:
-    """Return the writable partitions of the new topic, which has ``record``; EvacuationFailed while that topic is being
-    changed: keys would be copied to partitions where producers do not write them."""
+    """Return the writable partitions of the new topic, whose record is ``record``. EvacuationFailed while the new topic
+    is being changed: keys would be copied to partitions where producers do not write them."""
     name = replacement.new_topic
     topic = TopicClient(conf, name).describe()
     view = TopicView.unlisted(name) if record is None else record.view()
@@ -264,7 +266,7 @@ def new_topic_partitions(
 
 def evacuation_in(record: TopicRecord, replacement: Replacement, homes: tuple[int, ...]) -> Evacuation | None:
     """Return the evacuation that the record of a replaced topic requires; None before all its partitions are sealed.
-    NothingToEvacuate if its replacement evacuates nothing, or the topic is gone.
+    NothingToEvacuate if the replacement evacuates nothing, or the old topic is deleted.
 
     Args:
         homes: the writable partitions of the new topic.
@@ -317,11 +319,11 @@ def await_seals(conf: Mapping[str, Any], topic: str, wait_s: float) -> Evacuatio
                 format_ranges(sorted(waiting)) or "(none is retired yet)",
             )
             logged = True
-        time.sleep(CHECK_EVERY_S)  # the controller seals a partition once it is quiet
+        time.sleep(CHECK_EVERY_S)  # the controller seals a partition once no more records arrive
 
 
 def check_topic_id(client: TopicClient, work: Evacuation) -> None:
-    """Verify that the live topic is the one of the mode log; NothingToEvacuate if another has its name now."""
+    """Verify that the live topic has the id of the mode log; NothingToEvacuate if another topic has the name now."""
     live_id = client.describe().topic_id
     if live_id is None:
         raise ClusterError(f"topic {work.topic!r}: the brokers return no topic ids", topic=work.topic)
@@ -333,10 +335,10 @@ def check_topic_id(client: TopicClient, work: Evacuation) -> None:
 
 
 def warn_of_lost_tombstones(client: TopicClient, switched_ms: int) -> None:
-    """Log a warning if the switch was longer ago than the new topic (that of ``client``) keeps tombstones.
+    """Log a warning if the switch was longer ago than the new topic (the topic of ``client``) keeps tombstones.
 
-    If a key was deleted after the switch, its tombstone is in the new topic, and its value in the old topic. Once
-    compaction has dropped the tombstone, the evacuation copies the deleted value.
+    If a key was deleted after the switch, its tombstone is in the new topic, and its old value still in the old topic.
+    Once compaction has dropped the tombstone, the evacuation would copy the deleted value.
     """
     try:
         kept_ms = client.setting(RETENTION)
@@ -367,7 +369,7 @@ def judged(
 ) -> DataFrame:
     """Return a row with a verdict for each key of the topic.
 
-    The topic is read from ``starts`` or its log starts to its seals, the new topic to ``ends``.
+    The old topic is read to its seals, from ``starts`` or else from its log starts; the new topic is read to ``ends``.
     """
     from pyspark.sql import functions as F  # noqa: N812 - the usual name
     from pyspark.sql.pandas.types import from_arrow_schema
@@ -400,7 +402,7 @@ def judged(
 
 @dataclass(frozen=True)
 class _Judge:
-    """The function of ``mapInArrow`` on the executors."""
+    """The function of ``mapInArrow`` that makes the verdicts, on the executors."""
 
     work: Evacuation
     places: KeyPlaces
@@ -434,12 +436,12 @@ class _Judge:
 
 
 def old_record(row: Mapping[str, Any]) -> OldRecord:
-    """Return the record of the old topic with the columns of a row."""
+    """Return the old topic's record that a row describes."""
     return OldRecord(row["partition"], row["offset"], row["timestamp_ms"])
 
 
 def new_record(row: Mapping[str, Any], old_id: str) -> NewRecord:
-    """Return the record of the new topic with the columns of a row."""
+    """Return the new topic's record that a row describes."""
     source = OldRecord.parse(row["source"], old_id, row["digest"])
     return NewRecord(row["partition"], row["offset"], row["timestamp_ms"], source)
 
@@ -448,7 +450,7 @@ def new_record(row: Mapping[str, Any], old_id: str) -> NewRecord:
 
 
 def _copy(frame: DataFrame, job: CopyJob, work: Evacuation, checked: KeyPlaces | None) -> EvacuationReport:
-    """Count the verdicts, check the partitioner by them, and copy."""
+    """Count the verdicts, check by them that the partitioner is the producers', and copy."""
     from pyspark import StorageLevel
     from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
@@ -472,7 +474,7 @@ def _copy(frame: DataFrame, job: CopyJob, work: Evacuation, checked: KeyPlaces |
         if keys.get(Verdict.COPY.value):
             copied = (
                 frame.where(f"verdict = '{Verdict.COPY.value}'")
-                .repartition(len(work.homes), "home")  # all of a partition in one task: one transactional id
+                .repartition(len(work.homes), "home")  # all rows of a home in one task: one transactional id
                 .sortWithinPartitions("home")
                 .mapInArrow(_Copier(job), ", ".join(f"{field.name} long" for field in fields(Copied)))
                 .collect()
@@ -496,7 +498,7 @@ def _copy(frame: DataFrame, job: CopyJob, work: Evacuation, checked: KeyPlaces |
 
 
 def _check_partitioner(frame: DataFrame, places: KeyPlaces, count: int, right: int, of: int) -> None:
-    """Refuse, unless the same partitioner has placed the keys over several counts: the topic was grown once."""
+    """Refuse, unless the partitioner explains the keys if the topic once had fewer partitions, and was grown later."""
     rows = frame.where("placed IS NOT NULL").select("key", "partition").limit(_RECOGNISED_KEYS).collect()
     records = tuple(SampledRecord(row["partition"], n, bytes(row["key"]), 0) for n, row in enumerate(rows))
     stretches = {p: Stretch(0, len(records)) for p in range(count)}
@@ -521,7 +523,7 @@ def _check_partitioner(frame: DataFrame, places: KeyPlaces, count: int, right: i
 
 @dataclass(frozen=True)
 class _Copier:
-    """The function of ``mapInArrow`` on the executors: rows sorted by home become one row of :class:`Copied` a home."""
+    """The function of ``mapInArrow`` that copies, on the executors: all rows of a home become one :class:`Copied`."""
 
     job: CopyJob
 
@@ -538,7 +540,7 @@ def _copy_of(row: Mapping[str, Any]) -> Copy[OldRecord]:
 
 
 def _prove(conf: Mapping[str, Any], work: Evacuation, report: EvacuationReport) -> None:
-    """Commit the seals for the evacuation's group, for which the controller waits."""
+    """Commit the seals as offsets of the evacuation's group: the controller waits for these commits."""
     note = json.dumps({"keys": report.keys, "copied": report.copied, "newer": report.newer})
     offsets = [
         TopicPartition(work.topic, p, seal, note, work.seal_epochs.get(p, _NO_LEADER_EPOCH))
