@@ -1,4 +1,4 @@
-"""``install()`` and ``uninstall()``."""
+"""``install()`` and ``uninstall()``: replace stock client classes by ours in this process, and restore them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from modeaware.config import (
 from modeaware.errors import ConfigError
 
 NOT_TEXT = frozenset({"modeaware.resize_cb"})
-"""The settings that only ``install()`` takes: their values are functions."""
+"""Settings that cannot be environment variables, because their values are functions; ``install()`` takes them."""
 _SERVERS = "bootstrap.servers"
 _SERVERS_VARIABLE = "MODEAWARE_BOOTSTRAP_SERVERS"
 
@@ -37,7 +37,7 @@ def variable_of(name: str) -> str:
 
 
 def from_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the client settings in ``environ``. Other ``MODEAWARE_`` variables do not concern clients."""
+    """Return the client settings in ``environ``, without those ``MODEAWARE_`` variables that are not for clients."""
     settings = {name: environ.get(variable_of(name)) for name in CLIENT_SETTING_NAMES if name not in NOT_TEXT}
     return {name: value for name, value in settings.items() if value is not None}
 
@@ -53,7 +53,8 @@ def command_settings(servers: str | None, file: Path | None, environ: Mapping[st
         file: the value of ``--command-config``.
 
     Raises:
-        ConfigError: none of the three names a broker, the file cannot be read, or a variable has a bad value.
+        ConfigError: neither option, file nor environment names a broker; the file cannot be read; or a variable has a
+            bad value.
     """
     settings: dict[str, Any] = from_environment(environ)
     for name, value in settings.items():
@@ -70,7 +71,7 @@ def command_settings(servers: str | None, file: Path | None, environ: Mapping[st
 
 
 def check_variable(name: str, check: Callable[[], object]) -> None:
-    """Check an environment variable's setting. Raises ConfigError, which names the variable."""
+    """Call ``check`` for the setting in the environment variable ``name``. A ConfigError also names the variable."""
     try:
         check()
     except ConfigError as error:
@@ -78,14 +79,14 @@ def check_variable(name: str, check: Callable[[], object]) -> None:
 
 
 def dotted(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``settings`` with Python names (``modeaware_mode_log_topic``) in Kafka's form; others are unchanged."""
+    """Return ``settings``, with names in Python's form (``modeaware_mode_log_topic``) changed to Kafka's, with dots."""
     known = {variable_of(name).lower(): name for name in CLIENT_SETTING_NAMES}
     return {known.get(name, name): value for name, value in settings.items()}
 
 
 def after_import(name: str, then: Callable[[], object]) -> Callable[[], object]:
-    """Call ``then`` once, right after the first import of the module ``name``, in the importing thread. The import
-    raises the exceptions of ``then``. Of several calls for one module only the last one counts.
+    """Call ``then`` once, right after the first import of the module ``name``, in the importing thread. If ``then``
+    raises, the import raises. If this is called again for a module, only the last ``then`` is called.
 
     Returns:
         A function that cancels the call of ``then``.
@@ -96,7 +97,7 @@ def after_import(name: str, then: Callable[[], object]) -> Callable[[], object]:
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds one module through the other finders, and is notified when the module has been executed."""
+    """Finds one module through the other finders, and wraps its loader so as to act once the module is executed."""
 
     def __init__(self, name: str, then: Callable[[], object]) -> None:
         self._name = name
@@ -121,7 +122,7 @@ class _Finder(importlib.abc.MetaPathFinder):
             self._then()
 
     def go(self) -> bool:
-        """Whether the finder was installed until now."""
+        """Remove the finder; return whether it was still installed."""
         if self not in sys.meta_path:
             return False
         sys.meta_path.remove(self)
@@ -150,12 +151,12 @@ class _Loader(importlib.abc.Loader):
         return getattr(self._inner, name)
 
 
-_NOT_TO_TOUCH = ("modeaware", "partitioners")  # these packages need the stock classes
+_NOT_TO_TOUCH = ("modeaware", "partitioners")  # these packages need the stock classes, so they keep them
 _LIBRARIES = ("confluent_kafka", "kafka")
 
 
 class _Front(property):
-    """The value of a name for importers; the module's own code gets the original value."""
+    """A module's attribute that gives importers our class, while the module's own code gets the original value."""
 
 
 def modules_holding(wanted: Mapping[type, object]) -> list[tuple[ModuleType, str, type]]:
@@ -179,9 +180,9 @@ def modules_holding(wanted: Mapping[type, object]) -> list[tuple[ModuleType, str
 
 
 def put(module: ModuleType, name: str, stock: type, ours: type) -> Callable[[], None]:
-    """Set ``module.name`` to ``ours`` in place of ``stock``; return a function that undoes this.
+    """Set ``module.name`` to ``ours`` in place of ``stock``; return a function that restores ``stock``.
 
-    The function does nothing if the name has got another value since.
+    That function does nothing if the name has got another value since.
     """
     if stock.__module__ == module.__name__:
         return _put_in_front(module, name, stock, ours)
@@ -196,7 +197,7 @@ def put(module: ModuleType, name: str, stock: type, ours: type) -> Callable[[], 
 
 
 def _put_in_front(module: ModuleType, name: str, stock: type, ours: type) -> Callable[[], None]:
-    """Do :func:`put` in the module that defines ``stock``: importers get ``ours``, its own code still gets ``stock``.
+    """Do as :func:`put` in the module that defines ``stock``: importers get ``ours``, its own code still ``stock``.
 
     ``super(AdminClient, self)`` in a method of ``stock`` looks up the name in that module. With the subclass ``ours``
     under the name, ``super`` would find the same method again, for ever.
@@ -208,7 +209,7 @@ def _put_in_front(module: ModuleType, name: str, stock: type, ours: type) -> Cal
         return shown[0]
 
     def take(_: ModuleType, value: Any) -> None:
-        # mock.patch saves the value in the namespace, the stock class. At its end it sets that value again.
+        # mock.patch saves the value of the module's namespace, which is the stock class, and restores it at its end.
         shown[0] = ours if value is stock else value
 
     front = types.new_class(before.__name__, (before,), exec_body=lambda body: body.update({name: _Front(show, take)}))
@@ -219,7 +220,7 @@ def _put_in_front(module: ModuleType, name: str, stock: type, ours: type) -> Cal
         front_now = type(module)
         if front_now is front:
             module.__class__ = before
-        else:  # the class was changed since, for another name of this module or by other code
+        else:  # the module's class was changed since, for another name of the module or by other code
             delattr(front, name)
         if value is not ours:
             _namespace(module)[name] = value
@@ -228,16 +229,16 @@ def _put_in_front(module: ModuleType, name: str, stock: type, ours: type) -> Cal
 
 
 def _namespace(module: ModuleType) -> dict[str, Any]:
-    namespace: dict[str, Any] = object.__getattribute__(module, "__dict__")  # a lazy module must not load now
+    namespace: dict[str, Any] = object.__getattribute__(module, "__dict__")  # vars() would load a lazy module
     return namespace
 
 
 log = get_logger(__name__)
 
 QUIXSTREAMS = "quixstreams"
-"""The package whose consumers look up partitions by the application's topics: a new topic is a KeyError there."""
+"""QuixStreams looks up a consumer's partitions by the application's topics: for a new topic it raises KeyError."""
 
-# Each entry: the module from which applications import a class, the class, and the module of our class of its name.
+# Each entry: the module from which applications import a class, the class's name, and the module of ours of that name.
 _CONFLUENT = (
     ("confluent_kafka", "Producer", "modeaware.confluent.producer"),
     ("confluent_kafka", "Consumer", "modeaware.confluent.consumer"),
@@ -256,11 +257,10 @@ _KAFKA_PYTHON = (
 
 
 def replacements() -> dict[type, type]:
-    """Return the replacement of each class: of the exported class, and of the stock class beneath.
+    """Return stock class -> our class. The classes of kafka-python are included if it can be imported.
 
-    Imports kafka-python, and includes its classes if the import succeeds.
-
-    Other code (a tracer) may have put a subclass in a package. That subclass stays in effect: ours extends it.
+    Other code, such as a tracer, may have put a subclass into a package. Then our class extends that subclass, which so
+    stays in effect, and replaces both the subclass and the stock class.
     """
     replaced: dict[type, type] = {}
     for package_name, name, our_module in (*_CONFLUENT, *_usable_kafka_python()):
@@ -280,7 +280,7 @@ def _is_ours(cls: type) -> bool:
 
 
 def _usable_kafka_python() -> tuple[tuple[str, str, str], ...]:
-    """Return kafka-python's classes; empty if kafka-python is missing, or is a release that ours cannot extend."""
+    """Return kafka-python's classes; none if it is missing, or if our classes cannot extend those of its release."""
     try:
         import_module("modeaware.kafka_python")
     except ImportError as error:
@@ -303,8 +303,8 @@ def install(**settings: Any) -> None:
     ``KafkaConsumer`` become ours, in the packages and in every module that has imported one of them. Ours are
     subclasses of the stock classes, so ``isinstance`` and ``issubclass`` checks still succeed.
 
-    Not replaced (``docs/adoption.md``): existing clients and subclasses; a stock class kept anywhere but in a module's
-    namespace; processes started from this one, except by fork.
+    Not replaced (``docs/adoption.md``): existing clients and subclasses, and a stock class kept anywhere but in a
+    module's namespace. Processes started from this one keep the stock classes, except after a fork.
 
     A repeated call adds the settings, and searches again for modules with a stock class. Any thread may call
     ``install``, preferably before the application's imports.
@@ -328,9 +328,9 @@ def install(**settings: Any) -> None:
 
 
 def uninstall() -> None:
-    """Restore the classes that :func:`install` replaced, and forget its settings. Otherwise does nothing.
+    """Restore the classes that :func:`install` replaced, and forget its settings. Without an ``install``, do nothing.
 
-    Clients that were made meanwhile stay mode-aware; modules that imported a class meanwhile keep ours.
+    Clients made since the ``install`` stay mode-aware. Modules that imported a class since then keep ours.
     """
     with _lock:
         for undo in (_until_quixstreams, _undo):

@@ -1,6 +1,6 @@
-"""One client's connection and its own connection to a broker: a session with its IO and its deadlines.
+"""A client's connection, and a connection to a broker for this client alone: a session with its IO and its deadlines.
 
-Everything runs in the loop's thread, except the controller's futures.
+Everything runs in the loop's thread; only the controller's futures are completed in other threads.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ logger = get_logger(__name__)
 _LOGGED_CHARACTERS = 500
 _FRAME_S = 100e-6
 _DECODED_BYTE_S, _RELAYED_BYTE_S = 1e-6, 50e-9
-"""The expected CPU time for a byte of a frame that is decoded, or only relayed: as in the most expensive frames."""
+"""The expected CPU time for a byte of a frame that is decoded, or is only relayed, as in the most expensive frames."""
 
 SubmitCommands = Callable[[Sequence[Command], int], "concurrent.futures.Future[list[CommandResult]]"]
-"""Submits commands to the controller, with their time limit in ms. Called in the loop's thread: must not block."""
+"""Submits commands to the controller, with their time limit in ms. Called in the loop's thread, so it must not block."""
 RefreshViews = Callable[[], "concurrent.futures.Future[None]"]
-"""Reads the mode log to its present end. Called in the loop's thread: must not block."""
+"""Has the mode log read to its present end. Called in the loop's thread, so it must not block."""
 
 
 @runtime_checkable
@@ -44,13 +44,13 @@ class Expiring(Protocol):
     """A future that can be ended at its deadline, with the results so far."""
 
     def expire(self) -> None:
-        """Begin nothing more, and set the result or an exception now."""
+        """Begin nothing more, and complete the future now, with a result or an exception."""
 
 
 class Ticket:
     """Waits for ``future`` and calls ``resolve`` once, in the loop's thread: with its result, its error or a timeout.
 
-    A failure is logged, even one that comes too late. The future is never cancelled, because the controller cannot
+    A failure is logged, even after the deadline. The future is never cancelled, because the controller cannot
     withdraw a command. At the deadline an :class:`Expiring` future ends, and begins no further command.
     """
 
@@ -89,14 +89,14 @@ class Ticket:
     def _take(self, future: concurrent.futures.Future[Any]) -> None:
         outcome, level, text = _outcome_of(future)
         if level > logging.DEBUG:
-            kind = f"{self._what} failed{' unexpectedly' * (level == logging.ERROR)}"  # each has a limit of its own
+            kind = f"{self._what} failed{' unexpectedly' * (level == logging.ERROR)}"  # each kind has its own log limit
             self._log.log(level, kind, "%s %s", self._what, text)
         self._end(outcome)
 
     def _too_late(self) -> None:
         future: object = self._future
         if isinstance(future, Expiring):
-            future.expire()  # its callback has passed the outcome to the loop
+            future.expire()  # this completes the future, whose callback passes the outcome to the loop
             return
         self._end(ClusterError(self._timeout_text, code=ErrorCode.REQUEST_TIMED_OUT))
 
@@ -108,7 +108,7 @@ class Ticket:
 
 
 def _outcome_of(future: concurrent.futures.Future[Any]) -> tuple[Outcome, int, str]:
-    """Return the outcome of a completed future, and the level and text to log."""
+    """Return a completed future's outcome, and the level and text with which to log it."""
     if future.cancelled():
         dropped = ClusterError("the controller dropped the request", code=ErrorCode.UNKNOWN_SERVER_ERROR)
         return dropped, logging.DEBUG, "was dropped"
@@ -126,9 +126,10 @@ def _outcome_of(future: concurrent.futures.Future[Any]) -> tuple[Outcome, int, s
 class Deadlines:
     """Calls ``passed(why)`` once, when the first of a connection's deadlines has passed. One timer.
 
-    A connection has a fixed time to be established: its first request, and the user's authentication if brokers require
-    that. The idle time runs from one whole request, or response, to the next, so that dripping bytes keep no connection
-    open. While the controller works for the connection, that time stops: commands have a time limit of their own.
+    A connection has a fixed time to be established: for its first request, and for the user's authentication if the
+    brokers require it. The idle time runs from one whole request or response to the next, so that a peer cannot keep a
+    connection open by single bytes. It stops while the controller works for the connection: commands have a time limit
+    of their own.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, limits: EndpointLimits, passed: Callable[[str], None]) -> None:
@@ -140,16 +141,16 @@ class Deadlines:
         self._full_s: dict[str, float] = {}
         self._ending = False
         self.established = False
-        """Whether a whole request has come, and the user is authenticated if that is required."""
+        """Whether a whole request has arrived, and the user is authenticated, if brokers require authentication."""
         self.working = False
         """Whether the controller works for the connection."""
 
     def progressed(self) -> None:
-        """Note that a whole request, or a response, has passed."""
+        """Note that a whole request or response has arrived."""
         self._progress_s = self._loop.time()
 
     def full(self, peer: str, full: bool) -> None:
-        """Note that ``peer`` accepts no more for now, or accepts again."""
+        """Note that ``peer`` accepts no more data for now, or (``full`` is false) accepts data again."""
         if full:
             self._full_s[peer] = self._loop.time()
         else:
@@ -157,14 +158,14 @@ class Deadlines:
         self.watch()
 
     def ending(self) -> None:
-        """Wait only until the last bytes are accepted."""
+        """From now on, wait only until the client has accepted the last bytes."""
         self.stop()
         self._progress_s = self._loop.time()
         self._ending = True
         self.watch()
 
     def watch(self) -> None:
-        """Set the timer to the next deadline. A deadline that has moved since is noticed when the timer fires."""
+        """Set the timer to the next deadline. If the deadline moves later, the timer is set anew when it fires."""
         (when_s, _) = min(self._deadlines())
         if self._timer is not None:
             if self._timer.when() <= when_s:
@@ -224,8 +225,8 @@ class Connection:
 
     Reads from the client while three conditions hold: its session takes more, both peers accept data, and the broker's
     connection is not being made. Reads from the broker while the client accepts responses. Frames wait for a turn of
-    this connection (:mod:`modeaware.endpoint.turns`), responses before requests; more is read when no frame waits. The
-    broker's connection is made when there is something to send.
+    this connection (:mod:`modeaware.endpoint.turns`), responses before requests; from each peer, more is read once no
+    frame of it waits. The connection to a broker is made when the first frame is to be sent there.
     """
 
     def __init__(self, shared: Shared) -> None:
@@ -235,21 +236,21 @@ class Connection:
         self._deadlines = Deadlines(shared.loop, shared.limits, self._time_is_up)
         self._share = Share()
         self._queued_s: float | None = None  # the expected time of the queued turn
-        self._session: ClientSession | None = None  # made at the first request: port scanners send none
+        self._session: ClientSession | None = None  # made at the first request, which port scanners do not send
         self._upstream: Link | None = None
         self._opening: asyncio.Task[Link] | None = None
         self._broker_lost = False
         self._full: set[Link] = set()
         self._waiting: deque[bytes] = deque()  # requests
         self._answers: deque[bytes] = deque()  # responses of the broker
-        self._frame_bytes = 0  # of both
+        self._frame_bytes = 0  # of both queues
         self._unsent: list[bytes] = []
         self._tickets: dict[int, Ticket] = {}
         self._ended = False
 
     @property
     def name(self) -> str:
-        """Return the client's address, for the log."""
+        """The client's address, for the log."""
         return "{}:{}".format(*self.client.peer)
 
     def stop(self) -> None:
@@ -315,7 +316,7 @@ class Connection:
             self._proceed()
             return
         if self not in self._shared.connections:
-            return  # no slot was free
+            return  # no connection slot was free, so this one is closed
         if error is not None and not self._ended:
             self._shared.log.log(logging.INFO, "lost a connection", "lost the connection of %s: %s", self.name, error)
         self._shared.connections.discard(self)
@@ -325,7 +326,7 @@ class Connection:
     # The conversation
 
     def _proceed(self) -> None:
-        """Queue for a turn if a frame can be handled; read more if no frame waits."""
+        """Queue for a turn if a frame can be handled; read from a peer of which no frame waits."""
         session = self._session
         if session is None:
             return
@@ -338,7 +339,7 @@ class Connection:
             self._shared.turns.queue(self, self._share, self._queued_s)
         self._deadlines.working = bool(self._tickets)
         if self._broker_lost and not self._tickets and not self._answers:
-            # Responses that the broker sent before are already in the client's socket.
+            # All earlier responses of the broker have been passed to the client.
             self._end(logging.INFO, "closed by a broker", "the broker has closed its connection")
         if self._ended:
             return
@@ -361,7 +362,7 @@ class Connection:
         self._proceed()
 
     def _next(self, session: ClientSession) -> tuple[deque[bytes], float] | None:
-        """Return the queue whose first frame is next, and the expected CPU time of that frame; None: no frame."""
+        """Return the queue whose first frame is next, and that frame's expected CPU time; None if none can be handled."""
         byte_s = _DECODED_BYTE_S
         if self._answers:
             frames, byte_s = self._answers, _DECODED_BYTE_S if session.judging else _RELAYED_BYTE_S
@@ -377,7 +378,7 @@ class Connection:
         self._step(step, payload)
 
     def _takes_more(self, session: ClientSession) -> bool:
-        # Requests behind a command have to wait. In the client's own buffers they cost the endpoint nothing.
+        # Requests behind a command have to wait, and wait in the client's buffers: there they cost the endpoint nothing.
         busy = self._ended or self._broker_lost or self._opening or self._full or self._tickets
         return not busy and session.wants_more
 
@@ -387,7 +388,7 @@ class Connection:
         try:
             with self._shared.turns.charged(self._share):
                 actions = step(*arguments)
-        except Exception as error:  # noqa: BLE001 - a bug that one peer's bytes trigger ends that connection alone
+        except Exception as error:  # noqa: BLE001 - a bug that a peer's bytes trigger ends only this connection
             self._bug(error)
             return
         for action in actions:
@@ -460,7 +461,7 @@ class Connection:
 
         try:
             future = start()
-        except ModeAwareError as error:  # the controller has accepted no work
+        except ModeAwareError as error:  # the controller did not accept the work
             future = concurrent.futures.Future()
             future.set_exception(error)
         self._tickets[number] = Ticket(self._shared.loop, self._shared.log, what, future, timeout_s, text, resolve)
@@ -468,7 +469,7 @@ class Connection:
     # Its end
 
     def _bug(self, error: BaseException) -> None:
-        # The error's own text may quote data of a peer.
+        # Log the type, not the text: the text may quote data of a peer.
         where = "".join(traceback.format_tb(error.__traceback__))
         self._end(logging.ERROR, "a bug", f"a bug, {type(error).__name__}:\n{where}")
 
@@ -479,7 +480,7 @@ class Connection:
             self.client.abort()
 
     def _end(self, level: int, kind: str, reason: str, lines: int | None = None) -> None:
-        """Close both connections; the client has some time to accept sent data."""
+        """Close both connections; the client gets some time to accept the data sent before."""
         if self._ended:
             return
         self._shared.log.log(level, kind, "closed the connection of %s: %s", self.name, reason, lines=lines)
@@ -488,13 +489,13 @@ class Connection:
         self.client.close()
 
     def _release(self) -> None:
-        """End everything except the client's link."""
+        """End all parts of the connection except the client's link."""
         self._ended = True
         self._deadlines.stop()
         for ticket in self._tickets.values():
             ticket.drop()
         self._tickets.clear()
-        self._session = None  # with all that waits in it
+        self._session = None  # also drops all requests that wait in the session
         self._waiting.clear()
         self._answers.clear()
         self._unsent.clear()
@@ -517,7 +518,7 @@ class Connection:
             largest.close_for_room()
 
     def close_for_new(self) -> None:
-        """Close the connection now: it is not established, and a new connection takes its slot."""
+        """Close the connection now, because it is not established and a new connection needs its slot."""
         self._shared.connections.discard(self)
         self._end(
             logging.INFO,
@@ -527,7 +528,7 @@ class Connection:
         self.client.abort()
 
     def close_for_room(self) -> None:
-        """Close the connection now: all connections together hold too many bytes, and this one holds most."""
+        """Close the connection now, because all connections together hold too many bytes, and this one holds most."""
         most = self._shared.budget.most_bytes
         self._end(
             logging.WARNING,

@@ -358,7 +358,7 @@ def _topics(cursor: Cursor, views: Callable[[str], TopicView], added: Additions,
 
 
 def _listed(cursor: Cursor) -> list[bytes]:
-    """Return the partitions of one topic without their tagged fields, else unchanged. The innermost loop: keep it fast."""
+    """Return the partitions of one topic without their tagged fields, else unchanged. It is the innermost loop."""
     body, partitions = cursor.body, []
     count = cursor.count()
     at = cursor.at

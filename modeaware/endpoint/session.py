@@ -1,9 +1,9 @@
 """One client connection's conversation without IO: frames in, actions out, responses in the order of the requests.
 
-Each relayed request becomes exactly one request to the broker, at its own place in the order: its own bytes, or a
-Metadata request in its place. So the broker's responses pair with the waiting requests by order alone, and no response
-is ever delayed behind another. Some requests need more than the broker: the controller, or the mode log's end. Until
-such a request has its response, the requests behind it are not sent.
+Each relayed request becomes exactly one request to the broker, at the same place in the order: the client's own bytes,
+or a Metadata request of the endpoint instead. So the broker's responses pair with the waiting requests by order alone,
+and none is delayed behind another. Some requests need more than the broker: the controller, or the mode log's end.
+Until such a request has its response, the requests behind it are not sent.
 
 SASL is between the client and the broker. Of its frames the endpoint decodes and keeps only the header, and the error
 code of a SaslAuthenticate response; from these :class:`Authentication` derives the state of the exchange:
@@ -13,14 +13,14 @@ state        begins with                                         what is relayed
 ===========  ==================================================  ==========================================
 NEEDED       a connection to brokers that require SASL           ApiVersions, SaslHandshake
 UNDER_WAY    SaslHandshake is sent, also again (KIP-368)         SASL frames. Other requests wait until all SASL
-                                                                 frames have a response. They then end the
-                                                                 connection, unless the last response was a
+                                                                 frames have a response. Such a request then ends
+                                                                 the connection, unless the last response was a
                                                                  SaslAuthenticate's without an error
-OPEN         a response to another request, sent after success   everything
+OPEN         a response to a request sent after SASL succeeded   everything
 ===========  ==================================================  ==========================================
 
-Only the two sides of a mechanism can tell whether another round follows. If a client sends a request too early, the
-broker closes the connection, as it would without this endpoint.
+Only the client and the broker can tell whether their SASL mechanism needs another round. If a client sends a request
+too early, the broker closes the connection, as it would without this endpoint.
 """
 
 from __future__ import annotations
@@ -82,12 +82,12 @@ class _State(Enum):
 
 
 class Authentication:
-    """One connection's SASL exchange; see the module. ``required``: the brokers' listener requires SASL."""
+    """One connection's SASL exchange; see the module. ``required`` is whether the brokers' listener requires SASL."""
 
     def __init__(self, required: bool) -> None:
         self._state = _State.NEEDED if required else _State.OPEN
         self._unanswered = 0  # SASL frames without a response
-        self._succeeded = False  # by the last SASL response
+        self._succeeded = False  # whether the last SASL response was a success
         self._exchange = 0  # the number of handshakes
 
     @property
@@ -99,7 +99,7 @@ class Authentication:
         return self._unanswered > 0 and header.api_key not in (SASL_HANDSHAKE_KEY, SASL_AUTHENTICATE_KEY)
 
     def refusal(self, header: Header) -> str | None:
-        """Return why this request ends the connection; None: it does not."""
+        """Return why this request ends the connection, or None if it does not."""
         if header.api_key == SASL_HANDSHAKE_KEY:
             return (
                 "SaslHandshake version 0: the tokens after it have no request header"
@@ -133,7 +133,7 @@ class Authentication:
         self._succeeded = succeeded
 
     def _proved(self, exchange: int) -> None:
-        """Note a proof: brokers respond to such a request only if the user is authenticated."""
+        """Note a response that proves the user: to this request brokers respond only if the user is authenticated."""
         if exchange == self._exchange:
             self._state = _State.OPEN
 
@@ -146,8 +146,8 @@ class Slot:
         asked: the correlation id that the broker's response must have.
         limited: whether the response limit applies to the result of ``rewrite``. It does not if the result is nearly
         the broker's own response.
-        judge: called with the broker's response about the rights to a change, which is not for the client.
-        answer: the endpoint's own response, which waits for those before it; no request was sent to the broker.
+        judge: called with the broker's response about the user's rights to a change. The client does not get it.
+        answer: the endpoint's own response to a request that was not sent on; it waits for the responses before it.
     """
 
     asked: int = 0
@@ -161,11 +161,11 @@ class Slot:
 class ClientSession:
     """One client connection. No IO, no clock. For one thread.
 
-    Frames go in, actions come out, to be carried out in their order. No method raises. After a Close every call returns
-    no more actions.
+    Frames go in, actions come out, to be carried out in their order. No method raises. After a Close no call returns
+    further actions.
 
-    Contract: ``from_client`` is called only while ``wants_more`` is true; a frame beyond that closes the connection.
-    A peer's end of stream needs no call: close the other side.
+    Call ``from_client`` only while ``wants_more`` is true: a frame too many closes the connection. If the client or the
+    broker ends its stream, no call is needed: close the connection to the other.
     """
 
     def __init__(
@@ -177,15 +177,15 @@ class ClientSession:
         self._authentication = Authentication(mechanism_required)
         self._queue: deque[bytes] = deque()  # requests not handled yet
         self._queue_bytes = 0
-        self._slots: deque[Slot] = deque()  # the first one always waits for the broker
+        self._slots: deque[Slot] = deque()  # the first slot always waits for the broker
         self._answer_bytes = 0  # of our own responses that wait in the slots
         self._actions: list[Action] = []
-        self._in_work: ChangeRequest | ModesQuery | None = None  # the requests behind it wait
+        self._in_work: ChangeRequest | ModesQuery | None = None  # the requests behind this one wait
         self._ticket: int | None = None  # of the request in work, once it no longer waits for the broker
         self._last_ticket = 0
         self._last_id = 0
         self._client = Awareness()
-        self._metadata_version = codec.METADATA_WITH_IDS  # of our own requests; lower if the broker's is
+        self._metadata_version = codec.METADATA_WITH_IDS  # of our requests; less if the broker's highest is less
         self._closed = False
 
     @property
@@ -194,21 +194,21 @@ class ClientSession:
 
     @property
     def wants_more(self) -> bool:
-        """Return whether ``from_client`` may be called: below ``limits.pipeline`` and ``limits.held_bytes``, not
-        closed.
+        """Return whether ``from_client`` may be called: the session is not closed, and its requests are below
+        ``limits.pipeline`` and ``limits.held_bytes``.
 
-        Check it after each frame: one chunk of the socket may hold many.
+        Check this after each frame: one chunk of the socket may hold many frames.
         """
         return not self._closed and self.pending < self._limits.pipeline and self._queue_bytes < self._limits.held_bytes
 
     @property
     def authenticated(self) -> bool:
-        """Return whether the broker has proved the user's identity; true from the beginning if it requires none."""
+        """Return whether the broker has authenticated the user; true from the beginning if SASL is not required."""
         return self._authentication.done
 
     @property
     def judging(self) -> bool:
-        """Return whether the broker's next response is about the rights to a change, which is decoded whole."""
+        """Return whether the broker's next response is about the rights to a change. If so, it is decoded whole."""
         return bool(self._slots) and self._slots[0].judge is not None
 
     @property
@@ -340,7 +340,7 @@ class ClientSession:
 
     def _ask_modes(self, query: ModesQuery) -> None:
         version = self._metadata_version
-        rewrite = partial(  # keeps nothing else of the query: many may wait for a broker
+        rewrite = partial(  # not a closure, which would keep the query: many may wait for a broker
             metadata.with_modes_of,
             correlation_id=query.correlation_id,
             controller=self._controller,
@@ -370,7 +370,7 @@ class ClientSession:
     # Responses, in the order of the requests
 
     def _take_answer(self, payload: bytes) -> None:
-        """Take the broker's response to the first waiting request."""
+        """Handle the broker's response to the first waiting request."""
         if not self._slots:
             raise Ended("unexpected response from the broker: no request is waiting")
         slot = self._slots[0]
@@ -392,7 +392,7 @@ class ClientSession:
                 self._decide(self._in_work)
 
     def _answer(self, answer: bytes) -> None:
-        """Send a response of our own, behind those before it."""
+        """Send a response of our own, after the responses to all earlier requests."""
         self._check_answer(answer)
         self._slots.append(Slot(answer=answer))
         self._answer_bytes += len(answer)
@@ -420,8 +420,8 @@ class ClientSession:
             self._finish(change.answer([]))
 
     def _last_active(self) -> ActiveController | None:
-        """Return the active controller; None if unknown, as before a new controller has read the mode log. An error
-        would close the connection: a request that was not carried out would have an unknown outcome."""
+        """Return the active controller, or None if it is unknown, because a new controller has not read the mode log
+        yet. Not an error: that would close the connection, and leave the client's request with an unknown outcome."""
         try:
             return self._controller.claim()
         except ModeSourceError:

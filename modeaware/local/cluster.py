@@ -1,7 +1,7 @@
 """Clusters of one to three Kafka nodes (KRaft, combined roles), each a process on this machine.
 
-:class:`LocalKafka` ends with the process that owns it. The Kafka of ``modeaware local up`` outlives that process. Each
-user has at most one; the user's state folder has its description and process ids.
+:class:`LocalKafka` ends with the process that owns it. The Kafka of ``modeaware local up`` outlives that command. Each
+user has at most one such Kafka; the user's state folder has its description and process ids.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _PORT_TAKEN = "Address already in use"
 
 
 class Kafka(ABC):
-    """A running Kafka: one to three brokers. A context manager that stops only what it started."""
+    """A running Kafka: one to three brokers. A context manager, which at its end stops only brokers that it started."""
 
     kind: ClassVar[str]
     """``"external"``, ``"container"`` or ``"process"``."""
@@ -73,7 +73,7 @@ class Kafka(ABC):
 
     @property
     def brokers(self) -> Sequence[LocalBroker]:
-        """The brokers that are processes of this machine, by node id; empty for the other kinds."""
+        """The brokers in the order of their node ids; empty unless ``kind`` is ``"process"``."""
         return ()
 
     @abstractmethod
@@ -85,7 +85,7 @@ class Kafka(ABC):
         """Stop the brokers that were started. Idempotent.
 
         Args:
-            keep_logs: keep the brokers' logs (:attr:`LocalBroker.log_path`).
+            keep_logs: whether to keep the brokers' logs (:attr:`LocalBroker.log_path`).
         """
 
     def __enter__(self) -> Self:
@@ -150,7 +150,7 @@ class LocalBroker:
         self._end(signal.SIGKILL, _KILL_TIMEOUT_S)
 
     def pause(self) -> None:
-        """Freeze the broker with SIGSTOP; return once its threads are stopped."""
+        """Freeze the broker with SIGSTOP; return once all its threads are frozen."""
         process = self._running_process()
         process.signal(signal.SIGSTOP)
         wait_until_stopped(process.pid)
@@ -170,14 +170,14 @@ class LocalBroker:
             raise
 
     def start(self, *, wait: bool = True) -> None:
-        """Start the broker on its data and port.
+        """Start the broker with its former data and port.
 
         Args:
-            wait: wait until the broker answers as a member of the cluster. Pass False for several brokers that need
-                each other for a quorum, and call :meth:`wait_until_serving` afterwards.
+            wait: whether to wait until the broker answers as a member of the cluster. Pass False if several brokers
+                need each other for a quorum: start all of them, then call :meth:`wait_until_serving`.
 
         Raises:
-            LocalKafkaError: the broker runs already, or did not start; contains the end of its log.
+            LocalKafkaError: the broker runs already, or did not start. The text has the end of the broker's log.
         """
         if self.pid is not None:
             raise LocalKafkaError(f"broker {self.node_id} is already running (pid {self.pid})")
@@ -186,7 +186,7 @@ class LocalBroker:
             self.wait_until_serving([self.node_id])
 
     def restart(self) -> None:
-        """Stop the broker, and start it again on its data and port."""
+        """Stop the broker, and start it again with its data and port."""
         self.stop()
         self.start()
 
@@ -194,10 +194,10 @@ class LocalBroker:
         """Wait until this broker answers and lists ``node_ids`` as running members.
 
         Args:
-            deadline: on :func:`time.monotonic`'s clock; default: 60 s from now.
+            deadline: when to give up, on :func:`time.monotonic`'s clock; default: 60 s from now.
 
         Raises:
-            LocalKafkaError: the broker does not do so in time; contains the end of its log.
+            LocalKafkaError: the deadline has passed. The text has the end of the broker's log.
         """
         try:
             wait_until_serving(
@@ -239,18 +239,18 @@ class LocalKafka(Kafka):
     """A real Kafka on this machine, started by :meth:`start` or by entering its context.
 
     The brokers end with this process, even if this process is killed. Not thread-safe, but other threads may kill and
-    pause the brokers. In a fork :meth:`stop` does nothing.
+    pause the brokers. In a forked child :meth:`stop` does nothing.
 
     Args:
-        nodes: 1 to 3.
-        configs: broker settings; they override the quick ones of ``modeaware.local.settings``.
-        folder: an empty or missing folder for all files; default: a new temporary one. :meth:`stop` removes it; a
-            failed start leaves it, and the error contains its path.
+        nodes: the number of nodes, 1 to 3.
+        configs: broker settings; they override those of ``modeaware.local.settings``, which make a broker start fast.
+        folder: an empty or missing folder for all files; default: a new temporary one. :meth:`stop` removes the folder.
+            After a failed start the folder stays, and the error contains its path.
         heap_mb: each broker's heap limit; default 512 for one node, 400 for more.
-        client_config: librdkafka settings for brokers that ``configs`` secured.
-        format_args: more arguments for ``StorageTool format`` (``--add-scram``).
-        detached: let the brokers outlive this process (``modeaware local up``).
-        version: that of Apache Kafka, a release in Maven Central (KRaft only: 3.3 or newer).
+        client_config: the librdkafka settings for a client, if ``configs`` secure the brokers.
+        format_args: further arguments for ``StorageTool format``, such as ``--add-scram``.
+        detached: whether the brokers outlive this process (``modeaware local up``).
+        version: the version of Apache Kafka, a release in Maven Central (3.3 or newer, because the nodes use KRaft).
 
     Raises:
         ValueError: not 1 to 3 nodes.
@@ -288,7 +288,7 @@ class LocalKafka(Kafka):
 
     @property
     def folder(self) -> Path:
-        """The folder of all files. Raises LocalKafkaError if the cluster does not run."""
+        """The folder with all files of the cluster. Raises LocalKafkaError if the cluster does not run."""
         if self._folder is None:
             raise LocalKafkaError(_NOT_RUNNING)
         return self._folder
@@ -307,10 +307,11 @@ class LocalKafka(Kafka):
         return "\n".join(f"--- {broker.log_path}\n{broker.log_tail(lines)}" for broker in self._brokers)
 
     def start(self) -> Self:
-        """Start all nodes; wait until each one lists all. Takes seconds; the first start also downloads Kafka.
+        """Start all nodes; wait until each lists all others. Takes seconds; the first start also downloads Kafka.
 
         Raises:
-            LocalKafkaError: no Java, no jars, no such version of Kafka; or a broker did not start (with its log's end).
+            LocalKafkaError: Java, the jars or this version of Kafka do not exist; or a broker did not start (then the
+                text has the end of its log).
         """
         if self._folder is not None:
             return self
@@ -336,7 +337,7 @@ class LocalKafka(Kafka):
         raise AssertionError("unreachable")
 
     def stop(self, *, keep_logs: bool = False) -> None:
-        """Kill all brokers, whose data is not needed, and remove the folder (with ``keep_logs`` all but the logs)."""
+        """Kill all brokers, because their data is not needed, and remove the folder; with ``keep_logs``, all but the logs."""
         if self._folder is None or os.getpid() != self._owner:
             return
         self._kill_all()
@@ -407,7 +408,7 @@ class LocalKafka(Kafka):
         (self.folder / _DESCRIPTION).write_text(json.dumps(description, indent=2), encoding="utf-8")
 
     def _format(self, installed: Installation, seats: Sequence[Seat]) -> None:
-        """Write the files of Kafka's StorageTool. The tool runs only if there are arguments, and once for all nodes."""
+        """Write StorageTool's files for each node: by the tool if it has extra arguments, run once, else by copies."""
         formatted = installed.formatted
         for broker in self._brokers:
             broker.data.mkdir(parents=True)
@@ -426,7 +427,7 @@ class LocalKafka(Kafka):
             broker.kill()
 
     def _reset(self) -> Path:
-        """Reset this object to its state before the start; return the folder, which the caller removes or keeps."""
+        """Reset this object to its state before the start; return its folder, which the caller removes or keeps."""
         folder, self._folder = self.folder, None
         atexit.unregister(self.stop)
         return folder
@@ -436,7 +437,7 @@ class LocalKafka(Kafka):
 
 
 class DetachedBroker(NamedTuple):
-    """The state of a broker; ``pid`` is None if it does not run."""
+    """The state of a broker; ``pid`` is None if the broker does not run."""
 
     node_id: int
     address: str
@@ -445,7 +446,7 @@ class DetachedBroker(NamedTuple):
 
 
 class DetachedKafka(NamedTuple):
-    """The state of the user's local Kafka; no such Kafka exists if it has no brokers."""
+    """The state of the user's local Kafka. If ``brokers`` is empty, there is none."""
 
     brokers: tuple[DetachedBroker, ...]
 
@@ -460,7 +461,8 @@ class DetachedKafka(NamedTuple):
 
 
 def up(nodes: int, configs: Mapping[str, str]) -> tuple[DetachedKafka, bool]:
-    """Start the user's local Kafka unless it runs; return it and whether it was started. A broken one is replaced.
+    """Start the user's local Kafka unless it runs; return it, and whether it was started. If only some of its brokers
+    run, a new Kafka replaces it.
 
     Raises:
         LocalKafkaError: a Kafka with another number of nodes runs, or the start failed.
@@ -478,7 +480,7 @@ def up(nodes: int, configs: Mapping[str, str]) -> tuple[DetachedKafka, bool]:
 
 
 def down() -> DetachedKafka:
-    """Stop the user's local Kafka, remove all its files, and return its last state. Without a Kafka: no effect.
+    """Stop the user's local Kafka, remove all its files, and return its last state. If there is none, do nothing.
 
     Raises:
         LocalKafkaError: a broker cannot be killed.

@@ -314,7 +314,7 @@ class StreamReader(_Reader, DataSourceStreamReader):  # type: ignore[misc] # rea
         return latest.to_json()
 
     def _skipped(self) -> tuple[str, ...]:
-        """Return the topics at whose ends a new query begins, if its first batch goes beyond them: it skips these topics."""
+        """Return the topics at whose ends a new query begins, if its first batch goes beyond them: they are skipped."""
         first = first_topics(self._chain, self._starting)
         if self._starting != LATEST or self._position is not None or len(first) >= len(self._given):
             return ()

@@ -1,17 +1,17 @@
-"""How far a stream has read, and how far it may read next: pure.
+"""How far a stream has read, and how far it may read next. No IO here.
 
 A topic name stands for a chain of topics (:mod:`modeaware.chain`), nearly always a chain of one. A query reads every
-partition of an old topic to its end before it reads the new topic. So it reads each key's records in order.
+partition of an old topic to its end before it reads the new topic. So the query reads each key's records in order.
 
 A query's offsets, in checkpoints and in progress, contain every partition of the topics that the query has reached, and
 their topic ids (invariant I8): ``{"modeaware:offsets": 1, "modeaware:topic_ids": {"<topic>": "<id>"}, "<topic>":
 {"<partition>": <offset>}}``. The end of a new query's first batch may also contain the topics at whose ends the query
-begins, ``"modeaware:skipped": ["<topic>"]``. The reason: if the batch is run again, Spark requests the beginning again,
-and a topic may have been released since.
+begins, ``"modeaware:skipped": ["<topic>"]``. They are noted because Spark may run the batch again, and then requests
+the beginning again: by then, a topic may have been released, which changes the beginning.
 
-When Spark requests the end of the next batch, it does not pass the beginning. In a running process, the last batch's
-end is the beginning. The first batch after a start goes as far as any position in the chain requires, so it may contain
-records of two topics. One task then reads both, the earlier topic first.
+When Spark requests the end of the next batch, it does not pass the batch's beginning. In a running process, that is the
+last batch's end. After a start the beginning is unknown, so the first batch goes as far as any position in the chain
+may require, perhaps into a second topic. One task then reads the records of both topics, the old topic's first.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from modeaware.spark.errors import RecordsLost
 from modeaware.topic_view import TopicView
 
 OUR_MARK = "modeaware:offsets"
-"""The key that marks offsets of ``format("modeaware")``, beside the topics; no topic can have this name."""
+"""The key, among the topics, that marks offsets of ``format("modeaware")``. No topic can have this name."""
 _FORMAT = 1
 _ID_MARK = "modeaware:topic_ids"
 _SKIPPED_MARK = "modeaware:skipped"
@@ -62,11 +62,11 @@ class RangesInOrder(InputPartition):
 
 @dataclass(frozen=True)
 class Offsets:
-    """The offsets of a query, and the topic ids to which they belong, if brokers return ids.
+    """The offsets of a query, and the ids of their topics, if brokers return ids.
 
     Attributes:
-        skipped: the topics of which a new query skips all records before the end of its first batch; empty if its
-            :func:`first_topics` show that.
+        skipped: the topics of which a new query skips all records before the end of its first batch. Empty if that
+            batch does not go beyond the query's :func:`first_topics`: these show the same.
     """
 
     positions: Positions
@@ -93,7 +93,8 @@ class Offsets:
 def resolve(
     name: str, wanted: Wanted, topic: str, starts: Mapping[int, int], ends: Mapping[int, int]
 ) -> dict[int, int]:
-    """Return an offset for every partition of ``starts``. The option ``name`` must have them all, and may have more."""
+    """Return an offset for every partition of ``starts``. The option ``name`` may have offsets of further partitions,
+    but none may be missing."""
     if isinstance(wanted, int):
         wanted = dict.fromkeys(starts, wanted)
     if missing := sorted(starts.keys() - wanted.keys()):
@@ -117,14 +118,14 @@ def first_topics(views: Sequence[TopicView], wanted: Wanted) -> Sequence[TopicVi
 
 
 def needs_look(view: TopicView, position: Positions | None) -> bool:
-    """Return whether a query must request the ends of a topic. It must not if the topic is released and the query has
-    read it: such a topic may be deleted at any time."""
+    """Return whether a query must request the ends of a topic. False if the topic is released and the query has read
+    all of it: such a topic may be deleted at any time."""
     done = view.replaced_by is not None and view.replaced_by.released
     return not done or position is None or view.topic not in position or not _has_read(view, position[view.topic])
 
 
 def _has_read(view: TopicView, position: Mapping[int, int]) -> bool:
-    """Whether a query has read the topic of ``view``, which is replaced, to its end in every partition."""
+    """Return whether the topic of ``view`` is replaced, and a query has read each of its partitions to the end."""
     new_topic = view.replaced_by
     return new_topic is not None and all(
         partition in new_topic.read_up_to and position.get(partition, 0) >= new_topic.read_up_to[partition]
@@ -141,10 +142,10 @@ def next_positions(
     """Return how far the next batch may read the topics of a chain.
 
     Args:
-        views: of the chain.
-        ends: of their logs, or the position in topics whose ends are not requested.
-        position: the query's position; None: unknown.
-        given: the last result. Its topics stay in the result: the query may have read them.
+        views: the views of the chain's topics.
+        ends: the ends of the topics' logs, or the query's position in a topic whose ends are not requested.
+        position: the query's position, or None if it is unknown.
+        given: the last result. Its topics stay in the result, because the query may have read them.
     """
     positions: dict[str, dict[int, int]] = {}
     for number, view in enumerate(views, 1):
@@ -155,10 +156,11 @@ def next_positions(
 
 
 def _is_read(view: TopicView, positions: Positions, position: Positions | None) -> bool:
-    """Whether the topic of ``view``, which is replaced, is read to its end: by the query, or else by its next batch.
+    """Return whether the replaced topic of ``view`` is read to its end: at ``position`` or, if that is unknown, by the
+    next batch.
 
-    If the position is unknown, the query may have reached the new topic already, and a seal of the old topic may have
-    been broken since. So the earlier seal counts: otherwise the batch might end before the position.
+    If the position is unknown, the query may already have reached the new topic, and a seal of the old topic may have
+    moved since. So the earlier seal suffices: otherwise the batch might end before the query's position.
     """
     if position is not None:
         return _has_read(view, position.get(view.topic, {}))
@@ -169,10 +171,10 @@ def _is_read(view: TopicView, positions: Positions, position: Positions | None) 
 
 
 def readable_to(view: TopicView, ends: Mapping[int, int], last: Mapping[int, int]) -> dict[int, int]:
-    """Return how far a stream may read: to the end of readable partitions, and to the seal of those in mode None.
+    """Return how far a stream may read: to the end of readable partitions, and to the seal of partitions in mode None.
 
     The offsets always contain every partition, so a stream continues at its position when a partition is revived. No
-    mode makes an offset go back behind ``last``, the previous result.
+    mode lets an offset fall below the previous result, ``last``.
     """
     allowed = {}
     for partition, end in ends.items():
@@ -185,12 +187,12 @@ def check_topics(name: str, before: Offsets, after: Offsets, *, strict: bool, go
     """Check that the query can continue from ``before`` to ``after``.
 
     Args:
-        gone: the topics of the chain that were deleted once every group had read them.
+        gone: the deleted topics of the chain. The controller deletes a topic once every required group has read it.
 
     Raises:
         ModeSourceError: the known chain of ``name`` ends before a topic that the query has read.
-        RecordsLost: ``strict``; the query has read part of a topic that is no longer in the chain, and had not reached
-            the topic after it.
+        RecordsLost: ``strict`` is true, and the query has read only part of a topic that is no longer in the chain, and
+            had not reached the topic after it.
     """
     *_, last = before.positions or (None,)
     if last is None or last in after.positions:
@@ -218,7 +220,7 @@ def check_topics(name: str, before: Offsets, after: Offsets, *, strict: bool, go
 
 
 def is_continued(topic: str, before: Offsets, after: Offsets) -> bool:
-    """Return whether both offsets are of the topic, and not of two topics of one name (invariant I8)."""
+    """Return whether both offsets contain ``topic`` and mean the same topic, by its id (invariant I8)."""
     ids = before.ids.get(topic), after.ids.get(topic)
     return topic in before.positions and topic in after.positions and (None in ids or ids[0] == ids[1])
 
@@ -227,8 +229,8 @@ def check_id(topic: str, before: Offsets, after: Offsets) -> None:
     """Check that the topic id is the same in both offsets.
 
     Raises:
-        RecordsLost: the query may not have read all of an earlier topic of the name. It has read all of that topic if
-            it had reached the next topic in the chain, and the name stands for a later topic now.
+        RecordsLost: the query may not have read all of an earlier topic of this name. It surely has if it had already
+            reached the next topic in the chain, and this name now belongs to a topic behind that one.
     """
     if topic not in before.positions or is_continued(topic, before, after):
         return
@@ -254,9 +256,9 @@ def ranges_between(
     """Return the ranges of a micro-batch. A partition that is only in ``end`` is new, and read from its first record.
 
     Args:
-        strict: raise RecordsLost if an offset went back, or a partition is gone (``failOnDataLoss``).
-        log_ends: the log ends when ``end`` was decided, if known: a seal may lie below offsets that were read while the
-            partition had no seal.
+        strict: whether to raise RecordsLost if an offset went back or a partition is gone (``failOnDataLoss``).
+        log_ends: the log ends when ``end`` was decided, if known. An ``end`` at a seal is no loss if the log is longer:
+            the query may have read beyond the seal before the partition was sealed.
     """
     for partition, offset in sorted(start.items()) if strict else ():
         log_end = max(end[partition], (log_ends or {}).get(partition, 0)) if partition in end else None
@@ -282,6 +284,6 @@ def refuse_gone(topic: str, start: Mapping[int, int], end: Mapping[int, int], *,
 
 
 def tasks(by_topic: Sequence[Sequence[OffsetRange]]) -> list[OffsetRange | RangesInOrder]:
-    """Return the ranges of a batch by task: one for each range, unless the ranges are of several topics of a chain."""
+    """Return the ranges of a batch by task: one task for each range, unless the ranges are of several topics."""
     ranges = tuple(chain.from_iterable(by_topic))
     return [RangesInOrder(ranges)] if sum(map(bool, by_topic)) > 1 else list(ranges)

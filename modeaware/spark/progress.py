@@ -1,12 +1,12 @@
 """Publishes the progress of streaming queries, so that a drain waits for Spark.
 
 Spark keeps a query's offsets in its checkpoint and commits none, so a drain cannot see the query. A listener on the
-session commits the offsets of each finished batch for a consumer group without members, and registers a rule that
-requires that group (``modeaware groups require``). The rule comes first: no drain may miss a group with such offsets.
+session commits the offsets of each finished batch for a consumer group without members. Before the commit it registers
+a rule that requires the group (``modeaware groups require``), so that no drain misses a group with such offsets.
 
 Spark delivers events late: those of a query's last batch come after ``awaitTermination()`` has returned, and a listener
-that is too far behind misses events. The query's own ``lastProgress`` is as new as its last batch, even after its end.
-So :meth:`ProgressListener.flush` reads ``lastProgress`` of every query, and does not wait for events.
+that is too far behind misses events. The query's own ``lastProgress`` is up to date, even after the query's end. So
+:meth:`ProgressListener.flush` reads ``lastProgress`` of every query, and does not wait for events.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ EXIT_TIMEOUT_S = 10.0
 FIRST_RETRY_S = 1.0
 LONGEST_RETRY_S = 60.0
 REPEAT_WARNING_S = 600.0
-"""How often a lasting failure is logged."""
+"""The pause between two log lines about a failure that lasts."""
 _KAFKA = "Kafka"  # the beginning of a Spark Kafka source's description: KafkaV2[Subscribe[flights]]
 _GLOB = str.maketrans(dict.fromkeys("*?[]", "_"))
 
@@ -59,9 +59,9 @@ Positions = dict[str, dict[int, int]]
 
 
 def progress_group(query: str) -> str:
-    """Return the consumer group of a query's progress: ``modeaware-spark-<name>``, or the id if the query has no name.
+    """Return the consumer group of a query's progress: ``modeaware-spark-<name>``, or ``-<id>`` for a nameless query.
 
-    Characters of a glob become ``_``: rules about groups are globs.
+    The characters that mean something in a glob become ``_``, because rules name groups by globs.
     """
     return PREFIX + query.translate(_GLOB)
 
@@ -69,15 +69,15 @@ def progress_group(query: str) -> str:
 class ProgressListener(StreamingQueryListener):
     """Publishes the progress of a session's streaming queries: ``spark.streams.addListener(ProgressListener(conf))``.
 
-    After each batch, the offsets at which the query continues are committed for a group of the query. The group is a
-    required reader of the topic: no drain ends before the query has read the retired partition. Published sources are
-    Spark's own for Kafka and ``format("modeaware")``. If a query reads a topic twice, the slower source counts. For
-    ``format("modeaware")`` on a replaced topic, both topics are published: the old topic is not released before the
-    query has reached the new topic.
+    After each batch, the offsets at which the query continues are committed for a group of the query. The group is
+    required on the topic: no drain ends before the query has read the retired partitions. The listener publishes the
+    sources ``format("kafka")`` and ``format("modeaware")``. If a query reads a topic by two sources, the slower counts.
+    For ``format("modeaware")`` on a replaced topic, both topics are published, so the old topic is not released before
+    the query has reached the new topic.
 
-    A stopped query stays required until ``modeaware groups forget``, because its checkpoint needs the records. Before
-    its first batch is done, no drain waits for a new query: call :meth:`require` before the start. Do not combine the
-    listener with ``asyncProgressTrackingEnabled``, whose checkpoint lags behind the progress that Spark reports.
+    A stopped query's group stays required until ``modeaware groups forget``, because its checkpoint needs the records.
+    No drain waits for a new query before its first batch is done: so call :meth:`require` before the start. Do not
+    combine the listener with ``asyncProgressTrackingEnabled``: the checkpoint then lags behind the reported progress.
 
     Callbacks never block: a thread publishes, logs failures, and retries until it succeeds or newer offsets replace the
     old ones. Thread-safe.
@@ -85,8 +85,8 @@ class ProgressListener(StreamingQueryListener):
     Args:
         conf: as for :class:`modeaware.Consumer`; only the connection and ``modeaware.`` settings are used. The user
             needs the rights of ``modeaware groups require``, and READ on the groups.
-        group: returns the group of a query from its ``StreamingQueryProgress``; None for a query not to be published,
-            such as one that reads another cluster. Default: :func:`progress_group` of the query's name or id.
+        group: a function that returns a query's group from its ``StreamingQueryProgress``, or None for a query not to
+            be published, such as one that reads another cluster. Default: :func:`progress_group` of the name or id.
 
     Raises:
         ConfigError: a ``modeaware.`` setting is unknown or has a bad value.
@@ -106,9 +106,9 @@ class ProgressListener(StreamingQueryListener):
         self._required: set[tuple[str, str]] = set()
         self._consumers: dict[str, Consumer] = {}
         self._turn = threading.Condition(InnerLock())
-        # By the query's id: its last run, until Spark has delivered all events of the run.
+        # A query's id -> its last run. The entry stays until Spark has delivered all events of the run.
         self._queries: dict[str, tuple[str, StreamingQuery]] = {}
-        self._batches: dict[str, tuple[str, int]] = {}  # by the query's id: the run and batch noted last
+        self._batches: dict[str, tuple[str, int]] = {}  # a query's id -> the run and batch of its last noted progress
         self._pending: dict[str, Positions] = {}
         self._reasons: dict[str, str] = {}
         self._publishing: dict[str, Positions] = {}
@@ -127,14 +127,14 @@ class ProgressListener(StreamingQueryListener):
         ``group`` is, for example, :func:`progress_group` of the query's name.
 
         Raises:
-            ModeAwareError: no controller answered (ControllerUnavailable), or it refused (RequestRefused).
-            ConfigError: the name is a glob.
+            ModeAwareError: no controller answered (ControllerUnavailable), or the controller refused (RequestRefused).
+            ConfigError: the group's name has characters of a glob.
         """
         self._require(_checked(group), topics, "a Spark query, before its first batch", timeout_s)
 
     def flush(self, timeout_s: float = REQUEST_TIMEOUT_S) -> bool:
-        """Publish the last finished batch of each query, and wait for that; False on timeout, or if the progress of a
-        query cannot be read. Includes queries that have just ended."""
+        """Publish the last finished batch of each query, also of queries that have just ended, and wait until all are
+        published. Return False on timeout, or if the progress of a query cannot be read."""
         with self._turn:
             queries = list(self._queries.values())
         unread = [run for run, query in queries if not self._note_last(run, query)]
@@ -142,10 +142,10 @@ class ProgressListener(StreamingQueryListener):
             return self._turn.wait_for(lambda: not self._unpublished(), timeout_s) and not unread
 
     def close(self, timeout_s: float = EXIT_TIMEOUT_S) -> None:
-        """Do :meth:`flush` for at most ``timeout_s`` seconds, and stop. Idempotent.
+        """Call :meth:`flush` for at most ``timeout_s`` seconds, and stop. Idempotent.
 
-        The interpreter's exit closes the listener, but can no longer register a group. So a program that ends right
-        after its first batch (``trigger(availableNow=True)``) calls this method after ``awaitTermination()``.
+        The interpreter's exit closes the listener, but can no longer register a group. So a program that may end right
+        after its first batch (``trigger(availableNow=True)``) has to call this method after ``awaitTermination()``.
         """
         atexit.unregister(self.close)
         self.flush(timeout_s)
@@ -186,7 +186,7 @@ class ProgressListener(StreamingQueryListener):
                 self._batches.pop(query_id, None)
 
     def _follow(self, query_id: str, run: str) -> None:
-        """Keep the query of a run: its progress can be read after its end, but ``streams`` no longer has it then."""
+        """Keep the query object of a run: after its end it still has its progress, but ``streams`` lacks the query."""
         if self._queries.get(query_id, ("",))[0] == run:
             return
         query = (self.spark or SparkSession.active()).streams.get(query_id)
@@ -211,8 +211,8 @@ class ProgressListener(StreamingQueryListener):
         return True
 
     def _note(self, progress: StreamingQueryProgress) -> None:
-        # The JSON is read, because `endOffset` is the text of a Python dict in a progress that PySpark itself has made
-        # of JSON (lastProgress since 4.1, all of Spark Connect).
+        # Read the JSON, not the attributes: if PySpark has made the progress from JSON (lastProgress since 4.1, all of
+        # Spark Connect), its `endOffset` is the text of a Python dict.
         sources = json.loads(progress.json)["sources"]
         positions = positions_of((source["description"], source["endOffset"]) for source in sources)
         if not positions:
@@ -223,7 +223,7 @@ class ProgressListener(StreamingQueryListener):
         query, run, batch = str(progress.id), str(progress.runId), progress.batchId
         with self._turn:
             followed, noted = self._queries.get(query, (run,))[0], self._batches.get(query, (run, batch))
-            if self._closed or followed != run or (noted[0] == run and batch < noted[1]):  # a late event: more was read
+            if self._closed or followed != run or (noted[0] == run and batch < noted[1]):  # a late event
                 return
             self._batches[query] = run, batch
             self._pending.setdefault(_checked(group), {}).update(positions)
@@ -256,12 +256,12 @@ class ProgressListener(StreamingQueryListener):
                 retry_s = min(retry_s * 2, LONGEST_RETRY_S) if failed else FIRST_RETRY_S
 
     def _publish(self, group: str, positions: Positions) -> bool:
-        """Publish, and return whether all succeeded. If the rule cannot be added, the offsets are committed all the
-        same: controllers can read them."""
+        """Add the rule, commit the offsets, and return whether both succeeded. If the rule cannot be added, the offsets
+        are committed all the same: a controller can use them without the rule."""
         failures = []
         try:
             self._require(group, positions, self._reasons[group])
-        except (ModeAwareError, RuntimeError) as error:  # the latter at the interpreter's exit: no new threads then
+        except (ModeAwareError, RuntimeError) as error:  # RuntimeError at the interpreter's exit: no new threads
             failures.append(f"the group is not registered, so a drain may not wait for it: {error}")
         try:
             self._commit(group, positions)
@@ -280,7 +280,7 @@ class ProgressListener(StreamingQueryListener):
         return not failures
 
     def _require(self, group: str, topics: Iterable[str], reason: str, timeout_s: float = REQUEST_TIMEOUT_S) -> None:
-        """Add the rules that are missing; each is looked up once."""
+        """Add the rules that are missing. Each rule is requested from the controller at most once."""
         with self._registering:
             missing = [topic for topic in topics if (group, topic) not in self._required]
             if not missing:
@@ -300,7 +300,7 @@ class ProgressListener(StreamingQueryListener):
             consumer = self._consumers[group] = Consumer({**self._settings, "group.id": group})
         offsets = [TopicPartition(t, p, offset) for t, of_topic in positions.items() for p, offset in of_topic.items()]
         for done in consumer.commit(offsets=offsets, asynchronous=False) or ():
-            # No drain waits for offsets of a deleted topic: it was replaced, and the query has read it.
+            # An unknown topic is no failure: it was replaced, the query has read it, and no drain waits for it.
             if done.error is not None and done.error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise KafkaException(done.error)
 
@@ -312,7 +312,7 @@ def _checked(group: str) -> str:
 
 
 def positions_of(sources: Iterable[tuple[str, Any]]) -> Positions:
-    """Return a query's positions by the description and end offset of each source, as in a progress's JSON."""
+    """Return a query's positions. ``sources`` has each source's description and end offset, from a progress's JSON."""
     positions: Positions = {}
     for description, end_offset in sources:
         for topic, offsets in _offsets(description, end_offset).items():

@@ -34,7 +34,7 @@ logger = get_logger(__name__)
 
 THREAD_NAME = "modeaware-modes"
 MIN_TTL_MS = 1_000
-"""Younger views never count as stale, even if ``topic.metadata.refresh.interval.ms`` is less: the log pushes changes."""
+"""Younger views are never stale, even if ``topic.metadata.refresh.interval.ms`` is less: the log pushes its changes."""
 MIN_INTERVAL_MS = 100
 """The shortest time between requests over the wire, even if ``topic.metadata.refresh.interval.ms`` is less."""
 FIRST_BACKOFF_S, LAST_BACKOFF_S = 1.0, 10.0
@@ -43,7 +43,7 @@ REPORTED_AFTER = 2
 be starting."""
 ASK_TIMEOUT_S = 5.0
 TRY_TIMEOUT_S = 2.5
-"""The timeout of a wire request while the log is the source. It is short: meanwhile the thread cannot follow the log."""
+"""The timeout of a wire request while the log is the source. Meanwhile the thread cannot follow the log."""
 SLICE_S, PROBE_SLICE_S = 0.2, 0.02
 PROBE_WAIT_S = 0.003
 """How long one step of the tail waits for the servers, if the first view needs nothing but their responses."""
@@ -345,8 +345,8 @@ class ModeSource:
         return not self._stopping.is_set() and self._wanted()
 
     def _log_wanted(self) -> bool:
-        """Return whether the tail (the loop that reads the log) is to continue. The tail calls this a few times a second,
-        so this method also compares topic ids and probes for the wire."""
+        """Return whether the tail (the loop that reads the log) is to continue. It calls this method a few times a
+        second, so the method also compares topic ids and probes for the wire."""
         if self._on_wire or not self._is_wanted():
             return False
         self.checks.step()
@@ -364,8 +364,8 @@ class ModeSource:
         return not went_over
 
     def _absence_counts(self) -> bool:
-        """Return whether an absent log means that every partition is ReadWrite; before the first view, not unless no
-        server has the feature."""
+        """Return whether an absent log means that every partition is ReadWrite. Under ``auto``, before the first view,
+        it does so only if no server has the feature."""
         return self._source == "log" or self.store.ready or self._probe.absent
 
     def _switched_to_wire(self) -> bool:
@@ -448,8 +448,8 @@ class ModeSource:
             self._wake.clear()
 
     def _due_s(self, backoff_s: float) -> float:
-        """Return when the next request over the wire is due: within a second while a replacement is in progress, so that
-        clients follow a switch as fast."""
+        """Return when the next request over the wire is due: within a second while a replacement is in progress, so
+        that clients follow a switch as fast."""
         due_s = self._asked_s + 0.9 * self._interval_s  # before the views count as stale
         if self._following:
             due_s = min(due_s, self._asked_s + SOON_S)

@@ -3,12 +3,12 @@
 A source (the mode log, Metadata over the wire) publishes the views that it reads. The source may change, because both
 give the same versions. The store decides which views are in force:
 
-* A view belongs to a topic id. A name resolves to the view of one id, the view in force; :meth:`ViewStore.choose`
-  resolves the name when the cluster has returned the id. Views of other ids are set aside, by id, until the cluster
-  returns their id (invariant I8). The view of a released old topic keeps the name, which points to the new topic.
-  Another topic that is created under the name is not used.
-* Of one topic id the newest version counts. A view is removed only when the source reports that its topic is gone
-  (invariant I4). A response that does not mention a topic changes nothing.
+* A view belongs to a topic id. A name resolves to the view of one id, which is the view in force;
+  :meth:`ViewStore.choose` resolves the name when the cluster has returned the id. Views of other ids are set aside, by
+  id, until the cluster returns their id (invariant I8). The view of a released old topic keeps the name, which points
+  to the new topic: another topic that is created under the name is not used.
+* Of several views of one topic id the newest counts. A view is removed only when the source reports that its topic is
+  gone (invariant I4). A response that does not mention a topic changes nothing.
 * The last views of a failing source stay in force (invariant I6); :meth:`ViewStore.stats` returns their age.
 
 Reading a view takes no lock. Code that changes views or calls listeners holds ``turn``; a request to a source does not.
@@ -33,12 +33,12 @@ logger = get_logger(__name__)
 REMEMBERED_IDS = 10_000
 
 Fetch = Callable[[bool, float], None]
-"""``fetch(fresh, timeout_s)`` publishes the source's views, or raises ModeSourceError. ``fresh``: views as of the call,
-even if a server first has to read the mode log to its end."""
+"""``fetch(fresh, timeout_s)`` publishes the source's views, or raises ModeSourceError. If ``fresh``, the views must not
+be older than the call, even if a server first has to read the mode log to its end."""
 
 
 class SourceStopped(ModeSourceError):
-    """The source was stopped during a request: no failure, and nothing to report."""
+    """The source was stopped during a request. This is no failure, and is not reported."""
 
 
 class _Request(NamedTuple):
@@ -51,7 +51,8 @@ class _Request(NamedTuple):
 
 
 class _SetAside(LRUCache[str, TopicView]):
-    """Views whose name resolves to another id, by topic id (the most recently used ones); and their ids, by name."""
+    """Topic id -> view, for views whose name resolves to another id; ``ids`` has name -> these ids. The least recently
+    used views are dropped."""
 
     def __init__(self) -> None:
         super().__init__(REMEMBERED_IDS)
@@ -73,8 +74,8 @@ class _SetAside(LRUCache[str, TopicView]):
 def _keeps_name(view: TopicView) -> bool:
     """Return whether the name points to the new topic, whatever topic the cluster has under the name.
 
-    The name points there from the release on. Then the controller may delete the old topic, and another topic of that
-    name may be created before the deletion is on the log.
+    From its release on, an old topic may be deleted, and another topic of that name may be created before the deletion
+    is on the log. So the name points to the new topic from the release on.
     """
     return view.replaced_by is not None and (view.replaced_by.released or view.replaced_by.gone)
 
@@ -84,13 +85,13 @@ class ViewStore:
 
     Args:
         fetch: requests views from the current source.
-        ttl_ms: the age from which views count as stale.
+        ttl_ms: the age from which views count as stale: the time since the source last confirmed them.
         name: the source's name in log lines.
 
     Attributes:
         turn: held by a source while it changes views.
         ready: whether there are views.
-        past_ids: the ids of topics that are gone or were created again -> the last version of each.
+        past_ids: id of a topic that was deleted -> the version of its last view.
     """
 
     def __init__(self, fetch: Fetch, ttl_ms: int, clock: Clock = SYSTEM_CLOCK, name: str = "the mode source") -> None:
@@ -100,7 +101,7 @@ class ViewStore:
         self._ttl_s = ttl_ms / 1000
         self._clock = clock
         self._name = name
-        self._in_force: dict[str, TopicView] = {}  # name -> view; the view has the id
+        self._in_force: dict[str, TopicView] = {}  # name -> view; the view contains its topic id
         self._aside = _SetAside()
         self.ready = False
         self._waiting_over = threading.Event()
@@ -110,7 +111,7 @@ class ViewStore:
         self._failing_since_s = 0.0
         self._failures = 0
         self._answered = threading.Condition(InnerLock())
-        self._flight = InnerLock()  # held by the caller that requests: it logs after the others have their answers
+        self._flight = InnerLock()  # held during a request, and while its caller still logs, after the others' answers
         self._asking = False
         self._asked = 0
         self._last = _Request()
@@ -118,7 +119,7 @@ class ViewStore:
     # For clients: see ``Views``
 
     def held(self, topic: str) -> TopicView | None:
-        """Return the view in force, however old; None for a topic without one."""
+        """Return the topic's view in force, of whatever age, or None if there is none."""
         return self._in_force.get(topic)
 
     def view(self, topic: str) -> TopicView:
@@ -140,7 +141,7 @@ class ViewStore:
         gets the views as of its call, or newer ones.
 
         Raises:
-            ModeSourceError: no answer within ``timeout_s``; the views in force stay.
+            ModeSourceError: the source failed or did not answer within ``timeout_s``; the views in force stay.
         """
         deadline_s = self._clock.monotonic_s() + timeout_s
         with self._answered:
@@ -161,12 +162,12 @@ class ViewStore:
             raise without_frames(error)
 
     def _is_answered(self, came: int, fresh: bool, deadline_s: float) -> bool:
-        """Return whether the last request was sent after ``came`` others, and its outcome counts for this caller,
-        too."""
+        """Return whether the last request's outcome counts for this caller, too: at whose arrival ``came`` requests
+        had been sent."""
         last = self._last
         if last.number <= came or last.fresh < fresh:
             return False
-        # The request may have failed at another caller's earlier deadline.
+        # A failure counts only if it was not due to another caller's earlier deadline.
         return last.error is None or last.deadline_s >= deadline_s or self._clock.monotonic_s() >= deadline_s
 
     def _ask(self, fresh: bool, deadline_s: float) -> ModeSourceError | None:
@@ -187,15 +188,15 @@ class ViewStore:
         return error
 
     def subscribe(self, listener: ViewListener, had: Iterable[str] = ()) -> None:
-        """Do :meth:`Views.subscribe`. ``had``: the topics of which the listener has views from another store. Those
-        that have no view in this store count as changed to unlisted."""
+        """See :meth:`Views.subscribe`. ``had`` names the topics of which the listener has views from another store. If
+        this store has no view of such a topic, the listener is called with an unlisted one."""
         with self.turn:
             self._listeners.append(listener)
             if self.ready:
                 self._call([listener], {**{topic: TopicView.unlisted(topic) for topic in had}, **self._in_force})
 
     def unsubscribe(self, listener: ViewListener) -> None:
-        # Without the lock: the caller may hold a lock that its running listener waits for.
+        # Do not take ``turn``: the caller may hold a lock for which its own listener waits, while ``turn`` is held.
         try:
             self._listeners.remove(listener)
         except ValueError:
@@ -205,8 +206,8 @@ class ViewStore:
         return self._error
 
     def stats(self) -> dict[str, Any]:
-        """``ready``, ``listeners``, ``topics``, ``view_age_ms`` (since the source last confirmed them; -1 = never),
-        ``stale`` (the source fails, or the views are older than the TTL), ``refresh_failures``, ``error``."""
+        """Return ``ready``, ``listeners``, ``topics``, ``view_age_ms`` (since the source last confirmed the views; -1 =
+        never), ``stale`` (the source fails, or the views are older than the TTL), ``refresh_failures``, ``error``."""
         confirmed_s, error = self._confirmed_s, self._error
         return {
             "ready": self.ready,
@@ -221,8 +222,8 @@ class ViewStore:
     # For sources
 
     def publish(self, views: Iterable[TopicView], gone: Iterable[str] = ()) -> None:
-        """Put ``views`` in force, and remove the topics ``gone``. Does not put in force a view that is older than the
-        one in force (invariant I4), or whose id is set aside."""
+        """Put ``views`` in force, and remove the views of the topics ``gone``. A view is left out if it is older than
+        the one in force (invariant I4), and stays aside if its id is set aside."""
         with self.turn:
             changed: dict[str, TopicView] = {}
             for view in views:
@@ -240,9 +241,9 @@ class ViewStore:
                 self._call(self._listeners, changed)
 
     def continue_from(self, earlier: ViewStore) -> None:
-        """Put the newer views of another store of the same cluster in force (invariant I4).
+        """Put those views in force that are newer in ``earlier``, another store of the same cluster (invariant I4).
 
-        The store that was confirmed later decides which topics exist, and with which ids.
+        The store whose source confirmed its views later decides which topics exist, and with which ids.
         """
         with earlier.turn:
             views, confirmed_s = list(earlier.views().values()), earlier._confirmed_s
@@ -264,10 +265,10 @@ class ViewStore:
         """Resolve the name to ``live_id``, the cluster's id: only a view of that id may be in force (invariant I8).
 
         Args:
-            known: the source's views of that name.
+            known: the source's views of that name, of any id.
 
         Returns:
-            Whether this took a view out of force.
+            Whether a view of another id was in force until now.
         """
         with self.turn:
             held = self._in_force.get(topic)
@@ -289,7 +290,7 @@ class ViewStore:
         return topic_id in self._aside
 
     def forget_aside(self, topic_id: str) -> None:
-        """Drop the view of that id, whose record was removed."""
+        """Drop the set-aside view of that id, because its record was removed."""
         with self.turn:
             self._aside.pop(topic_id, None)
 
@@ -313,14 +314,14 @@ class ViewStore:
             self._begin()
 
     def _begin(self) -> None:
-        """Note that views exist: the first time, clients stop waiting."""
+        """Note that views exist. The first call ends the clients' wait for views."""
         if not self.ready:
             self.ready = True
             self._waiting_over.set()
             self._call(self._listeners, self.views())
 
     def failed(self, error: ModeSourceError) -> None:
-        """Note that the source fails; its views stay in force (invariant I6). Logged once until it recovers."""
+        """Note that the source fails; its views stay in force (invariant I6). Log only the first failure in a row."""
         with self.turn:
             self._failures += 1
             if self._error is None:
@@ -334,9 +335,9 @@ class ViewStore:
 
     def _call(self, listeners: Iterable[ViewListener], changed: Mapping[str, TopicView]) -> None:
         for listener in list(listeners):
-            if listener not in self._listeners:  # an earlier listener has removed it
+            if listener not in self._listeners:  # a listener called before has removed this one
                 continue
             try:
                 listener(changed)
-            except Exception:  # this listener misses the change, until its topics change again; others get the change
+            except Exception:  # only this listener misses the change, until its topics change again
                 logger.exception("a listener of partition modes failed: %r", listener)

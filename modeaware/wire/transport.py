@@ -35,7 +35,7 @@ from kafka.net.selector import NetworkSelector
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslAuthenticateResponse, SaslBytesRequest
 
 ANY_BROKER_TIMEOUT_S = 2.0
-"""How long to wait for one broker if another can answer instead. A paused broker accepts connections, but never answers."""
+"""How long to wait for one broker if any other will do. A paused broker accepts connections, but never answers."""
 SLICE_S = 0.1
 """How often :meth:`KafkaLink.run` checks whether the result is still wanted."""
 NO_ANSWER = (

@@ -2,15 +2,15 @@
 
 Kafka has no compare-and-set for a key, and producers keep writing. A copy appended behind a newer value of its key
 would become the value that consumers keep, and compaction would remove the newer one for good. So copies are written in
-transactions, whose records have offsets before they are visible. Before a commit, all records in front of the copies
-are read. If they contain one of the keys, written by a producer, the transaction is aborted, and begun again with the
-new facts. So no committed copy has overtaken a newer value.
+transactions: their records have offsets before they are visible. Before a commit, all records that precede the copies
+are read. If a producer has written one of the copied keys there, the transaction is aborted and a new one begins, which
+takes that record into account. So no committed copy has overtaken a newer value.
 
-``read_committed`` consumers and compaction never see an aborted copy. But a consumer of uncommitted records has seen
-it. For such consumers the newer value is written once more, unless a later one has followed.
+``read_committed`` consumers and compaction never see an aborted copy, but a consumer of uncommitted records may have
+seen it. For such consumers the newer value is written once more, unless a still later one has followed.
 
 The transactional id contains topic and partition. So a later writer of copies for the partition (a task that is run
-again, another job) fences the earlier one, and aborts its open transaction.
+again, another job) fences the earlier writer, and aborts its open transaction.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ from modeaware.spark.errors import EvacuationFailed
 from modeaware.spark.evacuation.versions import HEADER, NewRecord, OldRecord, digest, is_newer
 
 MOST, FEWEST = 10_000, 1
-"""The greatest number of copies in a transaction, in general and where producers write many of the same keys."""
+"""The greatest number of copies in a transaction: at first, and at worst, if producers write many of the copied keys."""
 MOST_BYTES = 16_000_000
-"""The size of keys and values after which a transaction takes no further copy: it must be short."""
+"""The size of keys and values after which a transaction takes no further copy, so that it is short."""
 TRANSACTION_TIMEOUT_MS = 60_000
 OPEN_TIMEOUT_S = 900.0
-"""The longest that brokers let a transaction last by default (transaction.max.timeout.ms)."""
+"""How long to wait for another producer's transaction: brokers' default limit of one (transaction.max.timeout.ms)."""
 _TIMEOUT_S = 60.0
 _ABORT_TIMEOUT_S = 5.0
 _BATCH = 2_000
 _NO_TIMESTAMP = 0
 _HARMLESS = (KafkaError._PARTITION_EOF, KafkaError.GROUP_AUTHORIZATION_FAILED)  # the consumer is in no group
 MAX_BYTES = 1_000_000_000
-"""librdkafka's greatest ``message.max.bytes``: the topic's own limit decides how large a copy may be."""
-# Settings that a transaction decides, and that librdkafka would refuse; the partition is given.
+"""librdkafka's greatest ``message.max.bytes``, so that only the topic's own limit decides how large a copy may be."""
+# Settings that librdkafka would refuse in a transaction, and those that choose a partition, which is given here.
 _OURS = frozenset(
     {
         *("partitioner", "transactional.id", "on_delivery", "delivery.report.only.error", "default.topic.config"),
@@ -61,7 +61,7 @@ _Record = TypeVar("_Record", bound=OldRecord | NewRecord, covariant=True)
 
 
 class Copy(NamedTuple, Generic[_Record]):
-    """A value of a key, with all facts for a copy. If its record is one of the new topic, the copy is a *repair*."""
+    """A value to be written, with its key and record. If the record is one of the new topic, the copy is a *repair*."""
 
     key: bytes
     value: bytes | None
@@ -83,14 +83,14 @@ class Copied:
 
 @dataclass(frozen=True)
 class CopyJob:
-    """The common facts of all copies of one evacuation. Picklable.
+    """The facts that all copies of one evacuation share. Picklable.
 
     Attributes:
         topic: the new topic.
         old_id: the id of the old topic.
         epoch: the evacuation's epoch.
         conf: as for :class:`modeaware.Producer`.
-        bases: partition of the new topic -> the offset up to which it was read when the copies were decided.
+        bases: partition of the new topic -> the offset up to which it was read before the copies were decided.
         tries: the number of attempts to copy a key that producers keep writing.
     """
 
@@ -107,9 +107,9 @@ class CopyJob:
 
 
 def copy_all(job: CopyJob, partition: int, copies: Iterable[Copy[OldRecord]]) -> Copied:
-    """Write ``copies``, each key once, except where a record written to the partition since makes the copy needless.
+    """Write ``copies``, each key once. A copy is left out if a record written to the partition since makes it needless.
 
-    Raises EvacuationFailed, PartitionRetired or ModeSourceError, with the reason, if that is not possible now.
+    Raises EvacuationFailed, PartitionRetired or ModeSourceError, with the reason, if the copies cannot be written now.
     """
     conf = {"message.max.bytes": MAX_BYTES} | {name: value for name, value in job.conf.items() if name not in _OURS}
     conf |= {
@@ -142,18 +142,18 @@ class Copying:
 
     job: CopyJob
     partition: int
-    producer: Producer  # its transactions are initialised, and none is open
+    producer: Producer  # with initialised transactions, of which none is open
     log: TargetLog
     done: Copied = field(default_factory=Copied)
-    size: int = MOST  # of the next transaction, in copies
+    size: int = MOST  # the greatest number of copies in the next transaction
     _failed: KafkaError | None = None
 
     def write(self, copies: list[Copy[OldRecord]]) -> None:
-        """Write ``copies``, in one transaction or in several. An error aborts the open one."""
+        """Write ``copies``, in one transaction or in several. An error aborts the open transaction."""
         try:
             self._write(copies)
         except (KafkaException, ModeAwareError):
-            with suppress(KafkaException):  # none is open, or the broker ends it: only the first error matters
+            with suppress(KafkaException):  # no transaction is open, or the broker will abort it; the first error matters
                 self.producer.abort_transaction(_ABORT_TIMEOUT_S)
             raise
 
@@ -161,7 +161,7 @@ class Copying:
         tries = dict.fromkeys((copy.key for copy in copies), 0)
         aborted: dict[bytes, int] = {}  # key -> offset of its last aborted copy
         own: set[int] = set()
-        undecided = 0  # the next attempt waits until records below this are decided: they show what a copy overtook
+        undecided = 0  # the next attempt waits until records below this offset are committed or aborted, then reads them
         waiting: deque[Copy[OldRecord | NewRecord]] = deque(copies)
         while waiting:
             self.log.catch_up(undecided)
@@ -201,13 +201,13 @@ class Copying:
     def _wanted(
         self, waiting: deque[Copy[OldRecord | NewRecord]], aborted: Mapping[bytes, int]
     ) -> Iterator[Copy[OldRecord | NewRecord]]:
-        """Return the next copies that are still needed, up to :attr:`size`; the others are done."""
+        """Yield the next copies that are still needed, up to :attr:`size`; count the others as done."""
         taken = taken_bytes = 0
         while waiting and taken < self.size and taken_bytes < MOST_BYTES:
             copy = waiting.popleft()
             held = self.log.newest.get(copy.key)
             if held is not None and is_newer(held.record, copy.record, self.partition):
-                is_repair = isinstance(copy.record, NewRecord)  # which a later record makes needless
+                is_repair = isinstance(copy.record, NewRecord)  # a later record makes a repair needless
                 if held.record.offset > aborted.get(copy.key, -1):
                     same = held.record.source == copy.record
                     self.done.placed += same and not is_repair
@@ -220,7 +220,7 @@ class Copying:
             yield copy
 
     def _append(self, batch: list[Copy[OldRecord | NewRecord]]) -> dict[bytes, int]:
-        """Return key -> the offset of its copy, in an open transaction."""
+        """Append the copies in a transaction, which stays open; return key -> the offset of its copy."""
         offsets: dict[bytes, int] = {}
 
         def delivered(error: KafkaError | None, message: Message) -> None:
@@ -236,7 +236,7 @@ class Copying:
             if isinstance(record, OldRecord):
                 made = record.header(self.job.epoch, self.job.old_id, digest(copy.key, copy.value))
                 headers = [*(header for header in headers if header[0] != HEADER), (HEADER, made)]
-            # confluent_kafka takes 0 for "now"; a copy of a record without a timestamp gets one.
+            # confluent_kafka takes 0 for "now", hence 1. A record without a timestamp (-1) gets the present time.
             stamped = {"timestamp": record.timestamp_ms or 1} if record.timestamp_ms >= 0 else {}
             self._produce(copy, delivered, {"headers": headers, **stamped})
         self.producer.flush(_TIMEOUT_S)
@@ -257,8 +257,8 @@ class Copying:
 
 
 class TargetLog:
-    """Follows the writes of others to one partition of the new topic, from its base on. For one thread; close it. A
-    partition that cannot be read raises EvacuationFailed."""
+    """Follows the writes of other producers to one partition of the new topic, from its base on. For one thread, which
+    closes it. Raises EvacuationFailed if the partition cannot be read."""
 
     def __init__(self, job: CopyJob, partition: int) -> None:
         base = job.bases[partition]
@@ -267,12 +267,13 @@ class TargetLog:
         self._partition = partition
         self._clean_up_to = base
         self._failed = job.failed
-        # Committed records decide. Others may still be committed, so a copy must not overtake these either.
+        # Committed records decide which copies are needed. Uncommitted ones may still be committed, so a copy must not
+        # overtake them either.
         self._committed = _Reader(job, partition, base, "read_committed")
         self._all = _Reader(job, partition, base, "read_uncommitted")
 
     def catch_up(self, at_least: int = 0) -> None:
-        """Note every record committed at the call, and wait until offsets below ``at_least`` are decided."""
+        """Note every record that is committed by now, and wait until no transaction is open below ``at_least``."""
         open_s = time.monotonic() + OPEN_TIMEOUT_S
         while True:
             for message in self._committed.read_to(self._committed.end()):
@@ -285,11 +286,11 @@ class TargetLog:
                     f"another producer's transaction stays open for {OPEN_TIMEOUT_S:g} s (kafka-transactions.sh "
                     "find-hanging lists those that no producer will end)",
                 )
-            time.sleep(0.01)  # markers of an ended transaction are written within milliseconds
+            time.sleep(0.01)  # brokers write the markers of an ended transaction within milliseconds
 
     def others(self, own: Container[int], last: int) -> dict[bytes, int]:
-        """Return key -> the first offset of others, committed or not, between the position of :meth:`catch_up` and
-        ``last``, the last of our ``own`` offsets."""
+        """Return key -> the offset of the first record of another producer, committed or not, between the position of
+        :meth:`catch_up` and ``last``, the last of our ``own`` offsets."""
         self._all.go_to(self._committed.position)
         offsets: dict[bytes, int] = {}
         self._clean_up_to = last + 1
@@ -303,8 +304,8 @@ class TargetLog:
         return offsets
 
     def pass_over(self) -> None:
-        """Skip our own records that :meth:`others` has just passed. They are committed: if no records of others lie
-        among them, they need no second read."""
+        """Skip our own records, which are committed now. :meth:`others` has just read them, so if no records of others
+        lie among them, they need no second read."""
         self._committed.go_to(self._clean_up_to)
 
     def close(self) -> None:
@@ -317,7 +318,7 @@ class TargetLog:
             return
         key, value = _bytes(found_key), None if found_value is None else _bytes(found_value)
         headers: Headers = []
-        with suppress(UnicodeDecodeError, SystemError):  # the client decodes their names, which may be any bytes
+        with suppress(UnicodeDecodeError, SystemError):  # the client decodes header names, which may be any bytes
             headers = [(str(h[0]), None if h[1] is None else _bytes(h[1])) for h in message.headers() or []]
         sources = (
             OldRecord.parse(header_value, self._old_id, digest(key, value))
@@ -347,14 +348,14 @@ class _Reader:
             self.position, self._assigned = position, False
 
     def end(self) -> int:
-        """Return the log end now; with ``read_committed``, the end of decided records."""
+        """Return the log end now; with ``read_committed``, the offset before which no transaction is open."""
         try:
             return self._consumer.get_watermark_offsets(self._place, timeout=_TIMEOUT_S)[1]
         except KafkaException as error:
             raise self._failed(error.args[0].str()) from error
 
     def read_to(self, end: int) -> Iterator[Message]:
-        """Yield the records up to ``end``, and perhaps some behind it."""
+        """Yield the records up to ``end``, and perhaps some behind ``end``."""
         deadline_s = time.monotonic() + _TIMEOUT_S
         while self.position < end:
             if time.monotonic() > deadline_s:
@@ -366,7 +367,7 @@ class _Reader:
                 yield from filter(self._take, [first, *self._consumer.consume(_BATCH, 0)])
 
     def _take(self, message: Message) -> bool:
-        """Return whether the message is the next record; moves the position."""
+        """Return whether the message is a record, and move the position behind the message."""
         error, offset = message.error(), message.offset()
         if error is not None and error.code() not in _HARMLESS:
             if error.retriable() or error.code() in (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT):
@@ -377,7 +378,7 @@ class _Reader:
         if error is None:
             self.position = offset + 1
         elif error.code() == KafkaError._PARTITION_EOF:
-            self.position = offset  # behind control records and aborted ones
+            self.position = offset  # behind control records and aborted records, which are not returned
         return error is None
 
     def _failed(self, why: str) -> EvacuationFailed:
