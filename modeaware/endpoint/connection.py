@@ -34,7 +34,7 @@ _DECODED_BYTE_S, _RELAYED_BYTE_S = 1e-6, 50e-9
 """The expected CPU time for a byte of a frame that is decoded, or is only relayed, as in the most expensive frames."""
 
 SubmitCommands = Callable[[Sequence[Command], int], "concurrent.futures.Future[list[CommandResult]]"]
-"""Submits commands to the controller, with their time limit in ms. Called in the loop's thread, so it must not block."""
+"""Submits commands to the controller, with a time limit in ms. Called in the loop's thread, so it must not block."""
 RefreshViews = Callable[[], "concurrent.futures.Future[None]"]
 """Has the mode log read to its present end. Called in the loop's thread, so it must not block."""
 
@@ -362,7 +362,7 @@ class Connection:
         self._proceed()
 
     def _next(self, session: ClientSession) -> tuple[deque[bytes], float] | None:
-        """Return the queue whose first frame is next, and that frame's expected CPU time; None if none can be handled."""
+        """Return the queue whose first frame is next, and that frame's expected CPU time; None if no frame is."""
         byte_s = _DECODED_BYTE_S
         if self._answers:
             frames, byte_s = self._answers, _DECODED_BYTE_S if session.judging else _RELAYED_BYTE_S
@@ -378,7 +378,7 @@ class Connection:
         self._step(step, payload)
 
     def _takes_more(self, session: ClientSession) -> bool:
-        # Requests behind a command have to wait, and wait in the client's buffers: there they cost the endpoint nothing.
+        # Requests behind a command wait, in the client's own buffers: there they cost the endpoint nothing.
         busy = self._ended or self._broker_lost or self._opening or self._full or self._tickets
         return not busy and session.wants_more
 

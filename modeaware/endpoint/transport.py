@@ -1,8 +1,8 @@
 """The asyncio transport: frames over TCP with or without TLS, and connections to the brokers.
 
 TLS is done here without IO, ciphertext in and plaintext out, in pieces no larger than one TLS record. asyncio's own TLS
-keeps a buffer of 256 KiB for every connection: half a gigabyte for a thousand clients. Everything runs in the loop's
-thread.
+would keep a buffer of 256 KiB for every connection: half a gigabyte for a thousand clients, each with a connection to a
+broker. Everything runs in the loop's thread.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from modeaware.wire.frames import FrameReader, MalformedFrame, frame
 from modeaware.wire.security import DEFAULT_PORT, split_address
 
 RECEIVE_BYTES = 65_536
-_LARGEST_BYTES = 2**31 - 1  # data to send was bounded when it was received or made
+_LARGEST_BYTES = 2**31 - 1  # no further limit for data to send: its size was checked when it was received or made
 _KEEPALIVE = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4))
-"""A peer whose host is gone is detected after two minutes."""
+"""These values detect a peer whose host is gone after two minutes."""
 RECORD_BYTES = 16_384
 """The most plaintext in one TLS record (RFC 8446, section 5.1)."""
 CONNECT_TIMEOUT_S = 5.0
 NEXT_ADDRESS_S = 0.25
 """The time after which the next address of a server is tried in parallel (RFC 8305)."""
 DOUBT_S = 60.0
-"""How long a server is tried last, after it accepted no connection, or accepted a connection and sent nothing."""
+"""How long a server is tried after all others, if it accepted no connection, or accepted one but sent nothing."""
 
 
 # TLS
@@ -41,14 +41,14 @@ def server_context(certificate: str | Path, key: str | Path | None = None) -> ss
     """Return the endpoint's side of TLS 1.2 and later. It requests no client certificate.
 
     Raises:
-        ConfigError: a file cannot be read, is no PEM, needs a password, or the two do not belong together.
+        ConfigError: a file cannot be read, is no PEM or needs a password; or the key is not that of the certificate.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_RENEGOTIATION
-    context.num_tickets = 0  # a returning client makes a new handshake; no state is kept
+    context.num_tickets = 0  # no session tickets: a returning client makes a full handshake, and no state is kept
     try:
-        # Without a password a prompt would block; an empty one fails.
+        # If no password were given, OpenSSL would prompt for one, and block. With the empty one it raises an error.
         context.load_cert_chain(certificate, key, password="")
     except (OSError, ValueError) as error:  # an SSLError is an OSError
         files = f"{certificate} and {key}" if key else str(certificate)
@@ -68,21 +68,21 @@ class TlsStream:
             self._incoming, self._outgoing, server_side=server_hostname is None, server_hostname=server_hostname
         )
         self.ready = False
-        """Whether the handshake is complete; nothing can be encrypted before."""
+        """Whether the handshake is complete. Before that, nothing can be encrypted."""
 
     def start(self) -> bytes:
-        """Return the first bytes to send: a client's hello; nothing for a server."""
+        """Return the first bytes to send: a client's ClientHello; for a server, none."""
         self._shake_hands()
         return self._outgoing.read()
 
     def receive(self, ciphertext: memoryview) -> tuple[bytes, bytes]:
         """Take bytes from the peer; return the plaintext that is now complete, and the bytes to send."""
         plaintext = bytearray()
-        while ciphertext:  # piece by piece, so that no buffer of OpenSSL grows for good
+        while ciphertext:  # piece by piece: OpenSSL's buffers never shrink again
             self._incoming.write(ciphertext[:RECORD_BYTES])
             ciphertext = ciphertext[RECORD_BYTES:]
             if self.ready or self._shake_hands():
-                # A closing alert (SSLZeroReturnError) is followed by the end of the connection.
+                # After a closing alert (SSLZeroReturnError) the connection ends anyway.
                 with contextlib.suppress(ssl.SSLWantReadError, ssl.SSLZeroReturnError):
                     while data := self._tls.read(RECORD_BYTES):
                         plaintext += data
@@ -97,9 +97,9 @@ class TlsStream:
             yield self._outgoing.read()
 
     def closing_bytes(self) -> bytes:
-        """Return the TLS alert to send before the connection is closed: the closing alert, or that of an error."""
+        """Return the TLS alert to send before the connection is closed: the closing alert, or an error's alert."""
         if self.ready:
-            # There is no wait for the peer's own closing alert, which does not come after a failure.
+            # Do not wait for the peer's own closing alert: after a failure it does not come.
             with contextlib.suppress(ssl.SSLError):
                 self._tls.unwrap()
         return self._outgoing.read()
@@ -120,22 +120,22 @@ class LinkOwner(Protocol):
     """The events of a link."""
 
     def link_made(self, link: Link) -> None:
-        """The link is connected; TLS may still be in its handshake. Not called for a link with a future."""
+        """The link is connected; its TLS handshake may be unfinished. Not called for a link made with a future."""
 
     def link_frames(self, link: Link, frames: list[bytes]) -> None:
-        """Bytes have arrived that complete these frames, possibly none."""
+        """Bytes have arrived, and have completed these frames, possibly none."""
 
     def link_failed(self, link: Link, error: MalformedFrame | ssl.SSLError) -> None:
         """The peer sent an invalid frame or invalid TLS; reading has stopped. The owner has to close the link."""
 
     def link_full(self, link: Link, full: bool) -> None:
-        """The peer accepts data more slowly than it is sent; ``full`` false: it has caught up."""
+        """If ``full``, the peer accepts data more slowly than data is sent; otherwise it has caught up."""
 
     def link_eof(self, link: Link) -> None:
         """The peer sends no more. The owner has to close the link."""
 
     def link_lost(self, link: Link, error: Exception | None) -> None:
-        """The link is closed, by either side; the last call."""
+        """The link was closed, by either side. No further method is called."""
 
 
 class Link(asyncio.BufferedProtocol):
@@ -160,16 +160,16 @@ class Link(asyncio.BufferedProtocol):
         self.peer: tuple[str, int] = ("?", 0)
         """Address and port at the other end."""
         self.judge: Callable[[bool], None] | None = None
-        """Called once with whether the peer has sent a frame: at its first one, or when the link ends without one."""
+        """Called once: with True at the peer's first frame, or with False if the link ends without a frame."""
 
     @property
     def held_bytes(self) -> int:
-        """Return the bytes kept for this link: of an incomplete frame, and of data that the peer has not accepted."""
+        """Return how many bytes are kept for this link: an incomplete frame, and data not accepted by the peer yet."""
         unsent = self._transport.get_write_buffer_size() if self._transport is not None else 0
         return self._buffered + unsent
 
     def send(self, payload: bytes) -> None:
-        """Send a frame; nothing when the link is closing."""
+        """Send a frame; send nothing if the link is closing."""
         if self._transport is None or self._closing:
             return
         data = frame(payload, _LARGEST_BYTES)
@@ -188,7 +188,7 @@ class Link(asyncio.BufferedProtocol):
             self._transport.pause_reading()
 
     def close(self) -> None:
-        """Close the link once the peer has accepted all sent data. That may never happen: see :meth:`abort`."""
+        """Close the link once the peer has accepted all sent data. If it may never do so, use :meth:`abort`."""
         if self._transport is None or self._closing:
             return
         if self._tls is not None and (words := self._tls.closing_bytes()):
@@ -301,13 +301,14 @@ class NoBroker(ClusterError):
 
 
 class Upstream:
-    """Opens connections to the brokers, one for each client, at each server in turn. For one loop.
+    """Opens connections to the brokers, one for each client, to each bootstrap server in turn. For one loop.
 
-    It decides which brokers are used and how they are reached, never as which user: each client authenticates itself.
+    Decides which brokers are used and how they are reached, but not as which user: each client authenticates itself.
 
     A server is *doubted* if it accepted no connection, or if a connection ended before the server sent a frame: a
-    hanging process still accepts. A doubted server is tried last, until it has sent a frame. Every :data:`DOUBT_S` one
-    client has to try the server. If that fails, the client's next connection reaches another one.
+    hanging process still accepts connections. A doubted server is tried after all others, until it has sent a frame.
+    But every :data:`DOUBT_S` one client has to try it in its turn. If that fails, the client's next connection
+    reaches another server.
     """
 
     def __init__(
@@ -326,10 +327,8 @@ class Upstream:
 
     @classmethod
     def from_conf(cls, conf: Mapping[str, Any]) -> Upstream:
-        """Take ``bootstrap.servers``, ``broker.address.family``, ``security.protocol`` and TLS, except a certificate,
-        from librdkafka's settings.
-
-        The controller's certificate and credentials are never used.
+        """Take ``bootstrap.servers``, ``broker.address.family``, ``security.protocol`` and the settings of TLS from
+        librdkafka's settings, but neither the controller's own certificate nor its credentials.
         """
         protocol = security.security_protocol(conf)
         if protocol == "SSL":
@@ -338,7 +337,7 @@ class Upstream:
                 "cannot present a user's certificate for it. Reach the brokers by SASL_SSL, or run the controller "
                 "without a listener"
             )
-        try:  # librdkafka takes a host without a port
+        try:  # as in librdkafka, the port may be missing
             servers = [split_address(server, DEFAULT_PORT) for server in security.servers(conf)]
         except ValueError as error:
             raise ConfigError(f"bootstrap.servers: {error}") from error
@@ -355,19 +354,19 @@ class Upstream:
         return self._context is not None
 
     async def connect(self, make_link: Callable[[TlsStream | None, asyncio.Future[None]], Link]) -> Link:
-        """Return a link to the first broker that accepts one: the servers in turn, doubted ones last."""
+        """Return a link to the first server that accepts a connection: they are tried in turn, doubted servers last."""
         reasons = []
         for at in self._order():
             host, port = self.servers[at]
             self._next = (at + 1) % len(self.servers)
             if at in self._doubted_until_s:
-                self._judge(at, False)  # while this client tries it, other clients do not
+                self._judge(at, False)  # while this client tries the doubted server, others do not
             try:
                 async with asyncio.timeout(CONNECT_TIMEOUT_S):
                     return await self._connect_to(at, make_link)
             except TimeoutError:
                 reasons.append(f"{host}:{port}: no connection within {CONNECT_TIMEOUT_S:g} s")
-            except OSError as error:  # an SSLError is one
+            except OSError as error:  # or SSLError, which is an OSError
                 reasons.append(f"{host}:{port}: {error}")
             self._judge(at, False)
         raise NoBroker(f"no broker accepts a connection ({'; '.join(reasons)})")

@@ -310,8 +310,7 @@ class LocalKafka(Kafka):
         """Start all nodes; wait until each lists all others. Takes seconds; the first start also downloads Kafka.
 
         Raises:
-            LocalKafkaError: Java, the jars or this version of Kafka do not exist; or a broker did not start (then the
-                text has the end of its log).
+            LocalKafkaError: Java, the jars or this version of Kafka are missing; or a broker did not start.
         """
         if self._folder is not None:
             return self
@@ -337,7 +336,7 @@ class LocalKafka(Kafka):
         raise AssertionError("unreachable")
 
     def stop(self, *, keep_logs: bool = False) -> None:
-        """Kill all brokers, because their data is not needed, and remove the folder; with ``keep_logs``, all but the logs."""
+        """Kill all brokers (their data is not needed), and remove the folder; with ``keep_logs``, all but the logs."""
         if self._folder is None or os.getpid() != self._owner:
             return
         self._kill_all()
@@ -408,7 +407,8 @@ class LocalKafka(Kafka):
         (self.folder / _DESCRIPTION).write_text(json.dumps(description, indent=2), encoding="utf-8")
 
     def _format(self, installed: Installation, seats: Sequence[Seat]) -> None:
-        """Write StorageTool's files for each node: by the tool if it has extra arguments, run once, else by copies."""
+        """Write StorageTool's files for each node. The tool runs only if it has extra arguments, and only for the first
+        node; all others get copies."""
         formatted = installed.formatted
         for broker in self._brokers:
             broker.data.mkdir(parents=True)
@@ -461,8 +461,8 @@ class DetachedKafka(NamedTuple):
 
 
 def up(nodes: int, configs: Mapping[str, str]) -> tuple[DetachedKafka, bool]:
-    """Start the user's local Kafka unless it runs; return it, and whether it was started. If only some of its brokers
-    run, a new Kafka replaces it.
+    """Start the user's local Kafka unless it runs; return it, and whether it was started. If a broker of it has ended,
+    replace it.
 
     Raises:
         LocalKafkaError: a Kafka with another number of nodes runs, or the start failed.

@@ -26,7 +26,7 @@ from modeaware.views.source import MAX_ID_AGE_S, ViewListener, Views
 def modes_of(
     count: int, writable: int | Iterable[int], rest: PartitionMode = PartitionMode.READ_ONLY
 ) -> tuple[PartitionMode, ...]:
-    """Return ``count`` modes: ReadWrite for ``writable`` (a number from 0 on, or a list), ``rest`` for the others."""
+    """Return ``count`` modes: ReadWrite for the partitions ``writable`` (a list, or how many from 0 on), else ``rest``."""
     kept = set(range(writable)) if isinstance(writable, int) else set(writable)
     return tuple(PartitionMode.READ_WRITE if p in kept else rest for p in range(count))
 
@@ -35,7 +35,7 @@ class FakeViews:
     """Implements :class:`modeaware.views.source.Views` in memory; listeners run in the thread that makes the change.
 
     Args:
-        ready: whether the first view exists from the start. If not, :meth:`set_ready` makes it available.
+        ready: whether the first views exist from the start. If not, :meth:`set_ready` makes them available.
         views: the first views.
 
     Attributes:
@@ -44,7 +44,7 @@ class FakeViews:
         refreshes: the number of calls of :meth:`refresh`.
         hints: the number of calls of :meth:`refresh_soon`.
         silent: topics about which no broker answers :meth:`verify`.
-        live_ids: topic -> its id on the cluster; without an entry, that is the id of the view.
+        live_ids: topic -> its id on the cluster. Without an entry, the cluster's id is that of the view.
         verified: the topics of each call of :meth:`verify`.
         credentials: user name and password of the last :meth:`set_sasl_credentials`.
     """
@@ -113,7 +113,7 @@ class FakeViews:
             self._call({topic: TopicView.unlisted(topic)})
 
     def set_ready(self) -> None:
-        """Make the first view available: listeners get all views, waiting calls return."""
+        """Make the first views available: listeners get all views, and waiting calls return."""
         with self._lock:
             if not self._ready.is_set():
                 self._ready.set()
@@ -216,15 +216,15 @@ class FakeViews:
 
 
 class ScriptedModes:
-    """The modes for every mode-aware client of this process, in place of those of a mode log or an endpoint.
+    """A context manager. In its block, mode-aware clients of this process get scripted modes, not those of a cluster.
 
-    A context manager. Clients made in its block (``modeaware.Producer``, ``Consumer``, their serialising and asyncio
-    forms, ``AdminClient.describe_modes``, ``modeaware.kafka_python``) request no modes from a cluster. At first no
-    topic is listed: every partition is ReadWrite. The modes are the same for every cluster. They do not apply to
+    Clients made in the block (``modeaware.Producer``, ``Consumer``, their serialising and asyncio forms,
+    ``AdminClient.describe_modes``, ``modeaware.kafka_python``) request no modes from a mode log or an endpoint. At first
+    no topic has modes: every partition is ReadWrite. The modes are the same for every cluster. They do not apply to
     clients made before or after the block, to other processes, or to Spark.
 
-    A change is in force for every client when the method returns. Thread-safe, but the callback
-    (``modeaware.resize_cb``) of a change must not use a client if another thread waits for that change.
+    When a method that changes modes returns, the change is in force for every client. Thread-safe. But while one thread
+    is in such a method, a ``modeaware.resize_cb`` in another thread must not use a client.
     """
 
     def __init__(self) -> None:
@@ -278,12 +278,12 @@ class ScriptedModes:
 
         Args:
             topic: a shrunk topic.
-            partitions: some of its ReadOnly partitions; default all.
-            resume_offsets: the seals of these partitions; default none. After :meth:`undo`, a consumer without a commit
-                continues there.
+            partitions: some of the topic's ReadOnly partitions; by default all of these.
+            resume_offsets: the seals of these partitions, if any. After :meth:`undo`, a consumer without a commit
+                continues at the seal.
 
         Raises:
-            ValueError: one of the partitions is not ReadOnly, or no partition is.
+            ValueError: one of ``partitions`` is not ReadOnly, or the topic has no ReadOnly partition.
         """
         with self._lock:
             before = self.view(topic)
@@ -322,10 +322,10 @@ class ScriptedModes:
         """Make the source of the modes unreadable from now on, until :meth:`readable`.
 
         Until then clients keep the last modes, and miss all changes. If no client has had views so far, a new client
-        gets no first view: ``modeaware.on.unknown`` decides.
+        gets none: ``modeaware.on.unknown`` decides what it does.
 
         Args:
-            error: the error for clients; default a :class:`modeaware.errors.ModeSourceError`.
+            error: the error that clients get; by default a :class:`modeaware.errors.ModeSourceError`.
         """
         with self._lock:
             self._failure = error or ModeSourceError("mode log: cannot be read, by the script of a test")
@@ -352,7 +352,7 @@ class ScriptedModes:
 
     @property
     def client_count(self) -> int:
-        """The number of clients with these modes: made in the block, and not closed."""
+        """The number of clients that were made in the block and are not closed."""
         with self._lock:
             return len(self._open())
 
@@ -372,12 +372,12 @@ class ScriptedModes:
         return new
 
     def _acquire(self, conf: Mapping[str, Any], config: ClientConfig) -> Views:
-        """Replaces :func:`modeaware.views.registry.acquire`."""
+        """Do what :func:`modeaware.views.registry.acquire` does outside the block: return a client's views."""
         with self._lock:
             sharing = next((handle for handle in self._open() if handle.ready), None)
             if self._failure is None:
                 made = FakeViews(views=self._views.values())
-            else:  # the clients of one process share the last modes
+            else:  # as in a real process, new clients share the last modes of the existing ones
                 made = FakeViews(ready=sharing is not None, views=sharing.views().values() if sharing else ())
                 made.failure = self._failure
             self._handles.append(made)

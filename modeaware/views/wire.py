@@ -3,11 +3,11 @@
 The server is an endpoint of modeaware, which returns epochs and topic ids beside the modes, or a broker that implements
 KIP-694, which returns modes alone. A server may lag behind, so these rules apply to its responses (invariant I4):
 
-* The store ignores a version that is older than the view in force. It also ignores a past topic id, up to the version
-  that was in force when another id took its place.
+* The store ignores a version that is older than the view in force. Of a past topic id it ignores all versions up to the
+  one that was in force when another id took its place.
 * A topic that a response lacks is requested by name. The topic is gone only if an endpoint lists its id as removed, or
-  a server returns "unknown topic" twice, :data:`CONFIRM_S` apart.
-* Responses of a server without epochs count in their order, but never against a view that has an epoch.
+  if a server returns "unknown topic" twice, :data:`CONFIRM_S` apart.
+* Of responses without epochs the later one counts, but none replaces a view that has an epoch.
 
 Importing this module needs no kafka-python; a request does.
 """
@@ -37,11 +37,11 @@ UNKNOWN_TOPIC, DENIED = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), int(ErrorCode
 
 
 class TopicsMissing(ModeSourceError):
-    """The response lacks topics that have a view; their last views stay."""
+    """The response lacks topics that have a view; the last views of these topics stay in force."""
 
 
 class TopicsDenied(TopicsMissing, NotAuthorized):
-    """The user is not authorized to describe the topics any more."""
+    """The response lacks topics because the user is no longer authorized to describe them."""
 
 
 class WireSource:
@@ -49,15 +49,15 @@ class WireSource:
 
     Args:
         conf: the client's librdkafka settings.
-        store: takes the views.
+        store: where the views are published.
         wanted: returns whether a response is still needed.
-        take_id: called with a topic and the brokers' id of the topic, if that is not the record's (invariant I8); the
+        take_id: called with a topic and the brokers' id of it, if the record has another id (invariant I8), while the
             store's turn is held.
-        groups: returns the groups of the clients' consumers: the server returns those with an open gate.
+        groups: returns the groups of the clients' consumers. The server returns which of these have an open gate.
 
     Attributes:
-        server: the current or last server.
-        used_s: when the server last had a request, on the monotonic clock.
+        server: the server that is used now, or was used last.
+        used_s: when the last request was sent to the server, on the monotonic clock.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class WireSource:
         self._asking = InnerLock()
         self._connection: Any = None  # a OneServer, whose module needs kafka-python
         self._ours = False
-        self._replaced: set[str] = set()  # topics with another id than that of the server's record
+        self._replaced: set[str] = set()  # topics whose id on the cluster is not the id in the server's record
         self._denied: LRUCache[str, tuple[int, int]] = LRUCache(REMEMBERED_IDS)  # topic ids that brokers denied
         self._doubted: dict[str, float] = {}  # topics that were unknown once -> when to request them again
         self._counter = 0
@@ -91,7 +91,7 @@ class WireSource:
         """Use ``server`` from now on.
 
         Args:
-            ours: the server is an endpoint of modeaware, so a topic without a mode epoch has no record.
+            ours: whether the server is an endpoint of modeaware. If so, a topic without a mode epoch has no record.
 
         Raises:
             MissingExtra: kafka-python is not installed.
@@ -109,7 +109,7 @@ class WireSource:
             self._asking.release()
 
     def claim(self) -> ClaimRecord | None:
-        """Return the active controller by the last response; the claim's epoch is that of the newest record seen."""
+        """Return the active controller by the last response, as a claim with the highest controller epoch so far."""
         return self._claim
 
     @property
@@ -133,11 +133,11 @@ class WireSource:
         """Request the modes of all topics that have a record.
 
         Args:
-            fresh: the server reads the mode log to its end first.
+            fresh: whether the server must first read the mode log to its end.
 
         Raises:
-            TopicsMissing: the response lacks some topics; the others are in force.
-            ModeSourceError: no usable response in time. The last views stay.
+            TopicsMissing: the response lacks some topics; the views of all others are in force.
+            ModeSourceError: no usable response arrived in time. The last views stay.
         """
         deadline_s = self._clock.monotonic_s() + timeout_s
         if not self._asking.acquire(timeout=max(timeout_s, 0.0)):
@@ -151,7 +151,7 @@ class WireSource:
             missing = [topic for topic in self._store.views() if topic not in returned]
             self._doubted = {name: due for name, due in self._doubted.items() if name in missing}
             if missing:
-                # Fresh: an endpoint that lags behind may not have read their records yet.
+                # Fresh, because an endpoint that lags behind may not have read the missing topics' records yet.
                 self._confirm_missing(missing, self._ask(missing, deadline_s, fresh=True))
         except (ClusterError, ImportError) as error:
             code = error.code if isinstance(error, ModeAwareError) else None
@@ -176,7 +176,7 @@ class WireSource:
         def encode(correlation_id: int, client_id: str | None) -> bytes:
             return codec.encode_request(request, codec.MODES_VERSION, correlation_id, client_id)
 
-        may_be_closed = self._connection.connected  # the peer may have closed a connection that was idle for long
+        may_be_closed = self._connection.connected  # if it was idle for long, the peer may have closed it
         while True:
             try:
                 left_s = deadline_s - self._clock.monotonic_s()
@@ -209,8 +209,8 @@ class WireSource:
             return {view.topic for view in views}
 
     def _compare(self, topic: Any) -> None:
-        """Pass on the live topic's id while the record has another id (the response has the live id and no epochs), and
-        once afterwards (invariant I8). A broker may lag behind, so the id of each response is passed on."""
+        """Call ``take_id`` with the live topic's id while the record has another id (then the response has the live id
+        and no epochs), and once afterwards (invariant I8). Call it for each response: a broker may lag behind."""
         if not _has_record(topic):
             self._replaced.add(topic.name)
         elif topic.name in self._replaced:
@@ -220,7 +220,7 @@ class WireSource:
         self._take_id(topic.name, topic.topic_id)
 
     def _confirm_missing(self, missing: Collection[str], answer: Any) -> None:
-        """Decide which topics with a view are gone, from the response about the missing ones by name."""
+        """Decide which topics are gone. ``missing`` have a view; ``answer`` is the response to the request by name."""
         with self._store.turn:
             self._take(answer)
             by_name = {topic.name: topic for topic in answer.topics}
@@ -237,7 +237,7 @@ class WireSource:
                 elif name in unknown:
                     if self._is_confirmed(name):
                         gone.append(name)
-                        if held.topic_id is not None:  # the broker may be wrong
+                        if held.topic_id is not None:  # noted, because the broker may lag behind
                             self._denied[held.topic_id] = held.version
                 elif topic is None or code:
                     errors[name] = code
@@ -260,7 +260,7 @@ class WireSource:
         return now_s >= self._doubted.setdefault(name, now_s + CONFIRM_S)
 
     def _view(self, topic: Any) -> TopicView | None:
-        """Return the view of a topic in a response; None if the topic has no record."""
+        """Return the view of a topic in a response, or None if the topic has no record."""
         if not _has_record(topic):
             return None if self._ours else self._counted(topic.name, _modes(topic))
         return TopicView(
@@ -275,7 +275,7 @@ class WireSource:
         )
 
     def _counted(self, name: str, modes: tuple[PartitionMode, ...]) -> TopicView | None:
-        """Return a view from a server without epochs: the version is a count, in the order of the responses."""
+        """Return a view from a server without epochs. Its version counts the responses that changed the modes."""
         held = self._store.held(name)
         if held is None and all(mode.writable for mode in modes):
             return None  # equal to an unlisted topic
@@ -310,7 +310,7 @@ class WireSource:
         self._store.publish(fit)
 
     def _leave_behind(self, view: TopicView) -> None:
-        """From now on ignore versions of this topic id up to that of ``view``, which a lagging server may return
+        """From now on ignore versions of this topic id up to that of ``view``: a lagging server may still return them
         (invariant I4)."""
         if view.topic_id is not None:
             self._store.past_ids[view.topic_id] = view.version
@@ -336,7 +336,7 @@ def _modes(topic: Any) -> tuple[PartitionMode, ...]:
 
 
 def _replaced_by(topic: Any) -> ReplacedBy | None:
-    """Return the new topic of a topic in a response, or None. An unknown state counts as the last known one."""
+    """Return the new topic of a topic in a response, or None. An unknown ``state`` counts as the highest known one."""
     if not topic.replaced_by:
         return None
     (new_topic,) = topic.replaced_by[:1]
@@ -356,7 +356,7 @@ def _replaced_by(topic: Any) -> ReplacedBy | None:
 def _claim(answer: Any, security_protocol: str, last: ClaimRecord | None) -> ClaimRecord | None:
     if answer.controller_name is None:
         return None
-    known = 0 if last is None else last.controller_epoch  # a response may be about few topics
+    known = 0 if last is None else last.controller_epoch  # a response may lack the topics with the highest epoch
     epoch = max((int(topic.controller_epoch) for topic in answer.topics), default=0)
     node = next((broker for broker in answer.brokers if broker.node_id == answer.controller_id), None)
     address = None

@@ -1,10 +1,10 @@
 """Any Kafka request to any broker: nothing in the response is filtered.
 
 librdkafka's admin client hides facts that a controller needs: share groups, leader epochs of commits, and which broker
-returned an answer. The requests are in :mod:`modeaware.wire.requests`.
+sent an answer. The requests are in :mod:`modeaware.wire.requests`.
 
-A broker of a KRaft cluster forwards requests for Kafka's controller. With ZooKeeper that controller is a broker; other
-brokers reject such a request, and return the controller's id in their metadata (:func:`ask_controller`).
+A broker of a KRaft cluster forwards requests to Kafka's own controller. With ZooKeeper that controller is one of the
+brokers; the others reject such a request, and name the controller in their metadata (:func:`ask_controller`).
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ __all__ = ["BULK_TIMEOUT_S", "REQUEST_TIMEOUT_S", "Ask", "Brokers", "Route", "as
 
 REQUEST_TIMEOUT_S = 4.0
 BULK_TIMEOUT_S = 10.0
-"""For requests with large responses, to brokers that have just answered a small one."""
+"""The timeout of requests with large responses, to brokers that have just answered a small request."""
 SILENT_TIMEOUT_S = 1.0
-"""How long a broker has to answer after it did not answer in time: enough for one that has recovered."""
+"""The timeout of a broker that did not answer the last request in time: enough if the broker has recovered."""
 SILENT_FOR_S = 10.0
-"""How long :data:`SILENT_TIMEOUT_S` applies. Then the broker gets the whole time again, in case it is only slow."""
+"""How long :data:`SILENT_TIMEOUT_S` applies. Then the broker gets the whole timeout again: it may only be slow."""
 _SLACK_S = 1.0
 _IN_TIME_S = 0.1
 _ENDPOINTS = (ENDPOINT_NODE_ID, ACTIVE_NODE_ID)
 
 
 class SilentBrokers:
-    """Shortens the timeout of brokers that timed out: such a broker delays the first call to it, not every call."""
+    """Shortens the timeout of brokers that timed out, so that such a broker delays only the first call in full."""
 
     def __init__(self, monotonic_s: Callable[[], float] = time.monotonic) -> None:
         self._monotonic_s = monotonic_s
@@ -55,7 +55,7 @@ class SilentBrokers:
         self._silent_since_s.pop(node_id, None)
 
     def failed(self, node_id: int, until_s: float) -> None:
-        """Note that the broker did not respond. It is silent only if the time ran out: a refused connection is fast."""
+        """Note that the broker did not respond. Only a timeout shortens later ones: a refused connection takes no time."""
         if self._monotonic_s() > until_s - _IN_TIME_S and not self._is_silent(node_id):
             self._silent_since_s[node_id] = self._monotonic_s()
 
@@ -67,18 +67,18 @@ class SilentBrokers:
 class Brokers:
     """Requests to brokers by their id. Connects at the first request, and again after a failure.
 
-    It has no thread: its sockets are served only while a call waits. So only one thread at a time may use it, and it
-    delays no exit. After a fork, make another.
+    There is no thread: the sockets are served only while a call waits. So only one thread at a time may use this, and
+    the process's exit is not delayed. After a fork, make another object.
 
     Args:
         conf: librdkafka configuration (``bootstrap.servers``, security settings).
-        timeout_s: how long a call waits for a broker, including the connection. A first connection to the cluster may
-            take twice as long.
+        timeout_s: how long a call waits for a broker, including the connection. The first connection to the cluster
+            may take twice as long, because several servers may have to be tried.
     """
 
     def __init__(self, conf: Mapping[str, Any], *, timeout_s: float = REQUEST_TIMEOUT_S) -> None:
         self._conf = dict(conf)
-        # For the first link. Made here, so that a ConfigError is raised now.
+        # The settings of the first link are made here, so that a ConfigError is raised by the constructor.
         self._settings: dict[str, Any] | None = kafka_python_settings(conf)
         self._timeout_s = timeout_s
         self._link: KafkaLink | None = None
@@ -87,13 +87,13 @@ class Brokers:
         self._silent = SilentBrokers()
 
     def node_ids(self) -> tuple[int, ...]:
-        """Request the live brokers from one of them; return their ids, sorted."""
+        """Request the list of live brokers from a broker; return their ids, sorted."""
         link = self._connected()
         self._refresh(link, self._deadline_s())
         return tuple(sorted(_known(link)))
 
     def ask(self, request: Any, node_id: int | None = None) -> Any:
-        """Return the response of one broker (None: of any).
+        """Return the response of the broker ``node_id``, or of any broker if that is None.
 
         Raises:
             ClusterError: no response (code REQUEST_TIMED_OUT), the broker does not support the request
@@ -113,7 +113,7 @@ class Brokers:
         while True:
             link = self._connected()
             chosen = link.manager.least_loaded_node()
-            if chosen in _ENDPOINTS:  # an endpoint stands for a controller, and relays no later versions of requests
+            if chosen in _ENDPOINTS:  # an endpoint is no broker, and may not relay the newest versions of requests
                 chosen = random.choice(_known(link) or [chosen])
             brief_s = min(deadline_s, time.monotonic() + ANY_BROKER_TIMEOUT_S)
             answer = None if chosen is None else self._ask_each([Ask(int(chosen), request)], brief_s)[0]
@@ -124,7 +124,7 @@ class Brokers:
                 raise ClusterError("no broker was reached", code=ErrorCode.REQUEST_TIMED_OUT)
             try:
                 self._refresh(link, deadline_s)
-            except ClusterError as error:  # perhaps a frozen broker; the next link tries servers in another order
+            except ClusterError as error:  # perhaps the broker is frozen; the next link tries servers in another order
                 if error.code is not ErrorCode.REQUEST_TIMED_OUT or time.monotonic() >= deadline_s:
                     raise
 
@@ -159,11 +159,11 @@ class Brokers:
 
         self._run(link, ask_all, "ask the brokers", deadline_s)
         if any(isinstance(answer, ClusterError) and answer.code is None for answer in answers):
-            self.disconnect()  # a kafka-python client keeps a refusal (of a password, say) for its lifetime
+            self.disconnect()  # kafka-python's connections would keep a refusal (of a password, say) for good
         return answers
 
     def close(self) -> None:
-        """Close all connections. Idempotent; a call after it fails."""
+        """Close all connections. Idempotent. Every later request fails."""
         self._closed = True
         self.disconnect()
 
@@ -186,7 +186,7 @@ class Brokers:
             # Closes the sockets of an object that is dropped without close(); at exit the operating system closes them.
             self._finalizer = weakref.finalize(self, link.close)
             self._finalizer.atexit = False
-            # It tries the servers in random order, and a paused one takes a while.
+            # Twice the time: the link tries the servers in random order, and waits a while for a paused one.
             deadline_s = self._deadline_s(2 * self._timeout_s)
             self._run(link, partial(link.bootstrap, deadline_s), "reach the cluster", deadline_s)
         return link
@@ -198,7 +198,7 @@ class Brokers:
         self._run(link, partial(link.refresh, deadline_s), "request the list of brokers", deadline_s)
 
     def _run(self, link: KafkaLink, what: Callable[[], Any], doing: str, deadline_s: float) -> None:
-        """Drive the link until ``what`` is done. Any failure closes the link: no unfinished work may stay there."""
+        """Drive the link until ``what`` is done. Any failure closes the link, so that no unfinished work stays there."""
         try:
             link.run(what, max(deadline_s, time.monotonic()) + _SLACK_S)
         except (kafka_errors.KafkaError, OSError) as error:
@@ -210,7 +210,7 @@ class Brokers:
 
 
 def _known(link: KafkaLink) -> list[int]:
-    """Return the brokers, without the endpoints that may be among kafka-python's nodes."""
+    """Return the ids of the brokers, without those of endpoints, which may be among kafka-python's nodes."""
     nodes = (int(broker.node_id) for broker in link.manager.cluster.brokers())
     return [node for node in nodes if node not in _ENDPOINTS]
 
@@ -233,18 +233,18 @@ def _translated(error: Exception, what: str, request: Any = None) -> ClusterErro
         return ClusterError(f"{what}: no answer ({error or type(error).__name__})", code=ErrorCode.REQUEST_TIMED_OUT)
     if isinstance(error, kafka_errors.KafkaError):
         return ClusterError(f"{what}: {type(error).__name__}: {error}")
-    raise error  # a bug
+    raise error  # any other error is a bug
 
 
 class Route(NamedTuple):
-    """A broker that answers, and the controller in its metadata (below 0: unknown)."""
+    """A broker that answers, and the id of Kafka's controller in its metadata; below 0 if unknown."""
 
     node: int
     controller: int
 
 
 def route_to_controller(brokers: Brokers) -> Route:
-    """Return where to send requests for the controller."""
+    """Return where to send requests for Kafka's controller."""
     node, cluster = brokers.ask_any(MetadataRequest(topics=[], allow_auto_topic_creation=False))
     return Route(node, int(cluster.controller_id))
 
@@ -258,14 +258,14 @@ def ask_controller(
     once: bool = True,
     timeout_s: float | None = None,
 ) -> Any:
-    """Return the response of the route's first broker, or of its second if the first is not the controller; or the
-    :class:`ClusterError`.
+    """Return the response of the route's first broker or, if that is not the controller, of its second. If there is
+    none, return the :class:`ClusterError`.
 
     Args:
         request: makes a new message for each attempt; if it raises an exception, nothing is sent.
-        codes: the error codes in a response. If all of them are NOT_CONTROLLER, nothing was done.
+        codes: returns the error codes in a response. If all are NOT_CONTROLLER, nothing was done.
         once: as for :class:`~modeaware.wire.transport.Ask`.
-        timeout_s: as for :meth:`Brokers.ask_each`, for each of the two.
+        timeout_s: as for :meth:`Brokers.ask_each`, for each of the two attempts.
     """
     (answer,) = brokers.ask_each([Ask(route.node, request(), once)], timeout_s)
     if isinstance(answer, ClusterError) or route.controller < 0 or set(codes(answer)) != {ErrorCode.NOT_CONTROLLER}:

@@ -2,13 +2,13 @@
 
 A message travels as the payload of a frame (:mod:`modeaware.wire.frames`): a header, then the fields of its schema.
 Message objects have these fields as snake_case attributes. The schemas of our own messages are in
-``modeaware/wire/schemas``; CreatePartitions and ApiVersions are kafka-python's. Decoding is strict and bounded
+``modeaware/wire/schemas``; those of CreatePartitions and ApiVersions are kafka-python's. Decoding is strict and bounded
 (:mod:`modeaware.wire.strict`). All functions may be called from any thread.
 
 Metadata has two forms of version 10. KIP-694's form is Kafka's version 9 with a mode at the end of each partition. It
-is for peers that have announced it: a server by the feature ``partition.mode`` in ApiVersions, a client by its software
-name. That form is encoded and decoded here, with one class for all versions: a message decoded from version 9 can get
-modes and be encoded as 10. Kafka's own version 10, with topic ids, is only sent to brokers
+is only for peers that have announced it: a server by the feature ``partition.mode`` in ApiVersions, a client by its
+software name. KIP-694's form is encoded and decoded here, with one class for all versions: a message decoded from
+version 9 can get modes and be encoded as 10. Kafka's own version 10, with topic ids, is exchanged only with brokers
 (:func:`metadata_question`). In Metadata 0, an empty ``topics`` means all topics; from version 1 on, null means all, and
 an empty list means none.
 
@@ -52,11 +52,11 @@ except ImportError as error:
     ) from error
 
 DELETE_PARTITIONS_KEY = 694
-"""The api key of DeletePartitions, which KIP-694 leaves open (``xxx``). The schemas carry the same number."""
+"""The api key of DeletePartitions: our choice, because KIP-694 leaves it open (``xxx``). The schema has it, too."""
 ALTER_GROUP_RULES_KEY = 695
-"""The api key of AlterGroupRules, which is ours alone. The schemas carry the same number."""
+"""The api key of AlterGroupRules, a request of modeaware alone. The schema has it, too."""
 REPLACE_TOPICS_KEY = 696
-"""The api key of ReplaceTopics, which is ours alone. The schemas carry the same number."""
+"""The api key of ReplaceTopics, a request of modeaware alone. The schema has it, too."""
 METADATA_KEY, SASL_HANDSHAKE_KEY, API_VERSIONS_KEY, SASL_AUTHENTICATE_KEY, CREATE_PARTITIONS_KEY = 3, 17, 18, 36, 37
 MODES_VERSION = 10
 """The version of KIP-694's Metadata."""
@@ -68,17 +68,17 @@ CREATION_VERSION = 5
 """The version of CreateTopics that is sent (:func:`creation_question`). Kafka 2.4 and later have it."""
 CREATION_TIMEOUT_MS = 10_000
 ENDPOINT_NODE_ID = 694_694_694
-"""The broker in a Metadata response that stands for the endpoint that answers."""
+"""The broker id that stands, in a Metadata response, for the endpoint that made the response."""
 ACTIVE_NODE_ID = 694_694_695
-"""The broker that stands for the endpoint of the active controller, if that is another endpoint."""
+"""The broker id that stands for the active controller's endpoint, if another endpoint made the response."""
 
 
 def define_message(name: str, *, registered: bool = False) -> Any:
     """Return the class of the messages of ``modeaware/wire/schemas/{name}.json``.
 
     Args:
-        registered: whether kafka-python's clients decode responses of this api key by the class. A class registers
-            itself for the whole process when it is defined. By default kafka-python's own class, if any, is restored.
+        registered: whether kafka-python's clients are to decode responses of this api key by the new class, which
+            registers itself for the whole process. By default kafka-python's own class, if any, is registered again.
     """
     registry = ResponseClassRegistry._response_class_registry
     before = dict(registry)
@@ -129,12 +129,12 @@ class NewTopic(NamedTuple):
 
 
 REQUEST_LIMITS = strict.Budget(objects=4_096, string_bytes=32_767)
-"""Of a request: any peer may send one, and each object takes some 10 us of time that all clients share. There is room
-for a thousand topics, or the assignments of two thousand new partitions. 32 767 is Kafka's own limit."""
+"""The limits of a request: any peer may send one, and each object takes some 10 us of time that all clients share. They
+allow a thousand topics, or the assignments of two thousand new partitions. 32 767 is Kafka's own limit for a string."""
 METADATA_LIMITS = strict.Budget(objects=32_768, string_bytes=32_767)
-"""Of a Metadata request: room for eight thousand topics by name, and as many whose modes the client holds."""
+"""The limits of a Metadata request: they allow eight thousand topics by name, and as many whose modes the client has."""
 RESPONSE_LIMITS = strict.Budget(objects=16_777_216, string_bytes=MAX_RESPONSE_BYTES)
-"""Of a response of a broker or controller: room for Metadata of a million partitions."""
+"""The limits of a response of a broker or controller: they allow Metadata of a million partitions."""
 
 
 def is_supported(header: Header) -> bool:
@@ -151,8 +151,8 @@ def decode_request(payload: bytes) -> tuple[Header, Any]:
     """Return a supported request's header and message.
 
     Raises:
-        MalformedFrame: of the kind TooManyParts if it has more objects than :data:`REQUEST_LIMITS`, or
-            :data:`METADATA_LIMITS`, allows.
+        MalformedFrame: the bytes are no such request. TooManyParts, a MalformedFrame: it has more objects than
+            :data:`REQUEST_LIMITS` or, for Metadata, :data:`METADATA_LIMITS` allows.
     """
     header = peek_header(payload)
     if not is_supported(header):
@@ -175,8 +175,8 @@ def encode_response(message: Any, version: int, correlation_id: int) -> bytes:
 def decode_response(payload: bytes, api_key: int, version: int) -> tuple[int, Any]:
     """Return a response's correlation id and message.
 
-    An ApiVersions response with an error is read as version 0, as in Kafka (``message.version`` is 0 then); its header
-    has no tagged fields in any version (KIP-511).
+    An ApiVersions response with an error is read as version 0, as in Kafka; ``message.version`` is then 0. The header
+    of an ApiVersions response has no tagged fields in any version (KIP-511).
     """
     if api_key == API_VERSIONS_KEY and payload[4:6] != b"\0\0":
         version = 0
@@ -204,10 +204,10 @@ def metadata_question(
 
     Args:
         version: 1 to 10.
-        topics: None for all.
-        creation: the broker may create a missing topic.
-        cluster_operations, topic_operations: the answer includes the operations that the user is authorized for (from
-            version 8 on).
+        topics: names of topics; None for all topics.
+        creation: whether the broker may create a missing topic.
+        cluster_operations, topic_operations: whether the answer is to include the operations for which the user is
+            authorized on the cluster, or on each topic (from version 8 on).
     """
     request = MetadataRequest(
         topics=None if topics is None else [MetadataRequest.MetadataRequestTopic(name=name) for name in topics],
@@ -255,7 +255,7 @@ def _encode(message: Any, version: int, **header: Any) -> bytes:
 
 
 def _encoded(message: Any, version: int, **header: Any) -> bytes:
-    message._header = None  # that of an earlier encoding may lack the version, which kafka-python would set in it
+    message._header = None  # kafka-python would set the version in an earlier encoding's header, which may not have it
     message.API_VERSION = version
     message.with_header(**header)
     return bytes(message.encode(header=True))

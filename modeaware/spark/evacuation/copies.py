@@ -32,7 +32,7 @@ from modeaware.spark.errors import EvacuationFailed
 from modeaware.spark.evacuation.versions import HEADER, NewRecord, OldRecord, digest, is_newer
 
 MOST, FEWEST = 10_000, 1
-"""The greatest number of copies in a transaction: at first, and at worst, if producers write many of the copied keys."""
+"""The greatest number of copies in a transaction: at first, and if producers write many of the copied keys."""
 MOST_BYTES = 16_000_000
 """The size of keys and values after which a transaction takes no further copy, so that it is short."""
 TRANSACTION_TIMEOUT_MS = 60_000
@@ -153,7 +153,7 @@ class Copying:
         try:
             self._write(copies)
         except (KafkaException, ModeAwareError):
-            with suppress(KafkaException):  # no transaction is open, or the broker will abort it; the first error matters
+            with suppress(KafkaException):  # none is open, or the broker will abort it; the first error matters
                 self.producer.abort_transaction(_ABORT_TIMEOUT_S)
             raise
 
@@ -161,7 +161,7 @@ class Copying:
         tries = dict.fromkeys((copy.key for copy in copies), 0)
         aborted: dict[bytes, int] = {}  # key -> offset of its last aborted copy
         own: set[int] = set()
-        undecided = 0  # the next attempt waits until records below this offset are committed or aborted, then reads them
+        undecided = 0  # the next attempt first waits until no transaction below this offset is open
         waiting: deque[Copy[OldRecord | NewRecord]] = deque(copies)
         while waiting:
             self.log.catch_up(undecided)
@@ -367,7 +367,7 @@ class _Reader:
                 yield from filter(self._take, [first, *self._consumer.consume(_BATCH, 0)])
 
     def _take(self, message: Message) -> bool:
-        """Return whether the message is a record, and move the position behind the message."""
+        """Return whether the message is a record not read before; move the position behind it."""
         error, offset = message.error(), message.offset()
         if error is not None and error.code() not in _HARMLESS:
             if error.retriable() or error.code() in (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT):
