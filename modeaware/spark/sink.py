@@ -1,6 +1,6 @@
 """Writing through Spark's own Kafka sink, with partitions chosen among the writable ones; and micro-batches.
 
-If possible, the sink's producer chooses by the plug-ins for the JVM (:mod:`modeaware.spark.plug_ins`). Otherwise the
+If possible, the plug-ins for the JVM (:mod:`modeaware.spark.plug_ins`) make the sink's producer choose. Otherwise the
 frame gets a column ``partition``.
 """
 
@@ -27,7 +27,7 @@ logger = get_logger(__name__)
 Through = Literal["sink", "arrow", "rows"]
 THROUGH = ("sink", "arrow", "rows")
 JAVA_NAME = "murmur2_random"
-"""The partitioner of Java's producer, which Spark's sink uses."""
+"""The default partitioner of Java's producer, and so of Spark's sink."""
 _INTERCEPTORS = f"{PREFIX}interceptor.classes"
 _REFUSED = {
     "topic": "pass the topic as an argument",
@@ -40,32 +40,32 @@ def write_to_kafka(df: DataFrame, topic: str, conf: Mapping[str, Any], **options
     """Write a frame to ``topic`` through Spark's built-in Kafka sink, as a batch; returns when all is written.
 
     If Spark has the plug-ins for the JVM on its class path, the sink's producer uses them, and a job follows a shrink,
-    a growth and a replacement between two records. They need modes from the mode log, one of their partitioners
-    (murmur2_random, consistent_random, minimal_movement), and a frame without a column ``partition``.
+    a growth and a replacement between two records. The plug-ins require that the modes come from the mode log, that the
+    partitioner is one of theirs (murmur2_random, consistent_random, minimal_movement), and that the frame has no column
+    ``partition``.
 
     Otherwise the sink's Java producer chooses while every partition is writable. If some are retired, or ``conf`` names
     a partitioner that Java's producer does not have, the frame gets a column ``partition``: ``writable[hash %
-    len(writable)]``. Records that the partitioner does not hash are spread over the writable partitions. The modes are
-    those in force at the call. If they change during the job, it writes by the old modes to its end, and the controller
-    waits for the job.
+    len(writable)]``. Records that the partitioner does not hash are spread over the writable partitions. If the modes
+    change during the job, it still writes by the modes at the call, and the controller waits for the job.
 
-    If another topic has replaced ``topic``, the job writes to that topic. Delivery is at least once, as by the sink,
-    which drops timestamps.
+    If another topic has replaced ``topic``, the job writes to the other topic. Delivery is at least once, and
+    timestamps are dropped, as always by the sink.
 
     Args:
         df: the sink's columns: ``value``, and optionally ``key`` (both string or binary), ``headers`` and ``partition``
-            (int). A partition that a row names is kept; a retired one fails the job.
+            (int). A partition that a row names is kept; if it is retired, the job fails.
         conf: as for :class:`modeaware.Producer`. ``partitioner`` defaults to Java's murmur2_random, as always in the
-            sink; other writers here default to librdkafka's consistent_random. Set it so that all writers agree.
+            sink; our other writers default to librdkafka's consistent_random. Set it so that all writers agree.
         options: further options of the sink, such as ``**{"kafka.linger.ms": "5"}``; they override ``conf``.
 
     Raises:
-        ViewTimeout: the modes are unknown, and ``modeaware.on.unknown`` is not ``writable``. Before the job, nothing
-            was written. After the job, brokers may have rejected records of it: run it again.
+        ViewTimeout: the modes are unknown, and ``modeaware.on.unknown`` is not ``writable``. If this is raised before
+            the job, nothing was written; if after it, brokers may have rejected records, so run the job again.
         ConfigError: ``conf`` or ``options`` has a setting that cannot be respected.
         PartitionRetired: no partition is writable.
         ClusterError: the topic does not exist.
-        TopicReplaced: another topic has replaced this one meanwhile: run the job again, whether or not the sink failed.
+        TopicReplaced: another topic has replaced this one meanwhile. Run the job again, even if the sink did not fail.
         PySparkException, Py4JJavaError: the job failed.
     """
     with written(conf, topic, acknowledged=False) as view:
@@ -92,13 +92,13 @@ def _write(view: TopicView, df: DataFrame, conf: Mapping[str, Any], options: Map
 
 
 def placement(view: TopicView, conf: Mapping[str, Any]) -> Placement | None:
-    """Return the placement of a job's records in the topic of ``view``; None: that of the sink's own producer.
+    """Return the placement of a job's records in the topic of ``view``, or None if the sink's own producer places them.
 
     Raises ConfigError, PartitionRetired and ClusterError as :func:`write_to_kafka` does.
     """
     rule, partitioner = chosen_partitioner(conf, JAVA_NAME)
     if view.all_writable:
-        if rule is not None and rule.is_javas:  # it spreads null keys in its own way (KIP-794)
+        if rule is not None and rule.is_javas:  # Java's producer spreads null keys in its own way (KIP-794)
             return None
         return Placement(view.topic, tuple(TopicClient(conf, view.topic).describe().partitions), partitioner, rule)
     _require_writable(view)
@@ -116,9 +116,9 @@ def _require_writable(view: TopicView) -> None:
 
 
 def _take_the_same(before: TopicView, after: TopicView) -> bool:
-    """Whether the same partitions of the same topic take records. Epochs do not show it: each step has a new one."""
+    """Return whether the same partitions of the same topic take records; each step of a change has a new epoch."""
     same_topic = before.topic == after.topic and before.applies_to(after.topic_id)
-    listed = before.writable == after.writable or not before.modes  # without a record all partitions do
+    listed = before.writable == after.writable or not before.modes  # without a record all partitions are writable
     return same_topic and before.all_writable == after.all_writable and listed
 
 
@@ -133,19 +133,20 @@ def foreach_batch_writer(
     """Return a function for ``df.writeStream.foreachBatch(writer)``.
 
     The modes are read before each batch is written, and again afterwards. If other partitions take records by then, the
-    whole batch is written again, except through a sink whose producer follows by itself. After a replacement it is
-    written again if brokers have rejected a part; with ``sink``, which may not report a rejection, in any case.
-    After ``retries`` further attempts :class:`~modeaware.spark.EpochMoved` (or ``TopicReplaced``) fails the query; its
-    restart from the checkpoint writes the batch once more. Delivery is at least once, as for ``foreachBatch``. A batch
-    that is written again is computed again: keep non-deterministic expressions out of the query, or persist the frame.
+    whole batch is written again, except through a sink whose producer follows the modes by itself. After a replacement,
+    the batch is written again if brokers have rejected a part of it. With ``sink``, it is so in any case, because the
+    sink may not report a rejection. After ``retries`` further attempts :class:`~modeaware.spark.EpochMoved` (or
+    ``TopicReplaced``) fails the query; its restart from the checkpoint writes the batch once more. Delivery is at least
+    once, as for ``foreachBatch``. A batch that is written again is computed again: keep non-deterministic expressions
+    out of the query, or persist the frame.
 
     Args:
         conf: as for :func:`write_to_kafka` and the other writers.
         through: ``sink`` (:func:`write_to_kafka`), ``arrow`` (:func:`~modeaware.spark.write_arrow`, which keeps
-            timestamps) or ``rows`` (:func:`~modeaware.spark.foreach_partition_writer`). The default partitioner is
-            murmur2_random for the first, consistent_random for the others.
+            timestamps) or ``rows`` (:func:`~modeaware.spark.foreach_partition_writer`). The default partitioner of
+            ``sink`` is murmur2_random; that of the others is consistent_random.
         retries: how often a batch is written again, at most.
-        options: for ``sink``; see :func:`write_to_kafka`.
+        options: further options, only for ``sink``; see :func:`write_to_kafka`.
     """
     return BatchWriter(topic, dict(conf), through, retries, options)
 
@@ -182,7 +183,7 @@ class BatchWriter:
             if follows:
                 return
             *earlier, current = topic_segments(self.conf, self.topic)
-            # A replaced topic has taken the whole batch, which is read before the records of the new topic.
+            # If the topic was replaced, it has still taken the whole batch, and consumers read it before the new topic.
             if _take_the_same(view, current) or was_replaced(view, earlier):
                 return
             logger.warning(
@@ -201,7 +202,7 @@ class BatchWriter:
         )
 
     def _write(self, view: TopicView, df: DataFrame) -> bool:
-        """Write, and return whether records follow a shrink within the batch, so that no second write is needed."""
+        """Write, and return whether the writer follows a shrink within the batch, so that no second write is needed."""
         from modeaware.spark.writer import PartitionWriter, write_arrow_by
 
         if self.through == "sink":

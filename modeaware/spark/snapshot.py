@@ -1,7 +1,7 @@
 """The driver's facts for a job: a topic's modes, and its id, partitions and offsets on the cluster.
 
-Views are kept between requests: every micro-batch needs them at least twice, and a first view takes a quarter of a
-second. One request shows whether the mode log has grown. If it has not, the views are current and the log is not read.
+Views are kept between requests: every micro-batch needs them at least twice, and the first views take a quarter of a
+second. One request shows whether the mode log has grown. If it has not, the views are current, and nothing is read.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ logger = get_logger(__name__)
 
 TIMEOUT_S = 30.0
 IDLE_S = 60.0
-"""How long views are kept after the last request."""
+"""How long views are kept after the last use."""
 _END_TIMEOUT_S = 2.0
 _FETCH_WAIT_MS = 10
 
@@ -48,15 +48,16 @@ _FETCH_WAIT_MS = 10
 def topic_segments(conf: Mapping[str, Any], topic: str, *, stale: bool = False) -> tuple[TopicView, ...]:
     """Return the views of the chain of topics that begins at the name ``topic``. Writers write to the last topic.
 
-    Nearly always the chain has only one topic. The views include all that the mode source contains at the call. They
-    are compared with the ids of the topics on the cluster (invariant I8).
+    Nearly always the chain has only one topic. The views include all changes that the mode source contains at the call.
+    Their topic ids are compared with the cluster's (invariant I8).
 
     If the source cannot be read within ``modeaware.view.timeout.ms``, ``modeaware.on.unknown`` decides: ``writable``
     uses the last view, or takes every partition as ReadWrite if there is none; ``block`` and ``error`` raise.
 
     Args:
         conf: as for :class:`modeaware.Producer`.
-        stale: continue with the last view whatever ``modeaware.on.unknown`` is, as a running query must.
+        stale: whether to continue with the last view even if ``modeaware.on.unknown`` forbids it, as a running query
+            must.
 
     Raises:
         ViewTimeout: the modes are unknown; nothing was read or written.
@@ -97,7 +98,7 @@ def _verified_segments(topic: str, views: Views) -> tuple[TopicView, ...]:
 
 @contextmanager
 def written(conf: Mapping[str, Any], topic: str, *, acknowledged: bool = True) -> Iterator[TopicView]:
-    """``with written(conf, topic) as view``: the view of the topic to which a job for the name ``topic`` writes.
+    """Enclose a job that writes to the name ``topic``: in ``with written(conf, topic) as view``, it writes by ``view``.
 
     Args:
         acknowledged: whether brokers have appended every record of a job that succeeds. False for Spark's sink: if
@@ -107,8 +108,7 @@ def written(conf: Mapping[str, Any], topic: str, *, acknowledged: bool = True) -
     Raises:
         TopicReplaced: the job failed or is not ``acknowledged``, and its topic was replaced meanwhile. Brokers reject
             data for a replaced topic.
-        ViewTimeout, ConfigError: as :func:`topic_segments`. A job that is not ``acknowledged`` raises them after the
-            block, too.
+        ViewTimeout, ConfigError: as :func:`topic_segments`; if not ``acknowledged``, also at the end of the block.
     """
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it has no types
     from pyspark.errors import PySparkException
@@ -133,8 +133,8 @@ def written(conf: Mapping[str, Any], topic: str, *, acknowledged: bool = True) -
 
 
 def _with_id(conf: Mapping[str, Any], view: TopicView) -> TopicView:
-    """Return the view with its topic id, or with that on the cluster if the view has none. The name does not identify
-    the topic: after a rename back, two topics of the chain have the same name."""
+    """Return the view; if it has no topic id, with the cluster's. The name alone does not identify the topic: after a
+    rename back, two topics of the chain have the same name."""
     if view.topic_id is not None:
         return view
     return replace(view, topic_id=_views(conf).live_id(view.topic, VERIFY_TIMEOUT_S))
@@ -151,7 +151,7 @@ def _views(conf: Mapping[str, Any]) -> Views:
 
 
 def _replaced(planned: TopicView, earlier: Iterable[TopicView], current: TopicView) -> TopicReplaced | None:
-    """Return the error if the name no longer means the topic that the job was planned for; None if it does."""
+    """Return the error if the name no longer means the topic for which the job was planned, else None."""
     is_same = planned.topic == current.topic and current.applies_to(planned.topic_id)
     if is_same and not was_replaced(planned, earlier):
         return None
@@ -166,7 +166,7 @@ def _replaced(planned: TopicView, earlier: Iterable[TopicView], current: TopicVi
 
 
 def was_replaced(planned: TopicView, earlier: Iterable[TopicView]) -> bool:
-    """Return whether the topic that a job was planned for is among the ``earlier`` ones of the name."""
+    """Return whether the topic for which a job was planned is among ``earlier``, the old topics of its name's chain."""
     return any(view.topic == planned.topic and view.applies_to(planned.topic_id) for view in earlier)
 
 
@@ -175,7 +175,7 @@ class KeptViews:
 
     def __init__(self, conf: Mapping[str, Any], config: ClientConfig) -> None:
         self.views = acquire(conf, config)
-        # Records are in the log before the marker that commits their transaction. They count as growth at once.
+        # read_uncommitted, so that records count as growth of the log even before their transaction is committed.
         self._conf = {**tail_conf(conf, fetch_wait_ms=_FETCH_WAIT_MS), "isolation.level": "read_uncommitted"}
         self._log = TopicPartition(config.mode_log_topic, 0)
         self._lock = InnerLock()
@@ -184,19 +184,19 @@ class KeptViews:
         self.idle = threading.Timer(IDLE_S, self.close)
 
     def refresh(self, timeout_s: float) -> None:
-        """Do :meth:`modeaware.views.source.Views.refresh`, or just one request if the log has not grown."""
+        """Make the views current: by :meth:`modeaware.views.source.Views.refresh`, unless the log has not grown."""
         if not self._is_current():
             self.views.refresh(timeout_s)
 
     def _is_current(self) -> bool:
-        """Whether the views come from a log, and include all of it; False if that is not certain."""
+        """Return whether the views surely come from the mode log, and include all of it."""
         with self._lock:
             if self._closed or not self.views.stats().get("log_present"):
                 return False
             self._consumer = self._consumer or Consumer(self._conf)
             try:
                 _, end = self._consumer.get_watermark_offsets(self._log, timeout=_END_TIMEOUT_S)
-            except KafkaException:  # refresh() reports it
+            except KafkaException:  # refresh() will meet the same error, and report it
                 return False
         stats = self.views.stats()
         return bool(stats["source"] == "log" and stats["log_position"] == end)
@@ -221,7 +221,7 @@ def kept_views(conf: Mapping[str, Any], config: ClientConfig) -> KeptViews:
     def release() -> None:
         with _kept.lock:
             if kept.idle is not threading.current_thread():
-                return  # used again in the meantime
+                return  # the views were used again in the meantime
             del _kept.held[key]
         kept.close()
 
@@ -249,7 +249,7 @@ atexit.register(release_kept)
 
 
 class TopicDescription(NamedTuple):
-    """A topic's partitions, ascending, whatever their modes; and its id, None where brokers return none."""
+    """A topic's partitions, ascending, of all modes; and its id, or None if brokers return no ids."""
 
     partitions: list[int]
     topic_id: str | None
@@ -261,8 +261,8 @@ class TopicClient:
     Every method raises ClusterError if no broker answers, or if the topic does not exist (UNKNOWN_TOPIC_OR_PARTITION).
 
     Args:
-        conf: as for :class:`modeaware.Consumer`. With ``isolation.level`` ``read_committed``, librdkafka's default, a
-            log ends before the first open transaction.
+        conf: as for :class:`modeaware.Consumer`. By ``isolation.level`` ``read_committed``, librdkafka's default, the
+            log end is before the first open transaction.
     """
 
     def __init__(self, conf: Mapping[str, Any], topic: str) -> None:
@@ -278,7 +278,7 @@ class TopicClient:
         return TopicDescription(sorted(p.id for p in description.partitions), known_id(description.topic_id))
 
     def setting(self, name: str) -> str | None:
-        """Return a configuration of the topic, its default included."""
+        """Return the value of a topic configuration, also if it is the default; None if there is none."""
         resource = ConfigResource(ResourceType.TOPIC, self.topic)
         future = self._admin.describe_configs([resource], request_timeout=TIMEOUT_S)[resource]
         entry = self._answer(future, "has a configuration that cannot be read").get(name)
@@ -289,7 +289,7 @@ class TopicClient:
         return self._offsets(partitions, OffsetSpec.earliest())
 
     def ends(self, partitions: Iterable[int]) -> dict[int, int]:
-        """Return the log end offsets by the isolation level."""
+        """Return the log end offsets, by the ``isolation.level`` of ``conf``."""
         return self._offsets(partitions, OffsetSpec.latest())
 
     def _offsets(self, partitions: Iterable[int], spec: OffsetSpec) -> dict[int, int]:

@@ -26,7 +26,7 @@ from modeaware.views.source import MAX_ID_AGE_S, ViewListener, Views
 def modes_of(
     count: int, writable: int | Iterable[int], rest: PartitionMode = PartitionMode.READ_ONLY
 ) -> tuple[PartitionMode, ...]:
-    """Return ``count`` modes: ReadWrite for the partitions ``writable`` (a list, or how many from 0 on), else ``rest``."""
+    """Return ``count`` modes: ReadWrite for ``writable`` (a list, or how many partitions from 0 on), else ``rest``."""
     kept = set(range(writable)) if isinstance(writable, int) else set(writable)
     return tuple(PartitionMode.READ_WRITE if p in kept else rest for p in range(count))
 
@@ -219,12 +219,12 @@ class ScriptedModes:
     """A context manager. In its block, mode-aware clients of this process get scripted modes, not those of a cluster.
 
     Clients made in the block (``modeaware.Producer``, ``Consumer``, their serialising and asyncio forms,
-    ``AdminClient.describe_modes``, ``modeaware.kafka_python``) request no modes from a mode log or an endpoint. At first
-    no topic has modes: every partition is ReadWrite. The modes are the same for every cluster. They do not apply to
-    clients made before or after the block, to other processes, or to Spark.
+    ``AdminClient.describe_modes``, ``modeaware.kafka_python``) request no modes from a mode log or an endpoint. At
+    first no topic has modes: every partition is ReadWrite. The modes are the same for every cluster. They do not apply
+    to clients made before or after the block, to other processes, or to Spark.
 
-    When a method that changes modes returns, the change is in force for every client. Thread-safe. But while one thread
-    is in such a method, a ``modeaware.resize_cb`` in another thread must not use a client.
+    When a method that changes modes returns, the change is in force for every client. Thread-safe, but the
+    ``modeaware.resize_cb`` that a change calls must not use a client if another thread waits for that change.
     """
 
     def __init__(self) -> None:

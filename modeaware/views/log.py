@@ -1,10 +1,10 @@
 """The mode log as a source of views.
 
-The *tail* follows the log. It reads the log from its beginning into a fresh *replay* (the last record of each key),
-which replaces the old replay at the log's end. From then on each record changes views as it arrives. After an event
-that could hide a change of the log itself, the tail reads from the beginning again; views that are newer than the log's
-records stay (invariant I4). A *refresh* reads from the tail's position to the end, in the caller's thread. Records that
-the tail then reads again count once.
+The *tail* follows the log. It reads the log from its beginning into a fresh *replay* (the last record of each key). At
+the log's end the fresh replay takes the place of the old one. From then on each record changes views as it arrives.
+After an event that could hide a change of the log itself, the tail reads from the beginning again; views that are newer
+than the log's records stay (invariant I4). A *refresh* reads from the tail's position to the end, in the caller's
+thread. The tail then reads these records again, but does not apply them twice.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ logger = get_logger(__name__)
 
 
 class LogSource:
-    """Publishes the mode log's records as views. The ``TailSink`` of its tail, which the owner runs.
+    """Publishes the mode log's records as views. It is the ``TailSink`` of its ``tail``, which the owner runs.
 
     Args:
         conf: librdkafka settings of the client.
         config: names the log.
-        store: takes the views.
+        store: where the views are published.
         wanted: returns whether the tail is to continue; the tail calls it a few times a second.
         absence_counts: returns whether an absent log means now that every partition is ReadWrite. When that becomes
             true, the owner calls :meth:`confirm_absence`.
 
     Attributes:
-        readings: how often the log was read from its beginning: at first, and after the log was unreachable.
+        readings: how often the tail began to read the log from its beginning: at first, and after it was unreachable.
         present: whether the log exists, by the last response.
     """
 
@@ -61,12 +61,12 @@ class LogSource:
         self._absence_counts = absence_counts
         self.readings = 0
         self.present = False
-        self._absent = False  # the tail found no log, whether the absence counts or not
+        self._absent = False  # whether the tail found no log, even if the absence does not count
         self._caught_up = threading.Event()  # not set while the log is read from its beginning
         self._ended = False
         self._check_now = threading.Event()
         self._replay = Replay()
-        self._staged: Replay | None = None  # the records from the log's beginning, until the end is reached
+        self._staged: Replay | None = None  # the fresh replay, until the end of the log is reached
         self._position = 0
         self._published_to = 0
         self._older: set[str] = set()
@@ -74,7 +74,7 @@ class LogSource:
 
     @property
     def has_answered(self) -> bool:
-        """Return whether the cluster has responded about the log, even if the log is absent or cannot be read."""
+        """Return whether the cluster has responded about the log, if only that it is absent or cannot be read."""
         return self._store.ready or self._absent or self._store.error() is not None
 
     # For handles: see ``Views``
@@ -87,7 +87,7 @@ class LogSource:
         return tuple(topic_id for topic_id in topic_ids if topic_id in removed)
 
     def views_of(self, topic: str) -> list[TopicView]:
-        """Return the views of all topic ids that have a record under that name; the record written last comes last."""
+        """Return the views of all topic ids that have a record under that name, in the order of the records' writing."""
         with self._store.turn:
             return [self._replay.view_of(record) for record in self._replay.records_of(topic)]
 
@@ -137,14 +137,15 @@ class LogSource:
     def absent(self) -> None:
         with self._store.turn:
             self._absent = True
-            if self.present or self._store.views():  # views that came over the wire are from a log, too
+            if self.present or self._store.views():  # views that came over the wire prove that a log existed, too
                 text = f"topic {self._topic!r} is gone; restore it: all partition modes are stored there"
                 self.failed(ModeSourceError(f"mode log: {text}", topic=self._topic))
             else:
                 self.confirm_absence()
 
     def confirm_absence(self) -> None:
-        """Confirm the log's absence, if it was the last response and counts now. Called in the tail's thread."""
+        """Publish that no topic has modes, if the log is absent by the last response, and that counts now. Called in the
+        tail's thread."""
         with self._store.turn:
             if not self._absent or self.present or self._store.views() or not self._absence_counts():
                 return
@@ -167,7 +168,7 @@ class LogSource:
         self._store.confirm()
 
     def _adopt(self, staged: Replay, position: int) -> None:
-        """Replace the last reading of the log by a fresh one.
+        """Replace the replay by ``staged``, the fresh one.
 
         A topic without a record in the fresh reading keeps its view: only a tombstone removes a view (invariant I4).
         """
@@ -180,13 +181,13 @@ class LogSource:
         """Publish the next records, with one call of the listeners if views only go forward.
 
         A consumer group assigns partitions by the views that its members have seen. A member must detect from its own
-        views whether another member may have seen others (``assignment.possible_hidden``). So a state of a topic that
-        would leave no trace in later views is published by itself.
+        views whether another member may have seen different ones (``assignment.possible_hidden``). So if a state of a
+        topic would leave no trace in later views, it is published by itself.
         """
         pending: dict[str, TopicRecord | None] = {}
         for record in records:
             if record.offset < self._position:
-                continue  # a refresh was faster than the tail
+                continue  # a refresh has already applied this record
             self._position = record.offset + 1
             current = {topic: self._record(topic) for topic in self._fold(record)}
             if any(topic in pending and self._hides(topic, pending[topic], current[topic]) for topic in current):
@@ -201,29 +202,28 @@ class LogSource:
         topic_id = (record.key or b"").decode(errors="replace")
         first = topic_id not in self._replay.records
         changed = self._replay.apply(record.key, record.value)
-        if topic_id_of(topic_id) is not None:  # a record about groups changes the topic's view, and adds no topic id
+        if topic_id_of(topic_id) is not None:  # else a record about groups, which adds no topic id
             return changed
         if record.value is None and record.key is not None:
             self._store.forget_aside(topic_id)
             # The store may have a view of the id that this replay never had.
             changed |= {view.topic for view in self._store.views().values() if view.topic_id == topic_id}
         elif first:
-            # When a name gets a new id, its other ids are past ids. The first reading of a log does not show that: its
-            # order proves nothing, because compaction keeps the last record of each id.
+            # When a name gets a new id, its other ids are past ids. During the first reading of a log, the order of ids
+            # proves nothing, because compaction keeps only the last record of each id.
             for past in (past for topic in changed for past in self._replay.records_of(topic)):
                 if past.topic_id != topic_id:
                     self._store.past_ids[past.topic_id] = past.version
         return changed
 
     def _record(self, topic: str) -> TopicRecord | None:
-        """Return the record that counts: the last one written, without records whose id the cluster has shown to be
-        past."""
+        """Return the topic's record that counts: the last one whose id the cluster has not shown to be a past id."""
         records = reversed(self._replay.records_of(topic))
         return next((record for record in records if not self._store.is_aside(record.topic_id)), None)
 
     def _hides(self, topic: str, pending: TopicRecord | None, current: TopicRecord | None) -> bool:
-        """Return whether the held view and ``current`` show no trace of ``pending``, which was between the two."""
-        if pending is None:  # the topic was gone, of which another topic id would be a trace
+        """Return whether ``pending``, a record between the held view and ``current``, leaves no trace in these two."""
+        if pending is None:  # the topic was gone in between; another topic id would be a trace of that
             held = self._store.held(topic)
             return current is not None and held is not None and held.topic_id == current.topic_id
         return current is None or current.topic_id != pending.topic_id or current.version < pending.version
@@ -244,7 +244,7 @@ class LogSource:
     # A refresh: a second reader, in the caller's thread, from the tail's position
 
     def fetch(self, timeout_s: float) -> None:
-        """Read on to the end of the log.
+        """Read to the log's present end, and publish the views.
 
         Raises:
             ModeSourceError: the end was not reached in time, or the log cannot be read.
@@ -254,11 +254,11 @@ class LogSource:
             while not self._read_on(deadline):
                 logger.debug("the mode log %r is being read from its beginning; waiting for that", self._topic)
         except ModeSourceError:
-            self._check_now.set()  # the tail then checks whether the log can be read
+            self._check_now.set()  # makes the tail check whether the log can be read
             raise
 
     def _read_on(self, deadline: Deadline) -> bool:
-        """Read from the tail's position to the end; return False when the tail began anew meanwhile."""
+        """Read from the tail's position to the end; return False if the tail has begun anew meanwhile."""
         caught_up = self._caught_up.wait(deadline.left_s())
         if not caught_up or (self._ended and (self._staged is not None or not self.readings)):
             why = self._store.error() or "the first read has not reached the end"

@@ -9,7 +9,7 @@ from modeaware.modelog.records import ClaimRecord
 from modeaware.topic_view import TopicView
 
 MAX_ID_AGE_S = 0.25
-"""The age up to which a topic id from the cluster is reused: clients that start together share one request."""
+"""The age up to which a topic id from the cluster is reused, so that clients that start together share one request."""
 VERIFY_TIMEOUT_S = 3.0
 """How long a client waits for the comparison of topic ids before it continues with the last view."""
 
@@ -19,14 +19,14 @@ ViewListener = Callable[[Mapping[str, TopicView]], None]
 class Views(Protocol):
     """A client's handle on the shared views of one cluster. All methods may be called from any thread.
 
-    Listeners are called with views right after those views are in force: one listener at a time, in the source's own
+    Right after views come into force, listeners are called with them: one listener at a time, in the source's own
     thread or in the thread of a caller of :meth:`refresh`, :meth:`verify` or :meth:`subscribe`. Listeners must not
     block. Do not call these three methods while holding a lock that a listener takes. An exception from a listener is
-    logged and affects no other listener.
+    logged, and affects no other listener.
     """
 
     def wait_ready(self, timeout_s: float) -> bool:
-        """Wait for the first views; return False on timeout, or when the source has ended.
+        """Wait for the first views. Return False on timeout, or if the source ends before it has any.
 
         The first views exist once the log has been read to its end, a server has returned modes over the wire, or
         responses have shown that neither a log nor such a server exists.
@@ -40,11 +40,11 @@ class Views(Protocol):
 
     @property
     def ended(self) -> bool:
-        """Return whether no more views can come: the handle was closed, or the interpreter is exiting."""
+        """Return whether no more views can come, because the handle was closed or the interpreter is exiting."""
         ...
 
     def view(self, topic: str) -> TopicView:
-        """Return the view in force; ``TopicView.unlisted(topic)`` if no record exists. Never does IO."""
+        """Return the topic's view in force, or ``TopicView.unlisted(topic)`` if there is no record. Never does IO."""
         ...
 
     def views(self) -> Mapping[str, TopicView]:
@@ -52,7 +52,7 @@ class Views(Protocol):
         ...
 
     def recorded(self, topics: Iterable[str]) -> set[str]:
-        """Return those of ``topics`` that have a record, even one of an earlier topic of the name (invariant I8)."""
+        """Return those of ``topics`` that have a record, even of an earlier topic of that name (invariant I8)."""
         ...
 
     def claim(self) -> ClaimRecord | None:
@@ -60,7 +60,7 @@ class Views(Protocol):
         ...
 
     def removed(self, topic_ids: Iterable[str]) -> tuple[str, ...]:
-        """Return those of ``topic_ids`` whose record was removed from the mode log; none over the wire."""
+        """Return those of ``topic_ids`` whose record was removed from the mode log; none if the wire is the source."""
         ...
 
     def refresh(self, timeout_s: float) -> None:
@@ -69,13 +69,13 @@ class Views(Protocol):
         Concurrent callers share one request. Waits for a transaction that is open at the end of the log.
 
         Raises:
-            ModeSourceError: not within ``timeout_s``, or the source fails; the last views stay in force.
+            ModeSourceError: ``timeout_s`` has passed, or the source fails; the last views stay in force.
         """
         ...
 
     def refresh_soon(self) -> None:
         """Make the source's thread request views again soon, for example after an error of the cluster. Returns at
-        once; calls in quick succession cause one request. The log needs no such hint."""
+        once; calls in quick succession cause one request. Only the wire needs this: the log pushes its changes."""
         ...
 
     def verify(self, topics: Iterable[str], timeout_s: float, max_age_s: float = MAX_ID_AGE_S) -> frozenset[str]:
@@ -87,21 +87,21 @@ class Views(Protocol):
         the source repeats the comparison for these topics, at least every ``topic.metadata.refresh.interval.ms``.
 
         Topics without a record cost no request. For others the call blocks for one Metadata request, which concurrent
-        callers share. Without an answer (no broker, not authorized, unknown topic, brokers without topic ids) the last
-        view stays in force, and :meth:`stats` names the topic. Never creates a topic, and never raises.
+        callers share. If no id is returned (no broker, not authorized, unknown topic, brokers without topic ids), the
+        last view stays in force, and :meth:`stats` names the topic. Never creates a topic, and never raises.
 
         Args:
             topics: names of topics that the client is about to use.
             timeout_s: how long to wait for the answer.
-            max_age_s: how old an earlier answer may be to be reused.
+            max_age_s: up to what age an earlier answer is reused.
 
         Returns:
-            The topics about which no broker has answered in time. An answer without an id is an answer.
+            The topics about which no broker has answered in time, not even without an id.
         """
         ...
 
     def live_id(self, topic: str, timeout_s: float) -> str | None:
-        """Return the cluster's current id of ``topic``, by one request; None without an answer."""
+        """Return the cluster's current id of ``topic``, by one request; None if no broker returns it."""
         ...
 
     def subscribe(self, listener: ViewListener) -> None:
@@ -118,7 +118,7 @@ class Views(Protocol):
         ...
 
     def error(self) -> Exception | None:
-        """Return why the source cannot be read now; None while it works."""
+        """Return why the source cannot be read now, or None while it can be read."""
         ...
 
     def stats(self) -> dict[str, Any]:

@@ -1,16 +1,17 @@
-"""The topic id that a name has on the cluster now, and so the views that may apply (invariant I8).
+"""The topic id that a name has on the cluster now: it decides which view may apply (invariant I8).
 
 A view is made for one topic id. A Kafka topic can be deleted and created again under its name. Without a running
 controller, the record of the deleted topic stays on the mode log. So before a client acts on a view, it compares the
 view's id with the id that the cluster returns for the name, by DescribeTopics (Metadata v10 and later, KIP-516; the
 request never creates a topic).
 
-* A response with another id takes the view out of force. If a record of that id is known, its view comes into force.
-* One broker may lag behind and return a past id. An id is ignored if its record was removed, or if a record of another
-  id came later on the log. Any other response counts until the next one: nothing is final, and the comparison is
-  repeated in the background while the topic is in use.
-* No response is no proof. An unknown topic, a refusal and a broker without topic ids change nothing: the client
-  continues with its last view.
+* A response with another id takes the view out of force. If a record of the other id is known, its view comes into
+  force.
+* A broker may lag behind and return a past id. An id is ignored if its record was removed, or if a record of another
+  id came later on the log. Any other response counts until the next response: the comparison is repeated in the
+  background while the topic is in use.
+* Without an id nothing changes: if there is no response, or the topic is unknown, or the request is refused, or the
+  broker has no topic ids, the client continues with its last view.
 """
 
 from __future__ import annotations
@@ -38,16 +39,15 @@ logger = get_logger(__name__)
 REQUEST_TIMEOUT_S = 3.0
 RETRY_S = 0.05
 UNKNOWN_PATIENCE_S = 0.5
-"""How long requests for the id of an unknown topic are repeated: brokers learn of a new topic within milliseconds."""
+"""How long requests for the id of an unknown topic are repeated. A new topic is known to brokers in milliseconds."""
 CHECK_S = 10.0
-"""The longest time between comparisons of the ids of topics in use, however long
-``topic.metadata.refresh.interval.ms`` is. If a topic is deleted and created again, a running client applies the old
-view no longer than this."""
+"""The longest time between comparisons of the ids of topics in use, even if ``topic.metadata.refresh.interval.ms`` is
+longer. If a topic is deleted and created again, a running client applies the old view no longer than this."""
 SILENT_TIMEOUT_S = 0.05
-"""The length of each wait after a timeout, until a broker responds. So a client that uses many topics, or polls
-repeatedly, waits long for silent brokers only once. The background comparison continues meanwhile."""
+"""After a wait has timed out, each further wait is only this long, until a broker responds. So a client that uses many
+topics, or polls repeatedly, waits long for silent brokers only once. The background comparison continues."""
 CONFIRM_S = 1.0
-"""The time after which a comparison is repeated that had no response, or that took a view out of force."""
+"""A comparison is repeated after this time if it had no response, or took a view out of force."""
 _UNKNOWN_TOPIC = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError.LEADER_NOT_AVAILABLE)
 _FINAL = (
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
@@ -60,8 +60,8 @@ class TopicIdUnknown(Exception):
     """The cluster has returned no id of a topic.
 
     Attributes:
-        unknown_topic: the broker has no such topic.
-        final: retrying at once will not help.
+        unknown_topic: whether the reason is that the broker has no such topic.
+        final: whether a retry at once is useless.
     """
 
     def __init__(self, message: str, *, unknown_topic: bool = False, final: bool = False) -> None:
@@ -71,13 +71,13 @@ class TopicIdUnknown(Exception):
 
 
 def id_from(answer: Future[Any], timeout_s: float) -> str:
-    """Wait ``timeout_s`` seconds for a future of ``AdminClient.describe_topics``, and return its topic id.
+    """Wait up to ``timeout_s`` seconds for a future of ``AdminClient.describe_topics``; return the topic id in it.
 
     Raises:
-        TopicIdUnknown: no response, or one without an id.
+        TopicIdUnknown: there is no response, or it has no id.
     """
     try:
-        # The failure is not raised. Callers keep it, and a traceback in it would keep their frames and clients alive.
+        # Do not raise the failure: callers keep it, and its traceback would keep their frames and clients alive.
         failure = answer.exception(max(timeout_s, 0.0))
     except NoAnswerInTime as error:
         raise TopicIdUnknown("no broker has answered in time") from error
@@ -105,7 +105,7 @@ class TopicIds:
         self._lock = InnerLock()
         self._admin: Any = None
         self._asked: dict[str, tuple[float, Future[Any]]] = {}
-        self._waiting: dict[str, Future[Any]] = {}  # requests that wait for the admin client, which a thread makes
+        self._waiting: dict[str, Future[Any]] = {}  # requests that wait until a thread has made the admin client
         self._is_making = False
         self._closed = False
 
@@ -137,8 +137,8 @@ class TopicIds:
         return now_s - asked_s < (max_age_s if future.exception() is None else min(max_age_s, RETRY_S))
 
     def _renew(self) -> None:
-        """Make an admin client, and send the waiting requests. The constructor is called without the lock: it waits for
-        the application's ``oauth_cb``, which may wait for a thread that makes a request here."""
+        """Make an admin client, and send the waiting requests. The constructor is called without the lock, because it
+        waits for the application's ``oauth_cb``, which may wait for a thread that makes a request here."""
         made: Any = None
         failure: Exception = KafkaException(KafkaError(KafkaError._FAIL, "the request was interrupted"))
         try:
@@ -153,7 +153,7 @@ class TopicIds:
                 before = self._admin
                 if made is not None and not self._closed:
                     self._admin = made
-            del before  # without the lock
+            del before  # without the lock: the deletion closes the old client, which may take a while
             if made is None:
                 _fail(due, failure)
         if made is not None:
@@ -162,18 +162,18 @@ class TopicIds:
     def _describe(self, due: Mapping[str, Future[Any]], admin: Any) -> None:
         try:
             answers = admin.describe_topics(TopicCollection(list(due)), request_timeout=REQUEST_TIMEOUT_S)
-        except (KafkaException, ValueError, TypeError) as error:  # the latter two: an invalid topic name
+        except (KafkaException, ValueError, TypeError) as error:  # ValueError, TypeError: an invalid topic name
             _fail(due, without_frames(error))
         else:
             for topic, answer in answers.items():
                 answer.add_done_callback(partial(_pass_on, due[topic]))
 
     def _has_timed_out(self, topics: Iterable[str]) -> bool:
-        """Return whether the last request about one of these topics timed out: a new client helps then.
+        """Return whether the last request about one of these topics timed out. If so, a new admin client is needed.
 
-        librdkafka sends the request to the broker that was the controller by its last metadata. It waits for that
-        broker for minutes, at two thirds of a processor core if the broker refuses connections. A new client gets the
-        new controller.
+        librdkafka sends the request to Kafka's controller as named by its last metadata. It waits for that broker for
+        minutes, at two thirds of a processor core if the broker refuses connections. A new client requests metadata,
+        which names the present controller.
         """
         answers = (self._asked[topic][1] for topic in topics if topic in self._asked)
         errors = (answer.exception() for answer in answers if answer.done())
@@ -183,7 +183,7 @@ class TopicIds:
         """Close the connection; later requests fail. Idempotent."""
         with self._lock:
             admin, self._closed, self._admin = self._admin, True, None
-        del admin  # without the lock
+        del admin  # without the lock, as in _renew
 
 
 def _fail(due: Mapping[str, Future[Any]], failure: Exception) -> None:
@@ -204,11 +204,11 @@ class IdChecks:
     :meth:`step`, which only the source's thread calls.
 
     Args:
-        ids: requests them from the cluster.
-        recorded: returns the topics among the given ones for which a view with a topic id is known.
-        take_id: called with a topic and the cluster's id for it; returns whether a view went out of force.
+        ids: requests topic ids from the cluster.
+        recorded: returns those of the given topics for which a view with a topic id is known.
+        take_id: called with a topic and the cluster's id of it; returns whether a view went out of force.
         interval_s: the longest time between comparisons.
-        stopping: set when the source stops; ends every wait.
+        stopping: an event that is set when the source stops, and ends every wait.
     """
 
     def __init__(
@@ -230,7 +230,7 @@ class IdChecks:
         self._in_use: set[str] = set()
         self._failing: set[str] = set()
         self._pending: dict[str, Future[Any]] = {}
-        self._silent = False  # the last wait timed out, and no broker has responded since
+        self._silent = False  # whether the last wait timed out, and no broker has responded since
         self._asked_s = clock.monotonic_s()
         self._due_s = self._asked_s + self._interval_s
 
@@ -265,7 +265,7 @@ class IdChecks:
         return frozenset(silent)
 
     def live_id(self, topic: str, timeout_s: float) -> str | None:
-        """Return the cluster's id of ``topic``; None without an answer."""
+        """Return the cluster's id of ``topic``, or None if no broker returns one in time."""
         try:
             answer = self._ids.request([topic], MAX_ID_AGE_S)[topic]
             return id_from(answer, min(timeout_s, SILENT_TIMEOUT_S) if self._silent else timeout_s)
@@ -289,17 +289,17 @@ class IdChecks:
             in_use = set(self._in_use)
         due = self._recorded(in_use) if in_use else set()
         with self._lock:
-            self._failing &= due  # the records of the other topics are gone
+            self._failing &= due  # all other topics have no record any more
         if due:
             self._pending = self._ids.request(due, RETRY_S)
 
     def stats(self) -> dict[str, Any]:
-        """``unverified_topics``: topics in use whose views could not be compared with the cluster's topic ids."""
+        """Return ``unverified_topics``: the topics in use whose ids could not be compared with the cluster's."""
         with self._lock:
             return {"unverified_topics": sorted(self._failing)}
 
     def _take_answer(self, topic: str, answer: Future[Any], timeout_s: float) -> TopicIdUnknown | None:
-        """Process the response about a topic; return the error if it has no id."""
+        """Process the response about a topic; return the error if the response has no id."""
         try:
             topic_id = id_from(answer, timeout_s)
         except TopicIdUnknown as error:

@@ -55,7 +55,7 @@ class SilentBrokers:
         self._silent_since_s.pop(node_id, None)
 
     def failed(self, node_id: int, until_s: float) -> None:
-        """Note that the broker did not respond. Only a timeout shortens later ones: a refused connection takes no time."""
+        """Note that the broker did not respond. Only a timeout makes it silent: a refused connection takes no time."""
         if self._monotonic_s() > until_s - _IN_TIME_S and not self._is_silent(node_id):
             self._silent_since_s[node_id] = self._monotonic_s()
 
@@ -198,7 +198,7 @@ class Brokers:
         self._run(link, partial(link.refresh, deadline_s), "request the list of brokers", deadline_s)
 
     def _run(self, link: KafkaLink, what: Callable[[], Any], doing: str, deadline_s: float) -> None:
-        """Drive the link until ``what`` is done. Any failure closes the link, so that no unfinished work stays there."""
+        """Drive the link until ``what`` is done. Any failure closes the link, so that no unfinished work remains."""
         try:
             link.run(what, max(deadline_s, time.monotonic()) + _SLACK_S)
         except (kafka_errors.KafkaError, OSError) as error:

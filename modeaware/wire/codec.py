@@ -132,7 +132,7 @@ REQUEST_LIMITS = strict.Budget(objects=4_096, string_bytes=32_767)
 """The limits of a request: any peer may send one, and each object takes some 10 us of time that all clients share. They
 allow a thousand topics, or the assignments of two thousand new partitions. 32 767 is Kafka's own limit for a string."""
 METADATA_LIMITS = strict.Budget(objects=32_768, string_bytes=32_767)
-"""The limits of a Metadata request: they allow eight thousand topics by name, and as many whose modes the client has."""
+"""The limits of a Metadata request: they allow eight thousand topics by name, and the ids of as many held topics."""
 RESPONSE_LIMITS = strict.Budget(objects=16_777_216, string_bytes=MAX_RESPONSE_BYTES)
 """The limits of a response of a broker or controller: they allow Metadata of a million partitions."""
 

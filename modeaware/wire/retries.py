@@ -2,14 +2,14 @@
 
 Kafka's own clients retry a retriable error until the deadline of the call. Ours do the same, by three rules:
 
-1. *Nothing was done*: a retriable refusal, or a request that was never sent. It is retried with backoff until the
-   deadline. A controller takes over within a session of the election (10 s), and a new topic's leaders are elected
-   within milliseconds; both are shorter than the deadline.
+1. *Nothing was done*: a retriable refusal, or a request that was never sent. The request is retried with backoff until
+   the deadline. That is long enough for another controller to take over (the session timeout of the election's
+   consumer, 10 s) and for the election of a new topic's leaders (milliseconds).
 2. *Outcome unknown*: the request may have been carried out. It is retried only if the call is repeatable: two runs have
    the effect of one. A shrink to a count is repeatable; an ``immediate_delete`` is not. If no later attempt succeeds,
-   ``resolve`` decides by the state of the key; without a decision the outcome stays unknown.
-3. *Unknown topic*: retriable in Kafka, because a broker may lag behind a creation. But a mistyped name gets the same
-   answer. So in an unbroken row of such answers, the request is retried for ``unknown_topic_s`` after the first; then
+   ``resolve`` may find the outcome in the present state of the key (of a topic); else it stays unknown.
+3. *Unknown topic*: retriable in Kafka, because a broker may not have the new topic yet. But a mistyped name gets the
+   same answer. So the request is retried for ``unknown_topic_s`` after the first such answer of an unbroken row; then
    the error is final.
 Every other error is final at once.
 """
@@ -35,7 +35,7 @@ V = TypeVar("V")
 NOTICE_AFTER_S = 2.0
 """A call that has been retried for this long logs one line with the reason."""
 JITTER = 0.2
-"""Waits differ by up to this share either way, as in Kafka (KIP-580): clients must not return all at once."""
+"""Waits are longer or shorter by up to this share, as in Kafka (KIP-580), so that clients do not retry all at once."""
 
 _NOT_DONE = frozenset(
     {
@@ -58,7 +58,7 @@ class Outcome(Enum):
 def outcome_of(error: ModeAwareError) -> Outcome:
     """Classify an error by its class and code."""
     if isinstance(error, ModeSourceError) and error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-        return Outcome.FINAL  # nothing was sent, and the reader of the mode log has already retried
+        return Outcome.FINAL  # no request was sent, and the reader of the mode log has already retried
     if isinstance(error, ControllerFenced) or error.code is ErrorCode.REQUEST_TIMED_OUT:
         return Outcome.UNKNOWN
     return Outcome.NOT_DONE if error.code in _NOT_DONE else Outcome.FINAL
@@ -72,7 +72,7 @@ class Deadline:
         self._at_s = clock.monotonic_s() + timeout_s
 
     def left_s(self) -> float:
-        """Return the remaining seconds; always above 0, so that the value can be a timeout."""
+        """Return the remaining seconds, but always above 0, so that the value can be a timeout."""
         return max(self._at_s - self.clock.monotonic_s(), 0.001)
 
     @property
@@ -83,11 +83,11 @@ class Deadline:
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """The length of waits, and when to give up. Pure.
+    """The length of waits, and when to give up. No IO, no clock.
 
     Attributes:
-        backoff_s, backoff_max_s: the first wait and the longest; each wait is twice the one before.
-        unknown_topic_s: how long an unbroken row of "unknown topic" is retried.
+        backoff_s, backoff_max_s: the first wait and the longest wait; in between, each is twice the one before.
+        unknown_topic_s: how long to retry while every answer is "unknown topic".
     """
 
     backoff_s: float = 0.1
@@ -102,7 +102,7 @@ class RetryPolicy:
         return cls(first_s, max(first_s, longest_s))
 
     def wait_s(self, attempts: int, jitter: float) -> float:
-        """Return the wait after so many attempts (1 or more), in seconds; ``jitter`` is from -1 to 1."""
+        """Return the wait in seconds after ``attempts`` attempts (1 or more); ``jitter`` is from -1 to 1."""
         grown_s = self.backoff_s * 2.0 ** min(attempts - 1, 30)
         return min(grown_s, self.backoff_max_s) * (1 + JITTER * jitter)
 
@@ -113,8 +113,9 @@ class RetryPolicy:
 
         Args:
             repeatable: whether two runs of the request have the effect of one.
-            wait_s: the backoff before the next attempt; must be less than ``left_s``, the time to the deadline.
-            unknown_s: for how long the topic has been unknown in every answer.
+            wait_s: the backoff before the next attempt. If it is not less than ``left_s``, there is no attempt.
+            left_s: the time to the deadline.
+            unknown_s: for how long every answer has been that the topic is unknown.
         """
         outcome = outcome_of(error)
         if outcome is Outcome.FINAL or wait_s >= left_s:
@@ -125,10 +126,10 @@ class RetryPolicy:
 
 
 def outcome_unknown(_: object, last: ModeAwareError) -> ModeAwareError:
-    """Return the error of a call whose attempts include one with an unknown outcome. ``last``: the last one's error."""
+    """Return the error of a call of which an attempt has an unknown outcome; ``last`` is the last attempt's error."""
     if isinstance(last, ClusterError) and outcome_of(last) is Outcome.UNKNOWN:
         return last
-    text: str = last.message  # contains the remedy if the last attempt's own outcome is unknown
+    text: str = last.message  # it contains the remedy if the outcome of the last attempt is unknown
     if outcome_of(last) is not Outcome.UNKNOWN:
         text = (
             f"an earlier attempt got no answer; {text}; it may have been carried out: describe the topic ('modeaware "
@@ -140,11 +141,11 @@ def outcome_unknown(_: object, last: ModeAwareError) -> ModeAwareError:
 
 
 class Retrying:
-    """The attempts of one call. One thread.
+    """The attempts of one call. For one thread.
 
     Args:
-        deadline: no attempt begins after it.
-        sleep: waits so many seconds; returns true if the caller has given up.
+        deadline: no attempt begins after this moment.
+        sleep: waits the given number of seconds; returns true if the caller has given up.
         jitter: returns a number from -1 to 1.
     """
 
@@ -172,11 +173,12 @@ class Retrying:
         repeatable: bool,
         resolve: Callable[[K, ModeAwareError], V | ModeAwareError] = outcome_unknown,
     ) -> dict[K, V | ModeAwareError]:
-        """Attempt something for many keys, and again for those that may be retried. Returns the last answers.
+        """Call ``attempt`` with all keys, and again with those that may be retried. Return each key's last answer.
 
         Args:
-            keys: topics, for example. A key without an answer keeps its last one, or if it has none is given up.
-            resolve: called with a key of unknown outcome that did not succeed later, and with its last error.
+            keys: topics, for example. A key to which ``attempt`` gives no answer keeps its last answer; without one, the
+                key is given up.
+            resolve: called with each key whose outcome is unknown and that did not succeed later, and its last error.
         """
         answers: dict[K, V | ModeAwareError] = {}
         doubtful: set[K] = set()
@@ -213,7 +215,7 @@ class Retrying:
         return answers
 
     def call(self, attempt: Callable[[], V], *, repeatable: bool) -> V:
-        """Attempt one request.
+        """Call ``attempt``, a request without keys, and retry it by the same rules.
 
         Raises:
             ModeAwareError: the last attempt's error.
@@ -231,7 +233,7 @@ class Retrying:
         return answer
 
     def _with_effort(self, last: ModeAwareError) -> ModeAwareError:
-        """Return the error; with the number of attempts, if a further attempt might have helped."""
+        """Return the error. If a further attempt might have helped, add the number of attempts to it."""
         if self._attempts == 1 or outcome_of(last) is Outcome.FINAL:
             return last
         text = f"{last.message} (gave up after {self._now_s() - self._began_s:.1f} s and {self._attempts} attempts)"
@@ -240,7 +242,7 @@ class Retrying:
         return error
 
     def _notice(self, error: object, left_s: float) -> None:
-        """Log long retries, except of an unknown topic, which soon ends with an error of its own."""
+        """Log a call that is retried for long; not for an unknown topic, because that soon ends in an error."""
         unknown = isinstance(error, ModeAwareError) and error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if not unknown and not self._noticed and self._now_s() - self._began_s >= NOTICE_AFTER_S:
             self._noticed = True
