@@ -1,8 +1,8 @@
 """DeletePartitions, CreatePartitions, ReplaceTopics and AlterGroupRules: authorization, and the response.
 
-For each topic, the operations that the broker returns over the user's own connection decide (KIP-430). For a new topic,
-a CreateTopics request that the broker only validates decides: the right may be on the topic or on the cluster, and
-Metadata does not show each of them to every user that has it. Nothing here does IO.
+A user may change a topic if the broker returns the needed operations over the user's own connection (KIP-430). A user
+may create a new topic if a broker accepts a CreateTopics request that it only validates. Metadata would not suffice:
+the right CREATE may be on the topic or on the cluster, and Metadata may not show it. Nothing here does IO.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _TOPIC_ERRORS = {
     int(ErrorCode.INVALID_TOPIC_EXCEPTION): "invalid topic name {}",
 }
 _DECODED_FACTOR = 70
-"""Bytes of memory for each byte of a request of many small parts: assignments without a replica are the worst."""
+"""Bytes of memory for each byte of a request with many small parts. Assignments without replicas take the most."""
 
 
 class AclOperation(IntEnum):
@@ -67,23 +67,23 @@ class AclOperation(IntEnum):
 
 
 _TO_ALTER = frozenset({AclOperation.ALTER})
-"""The right on the topic that CreatePartitions needs, as with Kafka's own brokers; also DeletePartitions and
-AlterGroupRules if they cause no deletion of records. On the cluster the right allows every rule: with it, users may
-grant themselves all rights."""
+"""The right on the topic that CreatePartitions needs, as with Kafka's own brokers; DeletePartitions and AlterGroupRules
+need it if they cause no deletion of records. On the cluster, ALTER allows every rule: users that have it may grant
+themselves all rights anyway."""
 _TO_DELETE = _TO_ALTER | {AclOperation.DELETE}
 """The rights for DeletePartitions and AlterGroupRules on a topic whose records may be deleted because of them."""
 _TO_REPLACE = _TO_DELETE | {AclOperation.ALTER_CONFIGS}
-"""The rights for ReplaceTopics on its topic. The new topic also needs CREATE, on the topic or on the cluster. The topic
-of an alias is gone: its removal needs _TO_DELETE on the alias's target. _TO_ALTER on the cluster suffices, too, even if
-the target is gone."""
+"""The rights on the old topic for ReplaceTopics. The new topic also needs CREATE, on that topic or on the cluster.
+An alias has no topic any more: its removal needs _TO_DELETE on the topic to which it points or, even if that topic is
+deleted, too, _TO_ALTER on the cluster."""
 _ACCEPTED = (int(ErrorCode.NONE), int(ErrorCode.TOPIC_ALREADY_EXISTS))
-"""The accepted codes of a new topic's validation. Brokers check the right first. If the topic exists, as after a
-repeated request, the controller decides whether it may be the new topic."""
+"""The accepted codes of a new topic's validation. Brokers check the right first, so TOPIC_ALREADY_EXISTS proves it. The
+controller then decides whether the existing topic may be the new one, as after a repeated request."""
 
 
 def granted(bitfield: int) -> frozenset[AclOperation]:
-    """Return the operations in an ``authorized_operations`` field: none if it is negative (not requested, or not
-    known to the broker)."""
+    """Return the operations in an ``authorized_operations`` field. A negative value means none: the operations were not
+    requested, or are not known to the broker."""
     if bitfield < 0:
         return frozenset()
     return frozenset(operation for operation in AclOperation if bitfield >> operation & 1)
@@ -91,11 +91,11 @@ def granted(bitfield: int) -> frozenset[AclOperation]:
 
 @dataclass
 class ChangeRequest:
-    """One request for changes; ``commands`` has one for each topic, in the order of the request.
+    """One request for changes. ``commands`` has a command for each topic, in the order of the request.
 
     Attributes:
-        size_bytes: its approximate size in memory.
-        refused: place in ``commands`` -> the result of a command that this user is not authorized for.
+        size_bytes: the request's approximate size in memory.
+        refused: index in ``commands`` -> the result of a command for which the user is not authorized.
     """
 
     header: Header
@@ -125,8 +125,8 @@ class ChangeRequest:
         )
 
     def creations(self) -> Iterator[dict[int, ReplaceTopicCommand]]:
-        """Yield the replacements that create a new topic, by their place in ``commands``, in batches for brokers to
-        validate."""
+        """Yield index in ``commands`` -> replacement that creates a new topic, in batches that brokers can validate in
+        one request."""
         numbered = ((n, c) for n, c in enumerate(self.commands) if isinstance(c, ReplaceTopicCommand))
         creating = ((n, c) for n, c in numbered if not (c.undo or c.forget))
         yield from map(dict, in_requests(creating, lambda item: 1 + item[1].num_partitions + len(item[1].configs)))
@@ -154,7 +154,7 @@ class ChangeRequest:
 
     def answer(self, outcome: Outcome) -> bytes:
         """Return the response for the ``outcome`` of the allowed commands ([] if there were none)."""
-        if isinstance(outcome, ControllerFenced):  # to Kafka's clients its own code would mean: nothing was done
+        if isinstance(outcome, ControllerFenced):  # Kafka's clients would take its code to mean: nothing was done
             return self._failed(ModeAwareError(f"{outcome.message}; {_UNCERTAIN}", code=ErrorCode.REQUEST_TIMED_OUT))
         if outcome is None or isinstance(outcome, Exception) or len(outcome) != len(self.allowed):
             unexpected = f"the controller failed ({type(outcome).__name__}); {_UNCERTAIN}"
@@ -185,12 +185,12 @@ class ChangeRequest:
 
 
 def read(payload: bytes) -> ChangeRequest | bytes:
-    """Return the request in this frame; or the response, if the request is refused for every user."""
+    """Return the request in this frame or, if it is refused whoever the user is, the response."""
     try:
         header, request = codec.decode_request(payload)
     except TooManyParts:
         header = peek_header(payload)
-        if header.api_key == codec.CREATE_PARTITIONS_KEY:  # its response needs the names of the topics
+        if header.api_key == codec.CREATE_PARTITIONS_KEY:  # the response would need the names of the topics
             raise
         nothing = codec.MESSAGES[header.api_key][0]()
         return ChangeRequest(header, nothing, (), 0)._failed(_TOO_MANY)
@@ -214,7 +214,7 @@ class _Rights:
         self._cluster = granted(metadata.cluster_authorized_operations)
         self._topics: dict[str, Any] = {}
         for topic in metadata.topics:
-            self._topics[topic.name] = None if topic.name in self._topics else topic  # twice is ambiguous
+            self._topics[topic.name] = None if topic.name in self._topics else topic  # None if a name occurs twice
 
     def refusal(self, command: Command) -> CommandResult | None:
         if isinstance(command, AlterGroupRulesCommand):
@@ -279,7 +279,7 @@ def _clipped(result: CommandResult) -> CommandResult:
 
 
 def _new_topic_refusal(command: ReplaceTopicCommand, created: Any) -> CommandResult:
-    """Return the result of a replacement whose new topic the broker would not create; ``created``: its result."""
+    """Return the result of a replacement whose new topic the broker would not create; ``created`` is the broker's."""
     code = int(ErrorCode.UNKNOWN_SERVER_ERROR) if created is None else created.error_code
     if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
         why = (
@@ -294,7 +294,7 @@ def _new_topic_refusal(command: ReplaceTopicCommand, created: Any) -> CommandRes
 
 
 def _needed_for_rules(command: AlterGroupRulesCommand) -> Iterator[tuple[str, frozenset[AclOperation]]]:
-    """Yield the topic of each rule that is added or removed, and the rights for that."""
+    """Yield the topic of each rule that is added or removed, and the rights that the addition or removal needs."""
     for rule in command.add:
         yield rule.topic, _TO_DELETE if rule.may_give_up_records else _TO_ALTER
     for kind, _, topic in command.remove:
@@ -316,5 +316,5 @@ def _may_be_of_the_cluster(command: Command) -> bool:
 
 
 def _is_name(name: str) -> bool:
-    """Return whether a request to a broker can contain the name; the broker checks the characters."""
+    """Return whether the name fits into a request to a broker. Which characters it may have, the broker checks."""
     return 0 < len(name) <= _MAX_NAME

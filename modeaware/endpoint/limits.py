@@ -1,4 +1,4 @@
-"""The limits of one peer of the endpoint, and of all together: connections, bytes, time, and lines in the log."""
+"""The endpoint's limits for one peer, and for all peers together: connections, bytes, time, and lines in the log."""
 
 from __future__ import annotations
 
@@ -19,33 +19,34 @@ T = TypeVar("T", bound=Hashable)
 class EndpointLimits:
     """Bounds in connections, bytes, requests and seconds. Each is checked before memory is used."""
 
-    # Open client connections; a further one is closed at once, or takes the slot of one that is not established.
+    # Open client connections. A further one takes the slot of a connection that is not established, or is closed at once.
     connections: int = 1_200
-    connections_per_peer: int = 600  # of one address
+    connections_per_peer: int = 600  # open client connections of one address
     request_bytes: int = MAX_REQUEST_BYTES  # the largest request of a client, without its length
     # The largest DeletePartitions, CreatePartitions, ReplaceTopics or AlterGroupRules request. The codec also limits
     # the number of its objects, because one thread serves all clients and decodes the request.
     change_bytes: int = MAX_CHANGE_BYTES
     modes_bytes: int = 262_144  # the largest request for KIP-694's Metadata: about eight thousand topics by name
     versions_bytes: int = 4_096  # the largest ApiVersions request, which comes before authentication
-    response_bytes: int = MAX_RESPONSE_BYTES  # the largest response that the endpoint makes, also with modes
-    # The largest response accepted from a broker. It reaches the client unchanged. For clients that do not read modes,
-    # the endpoint may replace nodes in the response; no limit applies to the result.
+    response_bytes: int = MAX_RESPONSE_BYTES  # the largest response that the endpoint makes, or to which it adds modes
+    # The largest response accepted from a broker, and passed on. For clients that do not read modes, the endpoint may
+    # replace nodes in the response; no further limit applies to the result.
     upstream_bytes: int = 33_554_432
-    pipeline: int = 100  # requests of one connection without a response; the next is read after a response
-    held_bytes: int = 2_097_152  # of one connection's requests that wait; above it, too, no request is read
-    cache_bytes: int = 67_108_864  # of Metadata and ApiVersions responses kept for all connections
-    # For all connections: incomplete frames, waiting frames, and sent frames that peers have not accepted. Beyond this
-    # limit, the connection that holds most is closed.
+    pipeline: int = 100  # one connection's requests without a response; at this number, no further request is read
+    held_bytes: int = 2_097_152  # the size of one connection's waiting requests; at this size, no further request is read
+    cache_bytes: int = 67_108_864  # the size of Metadata and ApiVersions responses kept for all connections
+    # The size, for all connections, of incomplete frames, waiting frames, and sent frames that peers have not accepted.
+    # Beyond this limit, the connection that holds most is closed.
     buffered_bytes: int = 134_217_728
-    # The time without a complete request (Kafka's connections.max.idle.ms), or for a peer to accept sent data.
+    # The longest time without a complete request (Kafka's connections.max.idle.ms), or until a peer accepts sent data.
     idle_s: float = 600.0
-    # The time for TLS, the first complete request of a connection, and the authentication of its user if brokers
-    # require that.
+    # The time for TLS, the first complete request of a connection, and its user's authentication, if brokers require
+    # authentication.
     establish_s: float = 30.0
     drain_s: float = 30.0  # for a peer to accept sent data, once more than 64 KiB wait
     linger_s: float = 5.0  # for a peer to accept sent data, before its connection is closed
-    # Whether all connections of an address together get the time of one. Many clients may share a proxy's address.
+    # Whether all connections of an address together get the CPU time of one. False, because many clients may share a
+    # proxy's address.
     time_by_address: bool = False
 
 
@@ -56,7 +57,7 @@ class BufferBudget(Generic[T]):
         self._held: dict[T, int] = {}
 
     def update(self, holder: T, held_bytes: int) -> T | None:
-        """Note that ``holder`` now keeps ``held_bytes``; return the largest holder if all together keep too much."""
+        """Note that ``holder`` now keeps ``held_bytes``. If all holders together keep too much, return the largest."""
         self.total_bytes += held_bytes - self._held.get(holder, 0)
         if held_bytes:
             self._held[holder] = held_bytes
@@ -68,21 +69,21 @@ class BufferBudget(Generic[T]):
 
 
 class ConnectionSlots(Generic[T]):
-    """The slots of connections. Only an established connection keeps its slot for good: if none is free, a new
-    connection takes the slot of the oldest that is not established."""
+    """The slots of connections. Only an established connection keeps its slot for good: if no slot is free, a new
+    connection takes that of the oldest connection that is not established."""
 
     def __init__(self, most: int, most_per_peer: int) -> None:
         self._most = most
         self._most_per_peer = most_per_peer
         self._hosts: dict[T, str] = {}
         self._taken: Counter[str] = Counter()
-        self._new: dict[T, None] = {}  # those that are not established, oldest first
+        self._new: dict[T, None] = {}  # the holders that are not established, oldest first
 
     def take(self, holder: T, host: str) -> T | str | None:
         """Take a slot for a connection of ``host``.
 
         Returns:
-            The holder that has lost its slot to the connection; None: a slot was free; a text: why there is no slot.
+            None if a slot was free, the holder that has lost its slot to the connection, or a text: why no slot is left.
         """
         loser = None
         if self._taken[host] >= self._most_per_peer:
@@ -113,7 +114,7 @@ class ConnectionSlots(Generic[T]):
 
 
 class RateLimitedLogger:
-    """A log that peers cannot flood: ``lines`` of a kind in ``period_s``, then the number of lines left out."""
+    """A log that peers cannot flood: in ``period_s`` it takes ``lines`` of a kind, and then counts those left out."""
 
     def __init__(self, clock: Callable[[], float], lines: int = 10, period_s: float = 30.0) -> None:
         self._clock = clock
@@ -122,7 +123,7 @@ class RateLimitedLogger:
         self._kinds: dict[str, _Kind] = {}
 
     def log(self, level: int, kind: str, message: str, *arguments: object, lines: int | None = None) -> None:
-        """Log, unless ``kind`` (one of few) has been logged too often (``lines``, default: the log's)."""
+        """Log, unless ``kind`` has been logged ``lines`` times (default: the log's ``lines``). There are few kinds."""
         state = self._kinds.setdefault(kind, _Kind())
         now_s = self._clock()
         if now_s >= state.until_s:

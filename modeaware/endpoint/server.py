@@ -1,4 +1,4 @@
-"""The endpoint's server: one thread, any number of connections; and its bound and advertised addresses."""
+"""The endpoint's server: one thread for all connections; the addresses that it binds and advertises."""
 
 from __future__ import annotations
 
@@ -28,14 +28,15 @@ logger = get_logger(__name__)
 THREAD_NAME = "modeaware-endpoint"
 _BACKLOG = 512
 _OTHER_FILES = 256
-"""File descriptors reserved for the rest of the process: librdkafka's connections, logs."""
+"""How many file descriptors are left to the rest of the process, such as librdkafka's connections and logs."""
 _STOP_S = 0.5
 _ROUNDS_TO_CONNECT = 3
 """Rounds of asyncio's loop from an accepted socket to its connection: the task begins, then ``connection_made``."""
 
 
 class Target(NamedTuple):
-    """An address to bind; ``loopback``: only this host reaches it; ``everywhere``: clients cannot connect to it."""
+    """An address to bind. ``loopback`` is whether only this host reaches it. ``everywhere`` is whether it stands for all
+    interfaces, so that it is no address to which clients can connect."""
 
     family: socket.AddressFamily
     host: str
@@ -45,7 +46,7 @@ class Target(NamedTuple):
 
 
 def resolve(listen: str) -> Target:
-    """Resolve the address to bind, ``HOST:PORT`` (no host: 127.0.0.1)."""
+    """Resolve the address to bind, ``HOST:PORT``; without a host, 127.0.0.1 is meant."""
     try:
         host, port = split_address(listen)
         entries = socket.getaddrinfo(host or "127.0.0.1", port, type=socket.SOCK_STREAM)
@@ -66,7 +67,7 @@ def _parse_advertised(advertised: str) -> tuple[str, int]:
         raise ConfigError(f"--advertised-listener: {advertised!r} is not HOST:PORT with a host and a port")
     try:
         unspecified = ipaddress.ip_address(host).is_unspecified
-    except ValueError:  # a name
+    except ValueError:  # a host name
         unspecified = False
     if unspecified:
         raise ConfigError(f"--advertised-listener: clients cannot connect to {host}")
@@ -76,23 +77,23 @@ def _parse_advertised(advertised: str) -> tuple[str, int]:
 class Server:
     """Relays between clients and brokers, and adds the partition modes (KIP-694); see docs/wire.md.
 
-    Its thread, ``modeaware-endpoint``, runs an asyncio loop; each client connection has its own connection to a broker,
-    on which only that client authenticates. No data from a peer, and no silence, stops the server or another
-    connection. ``start`` and ``stop`` may be called from any thread.
+    The server's thread, ``modeaware-endpoint``, runs an asyncio loop. Each client connection has its own connection to a
+    broker, on which only that client authenticates. Whatever a peer sends or fails to send, the server and all other
+    connections continue. ``start`` and ``stop`` may be called from any thread.
 
     Args:
-        listen: ``HOST:PORT``; no host: 127.0.0.1; port 0: a free one.
+        listen: ``HOST:PORT``. Without a host, 127.0.0.1 is meant; port 0 means any free port.
         controller: the controller's state for sessions. Its ``advertised`` may be this server's.
-        submit: submits commands to the controller, with their time limit in ms; in the server's thread, must not block.
-        refresh: reads the mode log to its present end; in the server's thread, must not block.
+        submit: submits commands to the controller, with a time limit in ms. Called in the server's thread: must not block.
+        refresh: has the mode log read to its present end. Called in the server's thread: must not block.
         upstream: the brokers.
-        tls: this side's certificate (:func:`modeaware.endpoint.transport.server_context`); None: no TLS.
+        tls: the endpoint's side of TLS (:func:`modeaware.endpoint.transport.server_context`), or None without TLS.
         limits: see :class:`~modeaware.endpoint.limits.EndpointLimits`.
-        advertised: ``HOST:PORT`` for clients to connect to; None: where it listens.
+        advertised: ``HOST:PORT`` to which clients connect, or None if that is where the server listens.
 
     Raises:
-        ConfigError: an invalid address; or users' messages would cross the network in the clear, although brokers are
-            reached by TLS.
+        ConfigError: an address is invalid; or users' messages would cross the network in the clear, although brokers
+            are reached by TLS.
     """
 
     def __init__(
@@ -121,7 +122,7 @@ class Server:
         self._check(listen)
 
     def _check(self, listen: str) -> None:
-        """Refuse settings that the brokers' listener would not allow; warn of surprising ones."""
+        """Refuse settings that are less safe than the brokers' listener; warn of settings that may be a mistake."""
         target, upstream = self._target, self._upstream
         if target.everywhere and self._advertised is None:
             raise ConfigError(
@@ -151,12 +152,12 @@ class Server:
 
     @property
     def address(self) -> str:
-        """Return the bound ``host:port``, once started."""
+        """The bound ``host:port``, once the server is started."""
         return _join(*self._listening())
 
     @property
     def advertised(self) -> tuple[str, int]:
-        """Return host and port for clients to connect to, once started."""
+        """The host and port to which clients connect, once the server is started."""
         return self._advertised if self._advertised is not None else self._listening()
 
     @property
@@ -165,21 +166,21 @@ class Server:
 
     @property
     def loopback(self) -> bool:
-        """Return whether only this host reaches it (and no other address is advertised)."""
+        """Whether only this host reaches the server: it is bound to loopback, and no other address is advertised."""
         return self._target.loopback and self._advertised is None
 
     @property
     def security_protocol(self) -> str:
-        """Return the protocol between clients and the endpoint, as a value of ``security.protocol``."""
+        """The protocol between clients and the endpoint, as a value of ``security.protocol``."""
         security = "PLAINTEXT" if self._tls is None else "SSL"
         return f"SASL_{security}" if self._upstream.sasl else security
 
     def start(self) -> None:
-        """Bind and serve. Returns when connections are accepted."""
+        """Bind and serve. Return when connections are accepted."""
         connections = affordable(self._limits.connections)
         target = self._target
         started: Future[None] = Future()
-        with contextlib.ExitStack() as opened:  # closed here if no thread takes them over
+        with contextlib.ExitStack() as opened:  # closes these if no thread takes them over
             try:
                 listening = socket.create_server((target.host, target.port), family=target.family, backlog=_BACKLOG)
                 opened.callback(listening.close)
@@ -200,7 +201,7 @@ class Server:
             raise ConfigError(f"cannot serve on {_join(*self._bound)}: {failure}") from failure
 
     def stop(self) -> None:
-        """Close every connection, within a second; complete responses are sent, work in progress gets no response.
+        """Close every connection, within a second. Complete responses are still sent; work in progress gets none.
 
         Idempotent; returns when the server has stopped.
         """
@@ -210,7 +211,7 @@ class Server:
         loop, stopping = self._loop, self._stopping
         assert loop is not None
         assert stopping is not None
-        with contextlib.suppress(RuntimeError):  # the loop is closed: the thread has ended by itself
+        with contextlib.suppress(RuntimeError):  # raised if the loop is closed: then the thread has ended by itself
             loop.call_soon_threadsafe(stopping.set)
         thread.join()
 
@@ -255,7 +256,7 @@ class Server:
         try:
             await self._stopping.wait()
         finally:
-            # Sockets that were accepted in this round become connections first; asyncio would leave them open.
+            # Sockets that were just accepted must become connections first: otherwise asyncio would leave them open.
             loop.remove_reader(listening)
             for _ in range(_ROUNDS_TO_CONNECT):
                 await asyncio.sleep(0)
@@ -264,7 +265,7 @@ class Server:
 
 
 async def _close_all(shared: Shared) -> None:
-    """Wait a moment until peers have accepted sent data; then close the remaining connections."""
+    """Wait a moment for peers to accept sent data; then close the remaining connections."""
     deadline_s = shared.loop.time() + _STOP_S
     for connection in list(shared.connections):
         connection.stop()
@@ -279,7 +280,7 @@ async def _close_all(shared: Shared) -> None:
 
 
 def affordable(connections: int) -> int:
-    """Return how many connections the file descriptors suffice for. Each needs two."""
+    """Return for how many connections the process's file descriptors suffice. Each connection needs two."""
     wanted = 2 * connections + _OTHER_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= wanted:

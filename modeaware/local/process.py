@@ -21,9 +21,9 @@ _POLL_S = 0.01
 
 
 class OwnedProcess:
-    """A program behind :mod:`modeaware.local.supervisor`: it is killed when this process ends, for any reason.
+    """A program under :mod:`modeaware.local.supervisor`, which kills it when this process, its owner, ends for any reason.
 
-    Thread-safe. Not to be used in a fork of the owner.
+    Thread-safe. Not to be used in a forked child of the owner.
 
     Args:
         command: the program and its arguments.

@@ -21,12 +21,12 @@ _BY_PARTITION = {
     "startingoffsetsbytimestamp": 0,
     "endingoffsetsbytimestamp": 2**63 - 1,
 }
-"""Options by partition -> the value that means the start, or the end, of all records there."""
+"""Option with a value for each partition -> the value that means the start, or the end, of a partition."""
 
 
 def topics_of(conf: Mapping[str, Any], topic: str) -> tuple[str, ...]:
-    """Return the existing topics with the records of ``topic``: itself, and those that have replaced it one after
-    another. Nearly always there is only one.
+    """Return the existing topics that have the records of the name ``topic``: the topic of that name, and the topics that
+    have replaced it one after another. Nearly always there is only one.
 
     For queries of Spark's own Kafka source: ``option("subscribe", ",".join(topics_of(conf, "orders")))``.
 
@@ -43,15 +43,15 @@ def topics_of(conf: Mapping[str, Any], topic: str) -> tuple[str, ...]:
 def read_from_kafka(spark: SparkSession, topic: str, conf: Mapping[str, Any], **options: Any) -> DataFrame:
     """Return the records of the readable partitions of ``topic``. Records in partitions of mode None are skipped.
 
-    The records of a replaced topic are followed by those of the new topic. The partitions are chosen at the call. As
-    always in Spark's source, the range of each is chosen when the frame is used.
+    If another topic has replaced ``topic``, the frame has the records of both. The partitions are chosen at the call. As
+    always in Spark's source, the offset range of each partition is chosen when the frame is used.
 
     Args:
         conf: as for :class:`modeaware.Producer` or :class:`modeaware.Consumer`.
         options: options of the Kafka source (``startingOffsets``, ``includeHeaders``, ``minPartitions``, ``kafka.*`` as
-            ``**{"kafka.isolation.level": "read_committed"}``) with Spark's defaults. Offsets and timestamps by
-            partition may include partitions in mode None, and are reduced to the readable ones. They may lack a topic
-            that has replaced ``topic``, which is then read from its start to its end.
+            ``**{"kafka.isolation.level": "read_committed"}``) with Spark's defaults. If offsets or timestamps are given
+            by partition, those of partitions in mode None are left out. If they lack a topic that has replaced
+            ``topic``, that topic is read from its start to its end.
 
     Raises:
         ConfigError: an option names the topic or partitions, or ``conf`` cannot be translated for Java's client.
@@ -70,15 +70,16 @@ def read_from_kafka(spark: SparkSession, topic: str, conf: Mapping[str, Any], **
 def read_stream_from_kafka(spark: SparkSession, topic: str, conf: Mapping[str, Any], **options: Any) -> DataFrame:
     """Return a stream of the records of ``topic`` that continues through shrinks and growths.
 
-    It subscribes to the whole topic: a revived partition continues at the offset in the checkpoint, and a new one is
-    read from its first record. Add a :class:`~modeaware.spark.ProgressListener` to the session. Without it no drain
-    waits for the stream, unread records may be deleted, and ``failOnDataLoss``, true by default, then fails the query.
+    The stream subscribes to the whole topic: a revived partition continues at the offset in the checkpoint, and a new
+    partition is read from its first record. Add a :class:`~modeaware.spark.ProgressListener` to the session. Without
+    one, no drain waits for the stream, and unread records may be deleted. If that happens, ``failOnDataLoss``, true by
+    default, fails the query.
 
     A topic that replaces ``topic`` (:func:`topics_of`) is read from the next start of the query on. Both topics are
     then read in parallel: the order of a key is lost. ``format("modeaware")`` needs no restart, and keeps the order.
 
-    ``conf`` and ``options`` (``maxOffsetsPerTrigger``, ...) are as for :func:`read_from_kafka`, and so are ConfigError
-    and ViewTimeout.
+    ``conf`` and ``options`` (such as ``maxOffsetsPerTrigger``) are as for :func:`read_from_kafka`; ConfigError and
+    ViewTimeout are raised as there.
     """
     settings = {**spark_options(conf, "consumer"), **caller_options(options)}
     subscribed = ",".join(topics_of(conf, topic))
@@ -93,7 +94,7 @@ def read_ranges(
     starts: Mapping[int, int],
     options: Mapping[str, str],
 ) -> DataFrame:
-    """Return the committed records, with headers, from ``starts`` (default: the log start) to before ``ends``."""
+    """Return the committed records, with headers, from ``starts`` (or else the log start) to before ``ends``."""
     settings = {
         **spark_options(conf, "consumer"),
         **options,
@@ -115,8 +116,8 @@ def caller_options(options: Mapping[str, Any]) -> dict[str, str]:
 
 
 def only_partitions(options: Mapping[str, str], topic: str, readable: Mapping[str, Collection[int]]) -> dict[str, str]:
-    """Return ``options`` with offsets and timestamps for exactly the ``readable`` partitions, by topic: Spark refuses
-    others. ``options`` may lack topics other than ``topic``: such a topic is read as a whole."""
+    """Return ``options`` with offsets and timestamps for exactly the partitions ``readable[name]`` of each topic, because
+    Spark refuses others. If a topic other than ``topic`` is missing in an option, the whole topic is read."""
     reduced = dict(options)
     for name, value in options.items():
         if name.lower() not in _BY_PARTITION or not value.lstrip().startswith("{"):

@@ -87,7 +87,7 @@ class LogSource:
         return tuple(topic_id for topic_id in topic_ids if topic_id in removed)
 
     def views_of(self, topic: str) -> list[TopicView]:
-        """Return the views of all topic ids that have a record under that name, in the order of the records' writing."""
+        """Return the views of all topic ids that have a record under that name, in the order of their last records."""
         with self._store.turn:
             return [self._replay.view_of(record) for record in self._replay.records_of(topic)]
 
@@ -144,8 +144,8 @@ class LogSource:
                 self.confirm_absence()
 
     def confirm_absence(self) -> None:
-        """Publish that no topic has modes, if the log is absent by the last response, and that counts now. Called in the
-        tail's thread."""
+        """Confirm that no topic has modes, if the log is absent by the last response, and its absence counts now. For
+        the tail's thread."""
         with self._store.turn:
             if not self._absent or self.present or self._store.views() or not self._absence_counts():
                 return
@@ -202,7 +202,7 @@ class LogSource:
         topic_id = (record.key or b"").decode(errors="replace")
         first = topic_id not in self._replay.records
         changed = self._replay.apply(record.key, record.value)
-        if topic_id_of(topic_id) is not None:  # else a record about groups, which adds no topic id
+        if topic_id_of(topic_id) is not None:  # a record about groups, which adds no topic id
             return changed
         if record.value is None and record.key is not None:
             self._store.forget_aside(topic_id)

@@ -2,8 +2,8 @@
 
 Each client has a *handle* on its source. A source refers to its handles weakly, so a client that is dropped without
 ``close()`` does not keep the source alive. The source's thread ends with the last handle. In a forked child the
-parent's threads and connections do not exist, so handles make a new source at their next use. The child does not touch
-the parent's sources: it must neither destroy librdkafka's handles, nor end TLS connections that the parent uses.
+parent's threads do not run, so handles make a new source at their next use. The child does not touch the parent's
+sources: it must neither destroy librdkafka's objects, nor end TLS connections that the parent uses.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from modeaware.wire.retries import Deadline
 from modeaware.wire.security import bootstrap_servers
 
 STOP_TIMEOUT_S = 0.3
-"""How long the last close() waits for the source's thread. A thread that waits for a dead broker ends later."""
+"""How long the last handle's close() waits for the source's thread. If that waits for a dead broker, it ends later."""
 EXIT_TIMEOUT_S = 1.0
 
 
@@ -37,8 +37,8 @@ def acquire(conf: Mapping[str, Any], config: ClientConfig) -> Views:
     """Return a handle on the views of the cluster that ``conf`` names. Never blocks; thread-safe.
 
     Clients with the same bootstrap servers (in any order), security settings, mode source and mode log share one
-    source. The source's other settings are the first client's. The source stops when the last handle is closed or
-    dropped.
+    source. All other settings of the source are those of its first client. The source stops when the last handle is
+    closed or dropped.
 
     Args:
         conf: the client's librdkafka settings, without ``modeaware.`` settings.
@@ -55,8 +55,8 @@ class Source:
         cluster: the bootstrap servers of the first client.
         mode_log: the topic of the mode log.
         clients: how many clients share the source.
-        stats: as of :meth:`Views.stats`.
-        views: as of :meth:`Views.views`.
+        stats: the result of :meth:`Views.stats`.
+        views: the result of :meth:`Views.views`.
     """
 
     cluster: str
@@ -93,8 +93,8 @@ class _Shared:
             return {handle.group for handle in self.users if handle.group}
 
     def retire_unless_used(self) -> bool:
-        """Remove an unused source from the registry: the next acquire() makes a new one. Return whether it was
-        unused."""
+        """If no handle uses the source, remove it from the registry, so that the next acquire() makes a new one. Return
+        whether it was removed."""
         with _registry.lock:
             if self.users:
                 return False
@@ -120,11 +120,11 @@ class _Registry:
             if shared is None:
                 shared = _Shared(key, conf, config)
                 shared.users.add(handle)
-                self._start(shared.source)  # first: if no thread can be started, the next client tries again
+                self._start(shared.source)  # before it is registered: if no thread starts, the next client tries again
                 self.shared[key] = shared
             for other in self.shared.values():
                 if other is not shared:
-                    other.users.discard(handle)  # without users the other source's thread ends
+                    other.users.discard(handle)  # if no users remain, the other source's thread ends
             shared.users.add(handle)
             self.handles.add(handle)
             return shared
@@ -142,7 +142,7 @@ class _Registry:
             source.stop(0)
 
     def stop_all(self) -> None:
-        """Stop all sources at the interpreter's exit: no thread of ours may be inside librdkafka then."""
+        """Stop all sources at the interpreter's exit, when no thread of ours may be inside librdkafka any more."""
         with self.lock:
             self._exiting = True
             sources = [shared.source for shared in self.shared.values()]
@@ -165,11 +165,11 @@ class _Handle:
     """One client's share of a source; see ``Views``. After close() the handle still returns the last views.
 
     Attributes:
-        group: the client's ``group.id``; "": none.
+        group: the client's ``group.id``, or "" if it has none.
     """
 
     def __init__(self, conf: Mapping[str, Any], config: ClientConfig) -> None:
-        # Not all settings: the source outlives the client, and must not keep the client's callbacks alive.
+        # Only the settings that clients share: a source may outlive a client, and must not keep its callbacks alive.
         self._conf = {**shared_settings(conf), "client.id": conf.get("client.id")}
         self._config = config
         self.group = str(conf.get("group.id") or "")
@@ -246,7 +246,7 @@ class _Handle:
     def set_sasl_credentials(self, username: str, password: str) -> None:
         with self._lock:
             self._conf = with_credentials(self._conf, username, password)
-            if self._shared is not None and not self._closed:  # None: the next use connects with the new credentials
+            if self._shared is not None and not self._closed:  # if None, the next use connects with the new credentials
                 self._move()
 
     def error(self) -> Exception | None:
@@ -283,14 +283,14 @@ class _Handle:
         return shared.source
 
     def _move(self) -> _Shared:
-        """Continue with the source for the current settings; the lock is held. Listeners are called with the views of
-        that source."""
+        """Continue with the source for the present settings, while the lock is held. Listeners are called with the new
+        source's views."""
         before, after = self._shared, _registry.enter(self, self._conf, self._config)
         if after is before:
             return after
         listeners, had = list(self._listeners), set[str]()
         if before is not None:
-            with before.source.store.turn:  # no listener is being called there
+            with before.source.store.turn:  # while this is held, the former source calls no listener
                 had.update(before.source.store.views())
                 for listener in listeners:
                     before.source.store.unsubscribe(listener)
@@ -299,7 +299,8 @@ class _Handle:
         after.source.checks.use(self._in_use)
         for listener in listeners:
             after.source.store.subscribe(listener, had)
-        # close() and unsubscribe() take no lock: they note their change first, and then read the handle's source.
+        # close() and unsubscribe() take no lock. They note their change before they read the handle's source, so the
+        # change is visible here.
         for listener in listeners:
             if self._closed or listener not in self._listeners:
                 after.source.store.unsubscribe(listener)

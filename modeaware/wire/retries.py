@@ -176,8 +176,8 @@ class Retrying:
         """Call ``attempt`` with all keys, and again with those that may be retried. Return each key's last answer.
 
         Args:
-            keys: topics, for example. A key to which ``attempt`` gives no answer keeps its last answer; without one, the
-                key is given up.
+            keys: topics, for example. A key to which ``attempt`` gives no answer keeps its last answer; if it has none,
+                it is given up.
             resolve: called with each key whose outcome is unknown and that did not succeed later, and its last error.
         """
         answers: dict[K, V | ModeAwareError] = {}

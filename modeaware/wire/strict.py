@@ -9,11 +9,11 @@ bounds:
 - The objects of one message are counted against ``Budget.objects`` before an array is read. The reason: an element of a
   few bytes on the wire may be large in memory, and slow to make. A struct in an array counts 1, plus 1 for each field
   and tagged field of its schema; adjacent numbers and booleans are read together and count as one field. A string or
-  UUID in an array counts 1. So does each tagged field in the message. An array of numbers or booleans counts 0, because
-  the length of the frame limits it.
-- A string has at most ``Budget.string_bytes``.
+  UUID in an array counts 1, and so does each tagged field that the message contains. An array of numbers or booleans
+  counts 0, because the length of the frame limits it.
+- A string has at most ``Budget.string_bytes`` bytes.
 - A varint has at most 5 bytes and fits in 32 bits.
-- The depth of recursion is that of the structs in the schema; the bytes cannot increase it.
+- The recursion is as deep as the structs of the schema are nested; no message can make it deeper.
 - Null is accepted only where the schema allows null. Every other negative length is rejected.
 - Tagged fields must come in the order of their numbers (KIP-482). A known field must fill its length exactly; an
   unknown field is skipped and not kept.
@@ -46,15 +46,15 @@ class Budget:
     """The limits of one message.
 
     Attributes:
-        objects: the number of further objects in its arrays and tagged fields, all together; decreases.
-        string_bytes: the number of bytes that each of its strings may have.
+        objects: how many further objects its arrays and tagged fields may have in all; :meth:`take` decreases it.
+        string_bytes: how many bytes each of its strings may have.
     """
 
     objects: int
     string_bytes: int
 
     def take(self, objects: int) -> None:
-        """Count ``objects`` that will be made next.
+        """Count ``objects``, the number of objects to be made next.
 
         Raises:
             OverBudget: fewer objects are left in the budget.
@@ -75,8 +75,8 @@ class _Reader:
     Attributes:
         read: reads one value.
         least_bytes: the size of the smallest value.
-        format: for a number or boolean: its ``struct`` format, by which adjacent values are read together; else "".
-        objects: the number of objects for which one value counts as an element of an array.
+        format: the ``struct`` format of a number or boolean, with which adjacent values are read together; else "".
+        objects: what one value counts if it is an element of an array.
     """
 
     read: Read
@@ -101,7 +101,7 @@ def read_nullable_string(data: bytes, position: int, budget: Budget) -> tuple[st
 
 
 def skip_tagged_fields(data: bytes, position: int, budget: Budget) -> int:
-    """Return the position behind the tagged fields of a header; all of them are skipped."""
+    """Return the position behind the tagged fields of a header, which are all skipped."""
     return _read_tagged_fields(None, {}, data, position, budget)
 
 
@@ -112,15 +112,15 @@ def _message(message_class: Any, version: int) -> Read:
 
 
 def _struct(schema: Any, make: Callable[[], Any], version: int, flexible: bool) -> _Reader:
-    """Return the reader of a struct; ``make`` returns the object whose attributes it sets."""
+    """Return the reader of a struct; ``make`` makes the object whose attributes the reader sets."""
     readers = [(field.name, _reader(field, version, flexible)) for field in schema.untagged_fields(version)]
     steps = _steps(readers)
     known = {
         field.tag: (field.name, _reader(field, version, flexible).read)
         for field in schema.tagged_fields(version)._fields
     }
-    # All other attributes get their defaults at once: each look-up of an unset attribute is slow in kafka-python. Each
-    # object gets new lists: kafka-python's default is one list for all objects.
+    # Attributes that no reader here sets get their defaults at once: in kafka-python, each look-up of an unset attribute
+    # is slow. Each object gets new lists: kafka-python's default is one list for all objects.
     read_names = {name for name, _ in readers}
     absent = [(field.name, field.default) for field in schema._fields if field.name not in read_names]
     lists = [name for name, default in absent if isinstance(default, list)]
@@ -142,7 +142,7 @@ def _struct(schema: Any, make: Callable[[], Any], version: int, flexible: bool) 
                 setattr(item, names[0], value)
         if not flexible:
             return item, position
-        if data[position] == 0:  # in nearly all structs
+        if data[position] == 0:  # no tagged fields, as in nearly all structs
             return item, position + 1
         return item, _read_tagged_fields(item, known, data, position, budget)
 
@@ -259,7 +259,7 @@ def _read_uuid(data: bytes, position: int, budget: Budget) -> tuple[UUID | None,
 
 
 def _read_bitfield(data: bytes, position: int, budget: Budget) -> tuple[set[int] | None, int]:
-    """Return the operations that a user is authorized for, in kafka-python's form; None: they were not requested."""
+    """Return the operations for which a user is authorized, in kafka-python's form; None if they were not requested."""
     bits = int.from_bytes(data[position : _end(data, position, 4)], "big")
     return (None if bits == 1 << 31 else {bit for bit in range(32) if bits >> bit & 1}), position + 4
 
