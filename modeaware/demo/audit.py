@@ -1,4 +1,5 @@
-"""The audit and its report: it compares the new topic, read by a plain consumer, with the notes of each thread."""
+"""The audit of the demo, and its report. A plain consumer reads the new topic; the audit compares these records with
+what the producer and consumer threads have noted."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ Position = tuple[str, int, int]
 
 
 class Ack(NamedTuple):
-    """One acknowledged record; ``epochs`` bound the mode epoch by which its partition was chosen."""
+    """One acknowledged record; ``epochs`` are the lower and upper bound of the mode epoch that chose its partition."""
 
     id: str
     key: bytes | None
@@ -46,9 +47,9 @@ class Stored(NamedTuple):
 
 @dataclass
 class ModeHistory:
-    """The topic's views in the order they came into force, with their times (monotonic seconds).
+    """The topic's views in the order in which they came into force, with the times of that (monotonic seconds).
 
-    ``changed`` runs in the views' thread. The list only grows, and any thread may read the list.
+    ``changed`` is a listener, so it runs in the source's thread. The list only grows, so any thread may read it.
     """
 
     topic: str
@@ -63,7 +64,7 @@ class ModeHistory:
         return self.views[-1][1].epoch if self.views else TopicView.unlisted(self.topic).epoch
 
     def since(self, condition: Callable[[TopicView], bool]) -> float | None:
-        """Return since when the condition has held without a break; None if it does not hold now."""
+        """Return since when the condition has held without a break, or None if it does not hold now."""
         since_s = None
         for at_s, view in reversed(self.views):
             if not condition(view):
@@ -72,11 +73,11 @@ class ModeHistory:
         return since_s
 
     def writable(self, epoch: int) -> Sequence[int]:
-        """Return the partitions writable in an epoch; all partitions before the first view."""
+        """Return the partitions that are writable in an epoch: before the first view, all partitions."""
         return next((view.writable for _, view in self.views if view.epoch == epoch), range(PARTITIONS))
 
     def between(self, epochs: tuple[int, int]) -> list[Sequence[int]]:
-        """Return the lists of writable partitions that may have been in force within these bounds."""
+        """Return the lists of writable partitions in all epochs within the bounds ``epochs``."""
         known = {view.epoch for _, view in self.views if epochs[0] < view.epoch < epochs[1]}
         return [self.writable(epoch) for epoch in sorted({*epochs, *known})]
 
@@ -86,7 +87,7 @@ def record_id_of(message: Message) -> str:
 
     Raises:
         KafkaException: the message is an error.
-        ModeAwareError: another producer wrote the record.
+        ModeAwareError: the record has no such id, so another producer wrote it.
     """
     error = message.error()
     if error is not None:
@@ -109,7 +110,7 @@ def position_of(message: Message) -> Position:
 
 
 def read_topic(conf: Mapping[str, Any], topic: str) -> tuple[dict[int, tuple[int, int]], dict[Position, Stored]]:
-    """Read the whole topic with a plain consumer; return the ends of each log, and position -> the record there."""
+    """Read the whole topic with a plain consumer; return partition -> (log start, log end), and position -> record."""
     consumer = Consumer({**conf, "group.id": f"demo-audit-{uuid.uuid4()}", "enable.auto.commit": False})
     try:
         partitions = sorted(consumer.list_topics(topic, timeout=TIMEOUT_S).topics[topic].partitions)
@@ -135,12 +136,12 @@ def count(
     stored: Mapping[Position, Stored],
     choose: Callable[[bytes, int], int],
 ) -> dict[str, Any]:
-    """Return the figures of the report. Pure.
+    """Return the figures of the report. No IO.
 
     Args:
-        given: record id -> how often the group was given the record.
+        given: record id -> how often the group received the record.
         stored: the records of the new topic.
-        choose: (key, n) -> index, the partitioner's hash.
+        choose: the partitioner: returns the index of a key among n partitions.
     """
     possible = {epochs: history.between(epochs) for epochs in {ack.epochs for ack in acks}}
     switched_s, switch = next(
@@ -167,10 +168,10 @@ def count(
         "delivered": len(given),
         "lost": len(lost),
         "duplicates": given.total() - len(given),
-        "in_retired_after_switch": in_retired,  # by the view that the producer had when it called produce()
+        "in_retired_after_switch": in_retired,  # although the producer's view at produce() showed the mode
         "late_in_retired": late,  # queued before the shrink's switch, acknowledged after it: allowed
         "misplaced": misplaced,  # with a key, in another writable partition than the one of the key's hash
-        "contradictions": contradictions,  # missing at the acknowledged position, although not deleted
+        "contradictions": contradictions,  # not at the acknowledged position, although nothing there was deleted
         "records_deleted": len(deleted),
         "bytes_deleted": sum(ack.size for ack in deleted),
         "bytes_deleted_are": BYTES_ARE,
@@ -178,7 +179,7 @@ def count(
 
 
 def faults(report: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the reasons why the demo failed; none on success."""
+    """Yield the reasons why the demo failed. On success there is none."""
     if not report["acknowledged"]:
         yield "nothing was acknowledged"
     for figure, text in (

@@ -1,4 +1,4 @@
-"""The run: topic, controller and clients, the shrink and the replacement, and a line about each."""
+"""The demo's run: it makes topic, controller and clients, shrinks and replaces the topic, and prints each step."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ EXPECTED_CHANGES_S = 22.0
 PHASE_TIMEOUT_S = 120.0
 LINE_INTERVAL_S, QUIET_S = 2.0, 15.0
 CONTROLLER_CONFIGS = {
-    # Seconds instead of minutes: every client of this topic is mode-aware, and a person is watching.
+    # Shorter than the defaults: every client of this topic is mode-aware, and a person is watching.
     "modeaware.seal.quiet.ms": "2000",
     "delete.topic.partition.check.interval.ms": "2000",
 }
@@ -57,7 +57,7 @@ CONTROLLER_CONFIGS = {
 
 @dataclass
 class ProducerThread:
-    """Sends its flights at an even rate; once ``finishing`` is set, all others. Notes every acknowledgement."""
+    """Sends its flights at an even rate and, once ``finishing`` is set, the rest at once. Notes acknowledgements."""
 
     conf: Mapping[str, Any]
     topic: str
@@ -75,7 +75,7 @@ class ProducerThread:
         self.producer = modeaware.Producer({**self.conf, "acks": "all", "enable.idempotence": True, "linger.ms": 20})
 
     def run(self, stopping: threading.Event) -> None:
-        """Send all flights; return when each is acknowledged. ModeAwareError if a record was not."""
+        """Send all flights; return when all are acknowledged. Raise ModeAwareError if a record was not delivered."""
         self.began_s = last_s = time.monotonic()
         sent, due = 0, 0.0
         while sent < len(self.flights) and not stopping.is_set():
@@ -108,7 +108,7 @@ class ProducerThread:
                 self.producer.produce(self.topic, flight.value, flight.key, headers=headers, on_delivery=acknowledged)
                 break
             except BufferError:
-                self.producer.poll(0.02)  # the queue is full
+                self.producer.poll(0.02)  # the producer's queue is full
         after = self.views.view(self.topic).epoch
         self.producer.poll(0)
 
@@ -121,7 +121,7 @@ class ProducerThread:
 
 @dataclass
 class ConsumerThread:
-    """A member of the group: records the id of every record that it is given."""
+    """A member of the group. It notes the id of every record that it receives."""
 
     conf: Mapping[str, Any]
     topic: str
@@ -140,9 +140,10 @@ class ConsumerThread:
 
 
 def shares_of(flights: Sequence[Flight]) -> list[list[Flight]]:
-    """Return the flights of each producer: each key belongs to one producer, in turn of first appearance.
+    """Return the flights of each producer. Each key belongs to one producer: they get new keys in turn.
 
-    The partitioner hashes the key. So with a hash of the key here, each producer would use only some partitions.
+    They are not shared by the hash of the key, because that also decides the partition: each producer would then use
+    only some partitions.
     """
     owners: dict[bytes, int] = {}
     shares: list[list[Flight]] = [[] for _ in range(PRODUCERS)]
@@ -153,12 +154,12 @@ def shares_of(flights: Sequence[Flight]) -> list[list[Flight]]:
 
 
 class Story:
-    """One run of the demo: :meth:`tell`. One thread owns it.
+    """One run of the demo: :meth:`tell`. For one thread.
 
     Args:
         bootstrap_servers: the cluster.
-        records: how many flights; None: all.
-        lead_s: seconds without a change before the shrink and after the replacement; between the two, half as many.
+        records: how many flights to send; None means all.
+        lead_s: seconds without a change, before the shrink and after the replacement; half of it between the two.
     """
 
     def __init__(self, bootstrap_servers: str, records: int | None, lead_s: float) -> None:
@@ -198,14 +199,14 @@ class Story:
             phases_s = self._shrink_and_replace(admin)
             self._read_to_end()
             report = self._audit(phases_s)
-            admin.forget_aliases([self._topic])[self._topic].result(TIMEOUT_S)  # nothing stays on the cluster
+            admin.forget_aliases([self._topic])[self._topic].result(TIMEOUT_S)  # so that nothing stays on the cluster
             return report
 
     def _delete_topics(self, admin: modeaware.AdminClient) -> None:
         try:
             for topic in self._topics(admin):
                 admin.delete_topics([topic])[topic].result(TIMEOUT_S)
-        except (KafkaException, ModeAwareError, TimeoutError) as error:  # this error must not hide why the run ended
+        except (KafkaException, ModeAwareError, TimeoutError) as error:  # must not hide why the run ended
             self._event(f"the topics of this run could not be deleted: {error}")
 
     def _topics(self, admin: modeaware.AdminClient) -> dict[str, int]:
@@ -289,8 +290,8 @@ class Story:
         self._event(f"the cluster has {self._on_cluster[-1]} partitions of it")
 
     def _read_to_end(self) -> None:
-        """Wait until the group has received as many different records as were sent, or none for a while. The audit
-        reports missing records."""
+        """Wait until the group has received as many different records as were sent, or has received none for a while:
+        then the audit reports the missing records."""
         self._stage = "reading to the end"
         delivered, last_s = 0, time.monotonic()
 
@@ -325,14 +326,14 @@ class Story:
     # Waiting
 
     def _linger(self, stage: str, seconds: float) -> float:
-        """Let ``seconds`` pass; return the end (monotonic seconds)."""
+        """Let ``seconds`` pass; return the time of their end (monotonic seconds)."""
         self._stage = stage
         end_s = time.monotonic() + seconds
         self._until(lambda: time.monotonic() >= end_s, seconds + PHASE_TIMEOUT_S, "time to pass")
         return time.monotonic()
 
     def _await(self, condition: Callable[[TopicView], bool], text: str) -> float:
-        """Wait until the topic's view fulfils the condition; return since when it does (monotonic seconds)."""
+        """Wait until the topic's view fulfils the condition; return since when it has done so (monotonic seconds)."""
         self._until(lambda: self._history.since(condition) is not None, PHASE_TIMEOUT_S, text)
         self._event(text)
         return self._history.since(condition) or time.monotonic()
@@ -342,7 +343,7 @@ class Story:
         while not condition():
             for thread in self._running:
                 if thread.done():
-                    thread.result()  # raises its error
+                    thread.result()  # raises the thread's error
             if self._producers and time.monotonic() - self._shown_s >= LINE_INTERVAL_S:
                 self._shown_s = time.monotonic()
                 figures = f"{self._acknowledged():,} acknowledged, {self._delivered():,} delivered"
@@ -351,7 +352,7 @@ class Story:
                 self._event(f"  {self._stage}: {figures}; writable: {where}")
             if time.monotonic() > deadline_s:
                 raise ModeAwareError(f"waited {timeout_s:.0f} s for: {what}; see modeaware topics --describe")
-            time.sleep(0.1)  # the pace of the display; every wait has a deadline
+            time.sleep(0.1)  # the display is updated at this pace; every wait has a deadline
 
     def _event(self, text: str) -> None:
         print(f"{time.monotonic() - self._start_s:6.1f} s  {text}", flush=True)
@@ -367,5 +368,5 @@ class Story:
 
 
 def _succession(state: str) -> Callable[[TopicView], bool]:
-    """Return a condition: the replacement has reached ``state`` (one of ``REPLACEMENT_STATES``)."""
+    """Return a condition for a view: its replacement has reached ``state`` (one of ``REPLACEMENT_STATES``)."""
     return lambda view: view.replaced_by is not None and view.replaced_by.state >= REPLACEMENT_STATES.index(state)

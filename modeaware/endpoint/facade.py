@@ -10,15 +10,15 @@ from modeaware.lifecycle.commands import Command, CommandResult
 from modeaware.topic_view import TopicView
 
 SERVE, REFUSE = "serve", "refuse"
-"""The values of ``modeaware.old.clients``. A Metadata request below KIP-694's version, about a topic with a retired
-partition, gets the broker's response, or else LEADER_NOT_AVAILABLE (KIP-694, Compatibility)."""
+"""The values of ``modeaware.old.clients``. To a Metadata request below KIP-694's version, about a topic with a retired
+partition, ``serve`` returns the broker's response, ``refuse`` LEADER_NOT_AVAILABLE (KIP-694, Compatibility)."""
 REFRESH_TIMEOUT_S = 10.0
-"""The time limit of a read of the mode log, and of a session's wait for it."""
+"""The time limit for reading the mode log to its end, and for a session that waits for this."""
 
 
 @dataclass(frozen=True)
 class ActiveController:
-    """The controller of the claim in force. If it has stopped or takes no commands: ``host`` None, ``port`` 0."""
+    """The controller of the claim in force. If it has stopped or takes no commands, ``host`` is None and ``port`` 0."""
 
     controller_id: str
     host: str | None = None
@@ -45,7 +45,7 @@ class ControllerView(Protocol):
         """Return :data:`SERVE` or :data:`REFUSE`."""
 
     def views(self, topic: str) -> TopicView:
-        """Return the view of ``topic``; ``TopicView.unlisted(topic)`` if no record exists."""
+        """Return the view of ``topic``, or ``TopicView.unlisted(topic)`` if there is no record."""
 
     def records(self) -> Mapping[str, TopicView]:
         """Return the views of all topics that have a record, by name."""
@@ -54,10 +54,10 @@ class ControllerView(Protocol):
         """Return those of ``topic_ids`` whose record was removed."""
 
     def version(self) -> Hashable:
-        """Return a value that changes whenever any view does, and never repeats."""
+        """Return a value that changes whenever a view changes, and never repeats."""
 
     def claim(self) -> ActiveController | None:
-        """Return the controller of the claim in force; None when none is known."""
+        """Return the controller of the claim in force, or None if no claim is known."""
 
     def is_active(self) -> bool:
         """Return whether this endpoint's own controller is the active one, by the latest claim it has read."""
@@ -81,9 +81,9 @@ class ToUpstream:
 class Submit:
     """Submit these commands to the controller, then call ``ClientSession.resolved(ticket, results or error)``.
 
-    ``timeout_ms`` (0 to 600000) limits the time to the response. After that time no further command begins; each of
-    these has the result THROTTLING_QUOTA_EXCEEDED. A running command is not cancelled. Once the session is closed, it
-    needs no outcome.
+    ``timeout_ms`` (0 to 600000) limits the time to the response. After that time no further command begins; each that
+    has not begun gets the result THROTTLING_QUOTA_EXCEEDED. A running command is not cancelled. A closed session needs
+    no outcome.
     """
 
     ticket: int
@@ -95,7 +95,7 @@ class Submit:
 class Refresh:
     """Read the mode log to its end, then call ``ClientSession.resolved(ticket, None or error)``.
 
-    One read that begins after the action may serve any number of tickets.
+    One such read may serve any number of tickets, if it begins after all their actions.
     """
 
     ticket: int
@@ -103,9 +103,9 @@ class Refresh:
 
 @dataclass(frozen=True)
 class Close:
-    """Close both connections, after the actions before this one. Always a session's last action.
+    """Close both connections, once all earlier actions are carried out. Always a session's last action.
 
-    ``reason`` is for the log, and never contains any content of a frame.
+    ``reason`` is for the log, and never contains a part of a frame.
     """
 
     reason: str
@@ -113,4 +113,4 @@ class Close:
 
 Action = ToClient | ToUpstream | Submit | Refresh | Close
 Outcome = list[CommandResult] | Exception | None
-"""The outcome of a Submit (results, one per command, in order; or an error) or a Refresh (None or an error)."""
+"""The outcome: of a Submit, the results of its commands, in order, or an error; of a Refresh, None or an error."""

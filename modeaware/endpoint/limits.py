@@ -19,7 +19,7 @@ T = TypeVar("T", bound=Hashable)
 class EndpointLimits:
     """Bounds in connections, bytes, requests and seconds. Each is checked before memory is used."""
 
-    # Open client connections. A further one takes the slot of a connection that is not established, or is closed at once.
+    # Open client connections. A further one takes the slot of one that is not established, or else is closed at once.
     connections: int = 1_200
     connections_per_peer: int = 600  # open client connections of one address
     request_bytes: int = MAX_REQUEST_BYTES  # the largest request of a client, without its length
@@ -33,7 +33,7 @@ class EndpointLimits:
     # replace nodes in the response; no further limit applies to the result.
     upstream_bytes: int = 33_554_432
     pipeline: int = 100  # one connection's requests without a response; at this number, no further request is read
-    held_bytes: int = 2_097_152  # the size of one connection's waiting requests; at this size, no further request is read
+    held_bytes: int = 2_097_152  # the size of one connection's waiting requests; at this size no further one is read
     cache_bytes: int = 67_108_864  # the size of Metadata and ApiVersions responses kept for all connections
     # The size, for all connections, of incomplete frames, waiting frames, and sent frames that peers have not accepted.
     # Beyond this limit, the connection that holds most is closed.
@@ -83,7 +83,7 @@ class ConnectionSlots(Generic[T]):
         """Take a slot for a connection of ``host``.
 
         Returns:
-            None if a slot was free, the holder that has lost its slot to the connection, or a text: why no slot is left.
+            None if a slot was free; the holder that has lost its slot to the connection; or a text: why there is none.
         """
         loser = None
         if self._taken[host] >= self._most_per_peer:

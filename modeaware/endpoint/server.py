@@ -35,8 +35,8 @@ _ROUNDS_TO_CONNECT = 3
 
 
 class Target(NamedTuple):
-    """An address to bind. ``loopback`` is whether only this host reaches it. ``everywhere`` is whether it stands for all
-    interfaces, so that it is no address to which clients can connect."""
+    """An address to bind. ``loopback`` is whether only this host reaches it; ``everywhere``, whether it stands for all
+    interfaces, so that clients cannot connect to it."""
 
     family: socket.AddressFamily
     host: str
@@ -77,15 +77,15 @@ def _parse_advertised(advertised: str) -> tuple[str, int]:
 class Server:
     """Relays between clients and brokers, and adds the partition modes (KIP-694); see docs/wire.md.
 
-    The server's thread, ``modeaware-endpoint``, runs an asyncio loop. Each client connection has its own connection to a
-    broker, on which only that client authenticates. Whatever a peer sends or fails to send, the server and all other
+    The server's thread, ``modeaware-endpoint``, runs an asyncio loop. Each client connection has its own connection to
+    a broker, on which only that client authenticates. Whatever a peer sends or fails to send, the server and all other
     connections continue. ``start`` and ``stop`` may be called from any thread.
 
     Args:
         listen: ``HOST:PORT``. Without a host, 127.0.0.1 is meant; port 0 means any free port.
         controller: the controller's state for sessions. Its ``advertised`` may be this server's.
-        submit: submits commands to the controller, with a time limit in ms. Called in the server's thread: must not block.
-        refresh: has the mode log read to its present end. Called in the server's thread: must not block.
+        submit: submits commands to the controller, with a time limit in ms. In the server's thread: must not block.
+        refresh: has the mode log read to its present end. In the server's thread: must not block.
         upstream: the brokers.
         tls: the endpoint's side of TLS (:func:`modeaware.endpoint.transport.server_context`), or None without TLS.
         limits: see :class:`~modeaware.endpoint.limits.EndpointLimits`.
@@ -122,7 +122,7 @@ class Server:
         self._check(listen)
 
     def _check(self, listen: str) -> None:
-        """Refuse settings that are less safe than the brokers' listener; warn of settings that may be a mistake."""
+        """Refuse an address that clients cannot use, or less security than the brokers require; warn of pitfalls."""
         target, upstream = self._target, self._upstream
         if target.everywhere and self._advertised is None:
             raise ConfigError(

@@ -1,14 +1,14 @@
 """The order of frames: connections share the endpoint's one thread by the CPU time that their frames take.
 
-This is weighted fair queueing (WFQ) with equal weights. Each share, of a connection or of an address, has an account in
+This is weighted fair queueing (WFQ) with equal weights. Each connection, or each address, has a *share*: an account in
 *virtual time*. Virtual time advances by the used CPU time divided by the number of waiting shares, which is the fair
-part of each. A frame that waits is charged to its share, with the expected time of a frame of its length. The frame
-whose share is then charged up to the earliest virtual time is handled first. Afterwards the measured time replaces the
-estimate.
+part of each. When a frame is queued, its share is charged with the expected time of a frame of that length. Of all
+waiting frames, the one whose share is charged up to the earliest virtual time is handled first. Then the measured time
+replaces the expected one.
 
 So a small frame of a share with little use waits only for the frame in work, and goes before the large frames of any
-number of busy shares. A new connection begins at the present virtual time, with no credit from the past, and its large
-frames are as expensive as any. When no frame waits, debts are dropped.
+number of busy shares. A new connection begins at the present virtual time: it has no credit, and its large frames cost
+as much as those of others. When no frame waits, all debts are dropped.
 
 Frames with an expected time of :data:`LARGE_S` or more get at most a quarter of the time, all together. The reasons: a
 turn cannot be interrupted, and the controller's own thread shares the interpreter with this one.
@@ -25,10 +25,10 @@ from itertools import count
 from typing import Protocol
 
 SLICE_S = 0.005
-"""The CPU time of turns in a row, before the loop handles events that have arrived meanwhile."""
+"""After this CPU time of turns in a row, the loop handles the events that have arrived meanwhile."""
 LARGE_S = 0.005
 LARGE_PAUSE = 3
-"""After a large frame, the next large one waits for this many times its duration."""
+"""After a large frame, the next large frame waits for this many times the duration of the first."""
 _MOST_ADDRESSES = 10_000
 
 
@@ -44,7 +44,7 @@ class Loop(Protocol):
 
 class TakesTurns(Protocol):
     def take_turn(self) -> None:
-        """Work on one frame, within :meth:`Turns.charged`."""
+        """Handle one frame, in a ``with`` block of :meth:`Turns.charged`."""
 
 
 @dataclass(slots=True)
@@ -62,8 +62,8 @@ class Turns:
     """The order of all connections' frames. For one thread.
 
     Args:
-        by_address: connections of one address have one share.
-        cpu_s: the thread's CPU time.
+        by_address: whether all connections of one address have one share.
+        cpu_s: returns the thread's CPU time.
     """
 
     def __init__(self, loop: Loop, *, by_address: bool = False, cpu_s: Callable[[], float] = time.thread_time) -> None:
@@ -71,7 +71,7 @@ class Turns:
         self._by_address = by_address
         self._cpu_s = cpu_s
         self._now_s = 0.0  # virtual time
-        self._furthest_s = 0.0  # the latest up to which any share is charged
+        self._furthest_s = 0.0  # the latest virtual time up to which a share is charged
         self._shares_waiting = 0
         self._small: list[_Turn] = []
         self._large: list[_Turn] = []
@@ -125,7 +125,7 @@ class Turns:
         self._schedule()
 
     def _next(self) -> list[_Turn] | None:
-        """Return the queue whose first turn is next; None: no turn may be taken now."""
+        """Return the queue whose first turn is next, or None if no turn may be taken now."""
         if not self._large or self._loop.time() < self._large_from_s:
             return self._small or None
         return min((turns for turns in (self._small, self._large) if turns), key=lambda turns: turns[0][:2])

@@ -1,6 +1,6 @@
 """A real Apache Kafka for demos and tests: :func:`start_kafka`.
 
-POSIX only. Needs the extra ``local`` for containers, or if the machine has no Java 17.
+POSIX only. The extra ``local`` is needed for containers, and on machines without Java 17.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ logger = get_logger(__name__)
 BOOTSTRAP_VARIABLE = "KAFKA_BOOTSTRAP_SERVERS"
 WAY_VARIABLE = "MODEAWARE_LOCAL_KAFKA"
 IMAGE = "confluentinc/cp-kafka:8.2.0"
-"""Carries Apache Kafka 4.2, the line that :mod:`modeaware.local.jars` installs."""
+"""An image with Apache Kafka 4.2, the line that :mod:`modeaware.local.jars` installs, too."""
 _CLIENT_PORT = 9093
 _PING_TIMEOUT_S = 1
 
 
 class Way(Enum):
-    """The source of a Kafka: the values of ``MODEAWARE_LOCAL_KAFKA`` and of :attr:`Kafka.kind`."""
+    """The origin of a Kafka; the values are those of ``MODEAWARE_LOCAL_KAFKA`` and of :attr:`Kafka.kind`."""
 
     EXTERNAL = "external"
     CONTAINER = "container"
@@ -51,12 +51,12 @@ def start_kafka(nodes: int = 1, *, configs: Mapping[str, str] | None = None) -> 
     ``MODEAWARE_LOCAL_KAFKA=container`` or ``=process`` forces one of the last two (default ``auto``).
 
     Args:
-        nodes: 1 to 3; ignored for an external Kafka.
-        configs: broker settings; ignored for an external Kafka.
+        nodes: the number of nodes, 1 to 3; ignored if KAFKA_BOOTSTRAP_SERVERS is set.
+        configs: broker settings; ignored if KAFKA_BOOTSTRAP_SERVERS is set.
 
     Raises:
         LocalKafkaError: Kafka did not start.
-        ConfigError: the variables contradict each other or the number of nodes.
+        ConfigError: the two variables contradict each other, or one contradicts the number of nodes.
     """
     way = choose_way(nodes, os.environ, engine_answers)
     logger.debug("A Kafka of %d node(s): %s", nodes, way.value)
@@ -73,7 +73,7 @@ def start_kafka(nodes: int = 1, *, configs: Mapping[str, str] | None = None) -> 
 
 
 def choose_way(nodes: int, environment: Mapping[str, str], has_engine: Callable[[], bool]) -> Way:
-    """Return the way for :func:`start_kafka`; ``has_engine`` is called only if needed. Raises ConfigError."""
+    """Return the way for :func:`start_kafka`, or raise its ConfigError; ``has_engine`` is called only if needed."""
     wanted = environment.get(WAY_VARIABLE) or "auto"
     if wanted not in ("auto", Way.CONTAINER.value, Way.PROCESS.value):
         raise ConfigError(f"{WAY_VARIABLE} is auto, container or process, not {wanted!r}")
@@ -112,7 +112,7 @@ class ExternalKafka(Kafka):
 class ContainerKafka(Kafka):
     """A single-node Kafka in a running container; this machine reaches it at ``address`` (``host:port``).
 
-    :meth:`stop` removes the container; after a crash, testcontainers' reaper does.
+    :meth:`stop` removes the container; if this process crashes, testcontainers' reaper removes it.
     """
 
     kind = Way.CONTAINER.value
@@ -132,7 +132,7 @@ class ContainerKafka(Kafka):
         return "\n".join(output.splitlines()[-lines:])
 
     def stop(self, *, keep_logs: bool = False) -> None:
-        """Remove the container with its log. ``keep_logs`` has no effect: read :meth:`logs_tail` before."""
+        """Remove the container with its log, even with ``keep_logs``: read :meth:`logs_tail` before."""
         if self._container is not None:
             self._container.stop()
             self._container = None
@@ -151,7 +151,7 @@ def start_container(configs: Mapping[str, str]) -> ContainerKafka:
     container: KafkaContainer | None = None
     try:
         container = KafkaContainer(IMAGE, port=_CLIENT_PORT).with_kraft()
-        # A fixed port, because a restart of the container would change an automatic one.
+        # A fixed port: an automatic one would change when the container is restarted.
         container.with_bind_ports(_CLIENT_PORT, free_ports(1, host="0.0.0.0")[0])
         for key, value in {**quick_defaults(1), **configs}.items():
             container.with_env("KAFKA_" + key.upper().replace(".", "_"), value)
@@ -167,8 +167,8 @@ def start_container(configs: Mapping[str, str]) -> ContainerKafka:
 def engine_answers() -> bool:
     """Return whether a container engine answers a ping, and testcontainers is installed.
 
-    Does not use docker's client, which takes long to import and leaks a socket if no engine answers. Takes at most a
-    second for each address.
+    Takes at most a second for each address. This does not use docker's client, which takes long to import, and leaks a
+    socket if no engine answers.
     """
     if importlib.util.find_spec("testcontainers") is None:
         return False
@@ -180,11 +180,11 @@ def engine_answers() -> bool:
 
 
 def _answers(address: str) -> bool:
-    """Return whether the address sends any HTTP answer, as an engine that requires TLS does, too."""
+    """Return whether the address sends any HTTP answer: an error, too, such as that of an engine that requires TLS."""
     kind, _, place = address.partition("://")
     host, _, port = place.rpartition(":")
     if kind not in ("unix", "tcp") or (kind == "tcp" and not port.isdigit()):
-        return False  # ssh, for example; MODEAWARE_LOCAL_KAFKA=container skips this check
+        return False  # another scheme, such as ssh; MODEAWARE_LOCAL_KAFKA=container skips this check
     try:
         with socket.socket(socket.AF_UNIX if kind == "unix" else socket.AF_INET) as connection:
             connection.settimeout(_PING_TIMEOUT_S)

@@ -21,7 +21,7 @@ _POLL_S = 0.01
 
 
 class OwnedProcess:
-    """A program under :mod:`modeaware.local.supervisor`, which kills it when this process, its owner, ends for any reason.
+    """A program whose supervisor (:mod:`modeaware.local.supervisor`) kills it when this process, its owner, ends.
 
     Thread-safe. Not to be used in a forked child of the owner.
 
@@ -89,7 +89,7 @@ class OwnedProcess:
 class DetachedProcess:
     """A program in its own session that outlives this process and can be found again by its id.
 
-    ``marker`` is a part of the program's command line. It shows whether the id has been reused.
+    ``marker`` is a part of the program's command line. If a process lacks it, the process id has been reused.
     """
 
     def __init__(self, pid: int, marker: str) -> None:
@@ -116,7 +116,7 @@ class DetachedProcess:
 
     def running(self) -> bool:
         """Return False once the program has ended and been reaped."""
-        if self._ended is not None:  # our child, whose command line is empty for a moment during exec
+        if self._ended is not None:  # ask our child itself: its command line is empty for a moment during exec
             return not self._ended.is_set()
         return self._marker in command_line(self.pid)
 
@@ -135,7 +135,7 @@ class DetachedProcess:
         while self.running():
             if time.monotonic() > deadline:
                 return False
-            time.sleep(_POLL_S)  # not our child: there is no event to wait for
+            time.sleep(_POLL_S)  # for a process that is not our child, there is no event to wait for
         return True
 
 
@@ -199,8 +199,8 @@ def wait_until_serving(
     Args:
         node_ids: if empty, any answer counts.
         deadline: on :func:`time.monotonic`'s clock, in seconds.
-        cluster_id: answers of another cluster do not count: a broker of that cluster has taken the port.
-        check: called between attempts; raises if waiting is pointless.
+        cluster_id: if given, answers of another cluster do not count: one of its brokers may have taken the port.
+        check: called between attempts; raises an error if waiting is pointless.
         client_config: librdkafka settings for the connection.
 
     Raises:
@@ -229,4 +229,4 @@ def wait_until_serving(
                 reason = f"a broker of another cluster, {metadata.cluster_id}, answers there"
         if time.monotonic() > deadline:
             raise LocalKafkaError(f"the broker at {address} was not ready in time: {reason}")
-        time.sleep(2 * _POLL_S)  # a broker does not report the end of its start
+        time.sleep(2 * _POLL_S)  # no event to wait for: a broker does not report that it has started

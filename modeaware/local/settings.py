@@ -32,7 +32,7 @@ def random_uuid() -> str:
 
 
 def quick_defaults(nodes: int) -> dict[str, str]:
-    """Return broker settings that make small clusters quick: short delays, few internal partitions, all replicated."""
+    """Return broker settings that make small clusters quick: short delays, and few internal partitions, all replicated."""
     replicas = str(min(3, nodes))
     in_sync = str(max(1, min(3, nodes) - 1))
     return {
@@ -47,12 +47,12 @@ def quick_defaults(nodes: int) -> dict[str, str]:
         "share.coordinator.state.topic.num.partitions": "4",
         "share.coordinator.state.topic.replication.factor": replicas,
         "share.coordinator.state.topic.min.isr": in_sync,
-        # Groups become stable at once, and tests may use short sessions.
+        # Groups become stable at once, and tests may use short session timeouts.
         "group.initial.rebalance.delay.ms": "0",
         "group.min.session.timeout.ms": "1000",
         "group.consumer.min.heartbeat.interval.ms": "500",
         "group.consumer.heartbeat.interval.ms": "500",
-        # Retention, deletion, compaction and the end of hanging transactions take about a second.
+        # Retention, deletion, compaction and aborts of hanging transactions each happen after about a second.
         "log.initial.task.delay.ms": "500",
         "log.retention.check.interval.ms": "1000",
         "log.segment.delete.delay.ms": "1000",
@@ -62,7 +62,7 @@ def quick_defaults(nodes: int) -> dict[str, str]:
         # A killed or paused broker is fenced after three seconds. A killed broker cannot register again before that.
         "broker.heartbeat.interval.ms": "500",
         "broker.session.timeout.ms": "3000",
-        # Small machines.
+        # For small machines.
         "num.network.threads": "2",
         "num.io.threads": "4",
         "background.threads": "2",
@@ -117,7 +117,7 @@ def broker_command(
         java,
         f"-Xmx{heap_mb}m",
         *([f"-XX:SharedArchiveFile={archive}"] if archive is not None and archive.exists() else []),
-        *(["-XX:TieredStopAtLevel=1"] if small else []),  # several brokers on one machine: less memory, quicker start
+        *(["-XX:TieredStopAtLevel=1"] if small else []),  # with several brokers on one machine: less memory, quicker start
         f"{log}showDateTime=true",
         f"{log}dateTimeFormat=HH:mm:ss.SSS",
         f"{log}log.org.apache.kafka.common.config.AbstractConfig=warn",
@@ -128,14 +128,14 @@ def broker_command(
     ]
 
 
-# Below the range for outgoing connections (from 32 768 on Linux): while a killed broker is down, no client's connection
-# can take its port.
+# Below the range for outgoing connections (from 32 768 on Linux), so that no client's connection can take the port of a
+# broker that is down for a moment.
 _LOWEST, _HIGHEST = 15_000, 32_000
-_choice = random.SystemRandom()  # seeded tests must not all start with the same ports
+_choice = random.SystemRandom()  # not seeded: test runs in parallel must not all begin with the same ports
 
 
 def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
-    """Return ``count`` free ports. Another process may take one first: be ready to retry."""
+    """Return ``count`` free ports. Another process may take one of them before the caller does: be ready to retry."""
     ports: list[int] = []
     with ExitStack() as held:
         while len(ports) < count:
@@ -144,6 +144,6 @@ def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
             try:
                 taken.bind((host, port))
             except OSError:
-                continue  # in use
+                continue  # the port is in use
             ports.append(port)
     return ports

@@ -1,7 +1,7 @@
-"""Spark's Kafka connector: its Maven coordinates, and a client's configuration as its options.
+"""Spark's Kafka connector: its Maven coordinates, and a client's configuration as options of the connector.
 
 One ``conf`` serves all readers and writers of :mod:`modeaware.spark`. Spark's own source and sink use Java's clients:
-settings are translated for them from librdkafka's names (CONFIGURATION.md) to Java's. A setting that only tunes
+for them, settings are translated from librdkafka's names (its CONFIGURATION.md) to Java's. A setting that only tunes
 librdkafka is left out. A setting without a translation is refused if it affects the connection, the user, or the
 handling of records.
 """
@@ -36,9 +36,9 @@ class Placement:
     """The rule by which the records of a job get their partitions.
 
     Attributes:
-        partitions: the candidates, ascending; the partitioner picks an index in them.
-        rule: the partitioner's rule; None for a partitioner of the application's own.
-        refusal: the end of the message that refuses another partition; empty if all are writable.
+        partitions: the candidates, ascending; the partitioner picks an index into this tuple.
+        rule: the partitioner's rule, or None if the partitioner is the application's own.
+        refusal: the end of the message that refuses another partition; empty if all partitions are writable.
     """
 
     topic: str
@@ -87,8 +87,8 @@ _SECURITY = {
     *TLS_SETTINGS,
 } - {"ssl.cipher.suites", "ssl.crl.location"}
 _LEFT_OUT = {
-    *("bootstrap.servers", "metadata.broker.list"),  # translated on their own
-    *("partitioner", "sticky.partitioning.linger.ms"),  # followed by the sink's column
+    *("bootstrap.servers", "metadata.broker.list"),  # translated separately
+    *("partitioner", "sticky.partitioning.linger.ms"),  # respected by the column that the sink's frame gets
     *("group.id", "auto.offset.reset", "enable.auto.commit", "enable.auto.offset.store"),  # Spark decides these
     *("allow.auto.create.topics", "batch.num.messages", "debug", "default.topic.config", "enable.partition.eof"),
     *("log_level", "logger", "message.copy.max.bytes"),
@@ -113,7 +113,7 @@ def packages() -> str:
             continue
     else:
         raise ModeAwareError("modeaware.spark needs PySpark: install modeaware[spark]")
-    release = installed.partition("+")[0]  # a vendor's build has a suffix; the version of the connector has none
+    release = installed.partition("+")[0]  # a vendor's build of Spark has a suffix; the connector's version has none
     if int(release.partition(".")[0]) < _OLDEST:
         raise ModeAwareError(
             f"modeaware.spark needs PySpark {_OLDEST}.0 or newer, not {installed}: install modeaware[spark]"
@@ -122,7 +122,7 @@ def packages() -> str:
 
 
 def chosen_partitioner(conf: Mapping[str, Any], default: str) -> tuple[Rule | None, Partitioner]:
-    """Return the partitioner of ``conf`` and its rule, None for an application's own; ConfigError if it is invalid."""
+    """Return the partitioner of ``conf`` and its rule; None as the rule of an application's own. ConfigError if invalid."""
     chosen = with_topic_config(split_client_config(conf)[1]).get("partitioner") or default
     if not isinstance(chosen, str) or is_plug_in(chosen):
         return None, partitioner_of({"partitioner": chosen})
@@ -133,15 +133,15 @@ def chosen_partitioner(conf: Mapping[str, Any], default: str) -> tuple[Rule | No
 
 
 def topic_partitioner(chosen: str | Partitioner, topic: str) -> TopicPartitioner:
-    """Return the partitioner, or the one of that name, for one topic, with the hashes in C. A name can be pickled."""
+    """Return a partitioner, given itself or by its name, for one topic, with the hashes in C. A name can be pickled."""
     return (named(chosen, hashes=C_HASHES) if isinstance(chosen, str) else chosen).for_topic(topic)
 
 
 def spark_options(conf: Mapping[str, Any], role: Role) -> dict[str, str]:
     """Return the options ``kafka.*`` with which Spark's connector reaches the same cluster as the same user.
 
-    Certificate and key are read here; the CA's file must be present on every executor. ``role`` decides which settings
-    are translated in addition to those of the connection.
+    The client's certificate and key are read here, but the CA's file must be present on every executor. ``role``
+    decides which settings are translated in addition to those of the connection.
 
     Raises:
         ConfigError: a setting cannot be translated; Spark's option ``kafka.<Java's name>`` can replace it.
@@ -162,7 +162,7 @@ def option_text(value: Any) -> str:
 
 
 def _fit_timeouts(options: dict[str, str]) -> None:
-    """Adapt times: Java refuses fractions of a ms, 0 as "no limit", and a delivery timeout below a request's."""
+    """Adapt times: Java refuses fractions of a ms, 0 for "no limit", and a delivery timeout below the request timeout."""
     times = ("linger.ms", "delivery.timeout.ms", "request.timeout.ms")
     try:
         ms = {name: math.ceil(float(options[name])) for name in times if name in options}

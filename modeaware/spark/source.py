@@ -25,7 +25,7 @@ _BY_PARTITION = {
 
 
 def topics_of(conf: Mapping[str, Any], topic: str) -> tuple[str, ...]:
-    """Return the existing topics that have the records of the name ``topic``: the topic of that name, and the topics that
+    """Return the existing topics that have the records of the name ``topic``: the topic of that name, and those that
     have replaced it one after another. Nearly always there is only one.
 
     For queries of Spark's own Kafka source: ``option("subscribe", ",".join(topics_of(conf, "orders")))``.
@@ -43,8 +43,8 @@ def topics_of(conf: Mapping[str, Any], topic: str) -> tuple[str, ...]:
 def read_from_kafka(spark: SparkSession, topic: str, conf: Mapping[str, Any], **options: Any) -> DataFrame:
     """Return the records of the readable partitions of ``topic``. Records in partitions of mode None are skipped.
 
-    If another topic has replaced ``topic``, the frame has the records of both. The partitions are chosen at the call. As
-    always in Spark's source, the offset range of each partition is chosen when the frame is used.
+    If another topic has replaced ``topic``, the frame has the records of both. The partitions are chosen at the call.
+    As always in Spark's source, the offset range of each partition is chosen when the frame is used.
 
     Args:
         conf: as for :class:`modeaware.Producer` or :class:`modeaware.Consumer`.
@@ -116,7 +116,7 @@ def caller_options(options: Mapping[str, Any]) -> dict[str, str]:
 
 
 def only_partitions(options: Mapping[str, str], topic: str, readable: Mapping[str, Collection[int]]) -> dict[str, str]:
-    """Return ``options`` with offsets and timestamps for exactly the partitions ``readable[name]`` of each topic, because
+    """Return ``options`` with offsets and timestamps for exactly the partitions ``readable[name]`` of each topic:
     Spark refuses others. If a topic other than ``topic`` is missing in an option, the whole topic is read."""
     reduced = dict(options)
     for name, value in options.items():

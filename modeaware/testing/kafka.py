@@ -19,16 +19,17 @@ if TYPE_CHECKING:
 MOCK_START_TIMEOUT_S = 10.0
 CONTROLLER_START_TIMEOUT_S = 60.0
 QUICK = ControllerConfig(check_interval_ms=250, seal_quiet_ms=200, open_timeout_ms=5_000)
-"""With these, a shrink of an idle topic takes a second or two. For tests only: 200 ms of silence prove nothing."""
+"""With these settings, a shrink of an idle topic takes a second or two. For tests only: elsewhere, 200 ms without
+records do not show that all producers have stopped."""
 
 
 class MockKafka:
-    """librdkafka's mock broker (setting ``test.mock.num.brokers``) at an address of this machine. No process, no Java:
-    the broker starts in milliseconds, keeps records in memory and drops them when stopped. A context manager.
+    """librdkafka's mock broker (setting ``test.mock.num.brokers``) at an address of this machine. It needs no process
+    and no Java, starts in milliseconds, and keeps records in memory until it is stopped. A context manager.
 
     The broker takes records, serves consumers and groups, and creates a topic of :data:`PARTITIONS` partitions when a
-    producer first requests it. It answers no admin requests, and so has no modes: script modes with
-    :class:`modeaware.testing.ScriptedModes`. Only for clients of librdkafka; kafka-python's do not connect to it.
+    producer first requests it. The broker answers no admin requests, and so has no modes: script modes with
+    :class:`modeaware.testing.ScriptedModes`. Only for clients of librdkafka; kafka-python's cannot connect.
     """
 
     PARTITIONS = 4
@@ -58,7 +59,7 @@ class MockKafka:
         """Create ``topic``, so that a consumer finds it before the first record; without effect if it exists.
 
         Raises:
-            LocalKafkaError: the mock does not run.
+            LocalKafkaError: the mock broker does not run.
         """
         if self._host is None:
             raise LocalKafkaError(f"topic {topic!r} cannot be made: the mock broker does not run; call start() first")
@@ -87,12 +88,12 @@ def run_controller(
     which ``testing`` includes.
 
     Args:
-        bootstrap_servers: those of the cluster.
+        bootstrap_servers: the cluster's.
         conf: further settings of librdkafka, security settings for example.
-        configs: fields of :class:`modeaware.config.ControllerConfig`; the others are those of :data:`QUICK`.
+        configs: fields of :class:`modeaware.config.ControllerConfig`; all other fields are those of :data:`QUICK`.
 
     Raises:
-        ControllerUnavailable: another controller is active on that mode log.
+        ControllerUnavailable: another controller is active on the same mode log.
         ClusterError, ModeSourceError: no broker answers, or the mode log or the election cannot be used.
     """
     from modeaware.controller.daemon import Controller  # needs the extra ``controller``; the mock broker does not
@@ -113,12 +114,12 @@ def catch_up(conf: Mapping[str, Any], timeout_s: float = 30.0) -> None:
     and checks the next record. A consumer applies the changes in its next ``poll()``.
 
     Args:
-        conf: a client's settings, of librdkafka and of modeaware (``bootstrap.servers``, security settings, mode log).
+        conf: a client's settings (``bootstrap.servers``, security settings, mode log).
         timeout_s: the time limit of the whole call.
 
     Raises:
-        ViewTimeout: no first view exists within that time.
-        ModeSourceError: the source of the modes cannot be read, or not within that time.
+        ViewTimeout: the first views do not exist within ``timeout_s``.
+        ModeSourceError: the source of the modes cannot be read within ``timeout_s``.
         ConfigError: a ``modeaware.`` setting is unknown or has a bad value.
     """
     config, rest = split_client_config(with_process_settings(conf))

@@ -1,7 +1,7 @@
-"""The features of a server, by ApiVersions as a client requests it, and an explanation of each missing feature.
+"""The features of a server, by its answer to ApiVersions, and an explanation of each feature that a broker lacks.
 
-ApiVersions 3 is encoded and read by hand: each client sends it at its start, and few clients need the codec. The whole
-answer is read and checked, though little of it is kept. Pure, no IO.
+ApiVersions 3 is encoded and read by hand, without the codec: each client sends it at its start, and few clients need
+the codec. The whole answer is read and checked, though little of it is kept. No IO here.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from modeaware.errors import ErrorCode
 from modeaware.wire.frames import INT16, INT32, Cursor, MalformedFrame
 
 FEATURE = "partition.mode"
-"""The feature in ApiVersions (1 to 1) of a server whose Metadata 10 is KIP-694's."""
+"""The feature (versions 1 to 1) in the ApiVersions response of a server whose Metadata 10 is KIP-694's."""
 CLIENT_NAME = "modeaware"
 """The client software name (KIP-511) by which a server recognises a client that reads KIP-694's Metadata 10."""
 UNDERLYING_NAME = "modeaware-librdkafka"
-"""The software name of librdkafka inside a client of ours. It reads no modes itself, but the client follows them."""
+"""The software name of the librdkafka in our clients. It reads no modes itself, but our client around it follows them."""
 SOFTWARE_NAME = "client.software.name"
 """librdkafka's setting (KIP-511). An endpoint that refuses old clients recognises our clients' librdkafka by it."""
 CLIENT_ID = "modeaware"
-"""The client id of mode-aware clients whose application sets none: brokers show it for each member of a group."""
+"""The client id of a mode-aware client if the application sets none. Brokers show it for each member of a group."""
 IDENTITY: Mapping[str, str] = {SOFTWARE_NAME: UNDERLYING_NAME, "client.id": CLIENT_ID}
 """librdkafka's settings by which servers recognise a mode-aware client; an application's own take precedence."""
 _IDENTITY = "modeaware.controller."
@@ -36,7 +36,7 @@ Versions = tuple[int, int]
 
 @dataclass(frozen=True)
 class Capabilities:
-    """A server's answer to ApiVersions: api key, and supported feature, -> (lowest, highest version)."""
+    """A server's answer to ApiVersions: for each api key and each supported feature, the (lowest, highest) version."""
 
     versions: Mapping[int, Versions] = field(default_factory=dict)
     features: Mapping[str, Versions] = field(default_factory=dict)
@@ -78,7 +78,7 @@ def read(payload: bytes, correlation_id: int | None = None) -> Capabilities:
     A server without version 3 returns UNSUPPORTED_VERSION in version 0 (KIP-511), and has no features.
 
     Args:
-        correlation_id: the request's; None: the transport has compared it.
+        correlation_id: the request's, to be compared; None if the transport has compared it.
     """
     data = Cursor(payload)
     (answered,) = data.unpack(INT32)
@@ -149,7 +149,7 @@ _REQUESTS: Mapping[tuple[str, int], BrokerFeature] = {
     ("ShareGroupDescribe", 0): BrokerFeature("describing share groups (KIP-932)", "4.0"),
     ("StreamsGroupDescribe", 0): BrokerFeature("describing groups of the streams protocol (KIP-1071)", "4.1"),
 }
-"""(request, lowest version) -> the feature that needs it."""
+"""(request, lowest version) -> the feature for which it is needed."""
 
 
 def missing(name: str, min_version: int) -> str:

@@ -1,4 +1,4 @@
-"""A client of controllers: one connection as the client's own user, one request, one response. Blocking."""
+"""A client of controllers: one connection, authenticated as the client's own user; one request, one response. Blocking."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ if TYPE_CHECKING:
 
 PROBE_TIMEOUT_S = 3.0
 HELLO_TIMEOUT_S = 5.0
-"""How long a controller may take to accept a connection and to answer ApiVersions. The host of a dead controller may
-drop packets, and a stopped process never answers. No command has been sent by then, so a caller may try another one."""
+"""How long a controller may take to accept a connection and to answer ApiVersions: a dead controller's host may drop
+packets, and a frozen process never answers. No command has been sent by then, so callers may try another controller."""
 
 
 def request(conf: Mapping[str, Any], claim: ClaimRecord, message: Any, timeout_s: float) -> Any:
     """Send ``message`` to the controller that made ``claim`` and return its response message.
 
     Sends ApiVersions first, so that another process at the controller's port, or another cluster's controller, never
-    receives a command. Blocks for ``timeout_s`` at most. Thread-safe.
+    receives a command. Blocks for at most ``timeout_s``. Thread-safe.
 
     Raises:
-        ControllerUnavailable: nothing was sent: no connection, the user was not authenticated, or the server is not
-            that controller.
-        RequestRefused: the request is too large, or that controller does not support it; nothing was sent.
+        ControllerUnavailable: the message was not sent, because there is no connection, the user was not authenticated,
+            or the server is not that controller.
+        RequestRefused: the message was not sent, because it is too large or that controller does not support it.
         ConfigError: a security setting cannot be used.
-        ClusterError: the command was sent, and no readable response came back in time; it may have been carried out.
+        ClusterError: the message was sent, and no readable response arrived in time: it may have been carried out.
     """
     deadline_s = time.monotonic() + timeout_s
     server = _server(conf, claim)
@@ -47,7 +47,7 @@ def request(conf: Mapping[str, Any], claim: ClaimRecord, message: Any, timeout_s
         def encode(correlation_id: int, client_id: str | None) -> bytes:
             return codec.encode_request(message, api_version, correlation_id, client_id or CLIENT_NAME)
 
-        _check_size(encode(0, None))  # refused here, before anything of it is sent
+        _check_size(encode(0, None))  # raises before anything is sent
         try:
             answer = server.ask(message.API_KEY, api_version, encode, max(deadline_s - time.monotonic(), 0.001))
             return codec.decode_response(answer, message.API_KEY, api_version)[1]
@@ -75,7 +75,7 @@ def is_running(conf: Mapping[str, Any], claim: ClaimRecord | None) -> bool:
     """Return whether the controller that made ``claim`` answers at its address. Sends no command.
 
     Raises:
-        ControllerUnavailable: this host or user cannot determine that.
+        ControllerUnavailable: from this host, or as this user, it cannot be determined.
     """
     if claim is None or address_of(claim) is None:
         return False
@@ -92,7 +92,7 @@ def is_running(conf: Mapping[str, Any], claim: ClaimRecord | None) -> bool:
 
 
 def address_of(claim: ClaimRecord) -> tuple[str, int] | None:
-    """Return the host and port of a claim; None if it has no valid address."""
+    """Return the host and port of a claim, or None if the claim has no valid address."""
     try:
         host, port = split_address(claim.address or "")
     except ValueError:  # any controller may have written the claim
@@ -105,12 +105,12 @@ def is_loopback(address: str) -> bool:
     host = address.rpartition(":")[0].removeprefix("[").removesuffix("]")
     try:
         return ipaddress.ip_address(host).is_loopback
-    except ValueError:  # a name
+    except ValueError:  # a host name
         return host == "localhost"
 
 
 def _server(conf: Mapping[str, Any], claim: ClaimRecord) -> OneServer:
-    """Return the connection to make, with the security that the controller requires and the client allows."""
+    """Return a connection to the controller (not open yet), with the security that it requires and the client allows."""
     from modeaware.wire.transport import OneServer  # imports kafka-python's connections, which few processes need
 
     if claim.address is None:
@@ -124,7 +124,7 @@ def _server(conf: Mapping[str, Any], claim: ClaimRecord) -> OneServer:
         raise ControllerUnavailable(
             f"the controller {claim.controller_id} runs on host {claim.host} and takes commands there only "
             f"({claim.address}): run the command on that host",
-            code=ErrorCode.INVALID_CONFIG,  # time does not change it
+            code=ErrorCode.INVALID_CONFIG,  # final: a retry would not change it
         )
     wanted = security_protocol(conf)
     if wanted.endswith("SSL") and not claim.security_protocol.endswith("SSL") and not loopback:
@@ -137,7 +137,7 @@ def _server(conf: Mapping[str, Any], claim: ClaimRecord) -> OneServer:
 
 
 def _common_version(server: OneServer, claim: ClaimRecord, api_key: int, timeout_s: float) -> int:
-    """Return the highest common version of the api, once the server has identified itself as the claim's controller."""
+    """Return the highest common version of the api, after checking that the server is the claim's controller."""
     try:
         payload = server.ask(
             codec.API_VERSIONS_KEY,

@@ -1,11 +1,11 @@
 """The probe that proves a topic's write fence on the leader of a partition, and the meaning of its answers.
 
-The fence is ``compression.type=gzip`` with ``max.message.bytes=78``. Then the smallest batch of data that a broker
-stores has 81 bytes (61 of header, 18 of gzip framing, at least 2 of deflate); a commit or abort marker has 78. A broker
-applies a changed config some milliseconds after the change is acknowledged, and may become leader before it applies the
-config. So a batch proves the fence on each leader.
+The fence is ``compression.type=gzip`` with ``max.message.bytes=78``. It rejects all data: under gzip the smallest batch
+of data that a broker stores has 81 bytes (61 of header, 18 of gzip framing, at least 2 of deflate). It admits the
+markers of commits and aborts, which have 78. A broker applies a changed config some milliseconds after the change is
+acknowledged, and may become leader before it applies the config. So a probe, a batch, proves the fence on each leader.
 
-That batch must never be appended, with or without a fence. A leader checks an incoming batch in this order
+The probe must never be appended, with or without a fence. A leader checks an incoming batch in this order
 (``UnifiedLog``, ``analyzeAndValidateRecords`` and then ``LogValidator``; the same in Kafka 3.9, 4.0 and 4.2):
 
 1. its base offset is 0, else INVALID_RECORD;
@@ -13,9 +13,10 @@ That batch must never be appended, with or without a fence. A leader checks an i
 3. its CRC, else CORRUPT_MESSAGE;
 4. its counts, its control bit (clients may not set it), then, if the topic has CreateTime, its timestamps.
 
-On topics of any timestamp type, a batch of 79 bytes with a wrong CRC gets MESSAGE_TOO_LARGE with the fence, and
-CORRUPT_MESSAGE without it. Neither leaves a line in the broker's log. The first counts in BytesRejectedPerSec, the
-other in InvalidMessageCrcRecordsPerSec. If a broker skipped the CRC, it would reject the batch for its control bit.
+So on topics of any timestamp type, a batch of 79 bytes with a wrong CRC gets MESSAGE_TOO_LARGE with the fence, and
+CORRUPT_MESSAGE without it. Neither leaves a line in the broker's log. MESSAGE_TOO_LARGE counts in the broker's metric
+BytesRejectedPerSec, CORRUPT_MESSAGE in InvalidMessageCrcRecordsPerSec. A broker that skipped the CRC would reject the
+batch for its control bit.
 
 MESSAGE_TOO_LARGE does not prove that ``compression.type`` is gzip. So change both configs in one request, which brokers
 apply as a whole, and read both back.
@@ -38,7 +39,7 @@ PROBE_ACKS: Final = 1
 BATCH_HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 _COUNTED_FROM = struct.calcsize(">qi")
 _CONTROL = 0x20
-_WRONG_CRC = 0  # a test checks that it is wrong
+_WRONG_CRC = 0  # a test checks that this is not the batch's CRC
 # 17 bytes: attributes, deltas of timestamp and offset, no key, 11 bytes of value, no headers.
 _RECORD = b"\x22\x00\x00\x00\x01\x16fence probe\x00"
 
@@ -49,13 +50,13 @@ class FenceState(Enum):
     FENCED = "fenced"
     OPEN = "open"
     UNKNOWN = "unknown"
-    """The request reached no leader of the partition: look up the leader and probe again."""
+    """The request did not reach the partition's leader: look up the leader and probe again."""
 
 
 def probe_batch() -> bytes:
     """Return the records of a Produce request (version 3 or later, one for each partition) that is never appended.
 
-    Its 79 bytes are the fewest that the fence rejects. So a topic's own ``max.message.bytes`` looks like a fence only
+    It has 79 bytes, the fewest that the fence rejects. So a topic's own ``max.message.bytes`` is taken for a fence only
     if it is as small as the fence's.
     """
     length = BATCH_HEADER.size - _COUNTED_FROM + len(_RECORD)
@@ -66,7 +67,7 @@ def read_answer(error_code: int, topic: str, partition: int) -> FenceState:
     """Return what the answer to a probe proves.
 
     Args:
-        error_code: that of the partition, in the Produce response.
+        error_code: the partition's error code in the Produce response.
 
     Raises:
         ClusterError: another probe would get the same answer, for example because the right WRITE is missing; or the

@@ -12,30 +12,30 @@ from dataclasses import dataclass
 from modeaware.errors import ErrorCode, ModeAwareError, RequestRefused
 
 MAX_REQUEST_BYTES = 1_048_576
-"""The largest request: room for thousands of topics."""
+"""The largest request, enough for thousands of topics."""
 MAX_CHANGE_BYTES = 65_536
-"""The largest command for a controller. A longer one, or one with more than a thousand topics, is sent in parts."""
+"""The largest command for a controller. A longer command, or one about more than a thousand topics, is sent in parts."""
 MAX_RESPONSE_BYTES = 16_777_216
-"""The largest response: room for a million retired partitions."""
+"""The largest response, enough for a million retired partitions."""
 
 INT16, INT32 = struct.Struct(">h"), struct.Struct(">i")
 _REQUEST_PREFIX = struct.Struct(">hhi")
 
 
 class MalformedFrame(ModeAwareError):
-    """The peer sent bytes that are not a message of Kafka's protocol, or not a supported one."""
+    """The peer sent bytes that are no message of Kafka's protocol, or no supported message."""
 
     default_code = ErrorCode.INVALID_REQUEST
 
 
 class TooManyParts(MalformedFrame):
-    """A message has more parts than its limit. Its end is not read, so the number of parts may be unknown."""
+    """A message has more parts than allowed. The rest of it is not read, so the number of parts may be unknown."""
 
 
 class FrameReader:
     """Cuts a byte stream into frames. Not thread-safe.
 
-    Holds less than one frame and one received chunk.
+    Keeps less than one frame plus one received chunk.
     """
 
     def __init__(self, max_bytes: int) -> None:
@@ -46,7 +46,7 @@ class FrameReader:
         """Take bytes from the peer; return the frames (without their lengths) that are now complete.
 
         Raises:
-            MalformedFrame: a length is negative or above the limit. The stream cannot be read any further.
+            MalformedFrame: a length is negative or above the limit. The rest of the stream cannot be read.
         """
         self._buffer += data
         frames = []
@@ -92,14 +92,14 @@ class Header:
 
 
 def peek_header(payload: bytes) -> Header:
-    """Return the fields of a request's header that every version of every api has (not ``client_id``)."""
+    """Return the fields of a request's header that every version of every api has; ``client_id`` is not one."""
     if len(payload) < _REQUEST_PREFIX.size:
         raise MalformedFrame(f"a frame of {len(payload)} bytes is too short for a request")
     return Header(*_REQUEST_PREFIX.unpack_from(payload))
 
 
 def varint(value: int) -> bytes:
-    """Return an unsigned varint, which :meth:`Cursor.varint` reads."""
+    """Return ``value`` as an unsigned varint, which :meth:`Cursor.varint` reads."""
     out = bytearray()
     while value > 127:
         out.append(value & 127 | 128)
@@ -144,7 +144,7 @@ class Cursor:
         raise MalformedFrame("a varint of more than 5 bytes")
 
     def count(self, least_bytes: int = 1) -> int:
-        """Read the length of a compact array that is not null, whose elements have at least ``least_bytes`` bytes."""
+        """Read the length of a compact array; it is not null, and each element has at least ``least_bytes`` bytes."""
         count, left = self.varint() - 1, len(self.body) - self.at
         if count < 0 or count * least_bytes > left:
             raise MalformedFrame(f"{count} elements are announced, {left} bytes are left")

@@ -119,7 +119,7 @@ def _struct(schema: Any, make: Callable[[], Any], version: int, flexible: bool) 
         field.tag: (field.name, _reader(field, version, flexible).read)
         for field in schema.tagged_fields(version)._fields
     }
-    # Attributes that no reader here sets get their defaults at once: in kafka-python, each look-up of an unset attribute
+    # Attributes that no reader here sets get their defaults at once: in kafka-python, a look-up of an unset attribute
     # is slow. Each object gets new lists: kafka-python's default is one list for all objects.
     read_names = {name for name, _ in readers}
     absent = [(field.name, field.default) for field in schema._fields if field.name not in read_names]

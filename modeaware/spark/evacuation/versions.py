@@ -52,8 +52,8 @@ class OldRecord(NamedTuple):
 
     @classmethod
     def parse(cls, header: str | bytes | None, topic_id: str, digest: str | None) -> OldRecord | None:
-        """Return the source of a copy by its header; None if the record is no copy, because it has no such header or has
-        that of another record.
+        """Return the source of a copy by its header; None if the record is no copy, because it has no such header, or
+        another record's header.
 
         Args:
             topic_id: the id of the old topic.
