@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from modeaware.adoption.installing import install
 from modeaware.errors import ModeAwareError
 
-CANNOT_RUN = 2  # as Python for a missing file
+CANNOT_RUN = 2  # the exit status of Python for a missing file
 _MAIN = "__main__"
 
 
@@ -28,10 +28,10 @@ class ProgramMissing(ModeAwareError):
 
 
 def main() -> None:
-    """Install, then run the program of the arguments. Only our own errors are printed without a traceback."""
+    """Call ``install()``, then run the program that the arguments name. Print our own errors without a traceback."""
     first, *rest = sys.argv[1:]
     if first != "-m" and not sys.flags.safe_path:
-        # Set before any other import: modules are searched in the file's folder, not in the working directory.
+        # Set before any other import, so that modules are searched in the file's folder, not in the working directory.
         sys.path[0] = _absolute(first) if _is_folder(first) else os.path.dirname(os.path.realpath(first))
     install()
     try:
@@ -82,7 +82,7 @@ def _absolute(path: str) -> str:
 
 
 def _is_folder(path: str) -> bool:
-    """Whether modules can be imported from ``path``: a directory or a zip file."""
+    """Return whether modules can be imported from ``path``: it is a directory or a zip file."""
     return pkgutil.get_importer(path) is not None
 
 

@@ -26,7 +26,7 @@ Position = tuple[str, int, int]
 
 
 class Ack(NamedTuple):
-    """One acknowledged record; ``epochs`` are the lower and upper bound of the mode epoch that chose its partition."""
+    """One acknowledged record; ``epochs`` has (lowest, highest) bounds of the mode epoch that decided its partition."""
 
     id: str
     key: bytes | None

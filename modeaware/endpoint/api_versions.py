@@ -25,11 +25,11 @@ _NEWEST = codec.VERSIONS[codec.API_VERSIONS_KEY][1]
 _BOUNDS = {
     codec.API_VERSIONS_KEY: (0, _NEWEST),
     codec.METADATA_KEY: (0, codec.METADATA_WITHOUT_IDS),
-    codec.SASL_HANDSHAKE_KEY: (1, 32_767),  # after version 0, credentials follow without a header
+    codec.SASL_HANDSHAKE_KEY: (1, 32_767),  # after version 0, the credentials would follow without a request header
 }
 _FEATURES_SINCE = 3
 _LIBRDKAFKA = "rdkafka"
-"""Found in the name (``librdkafka``) or, for a binding, in the version (``2.16.1-rdkafka-2.16.0``)."""
+"""A librdkafka has this in its software name (``librdkafka``) or, in a binding, version (``2.16.1-rdkafka-2.16.0``)."""
 
 
 def is_known(version: int) -> bool:
@@ -41,12 +41,12 @@ class Awareness:
     """How a client treats modes.
 
     Attributes:
-        reads: the client's Metadata 10 is KIP-694's.
-        follows: the client follows the modes, from any source. It is never refused as an old client.
-        drops: the client is a librdkafka, which closes its connection to a node that the latest response does not
-            name. The pending requests on that connection fail. A consumer whose Metadata request fails joins its group
-            minutes later (``topic.metadata.refresh.interval.ms``). So responses to a librdkafka name only the nodes
-            that brokers name.
+        reads: whether the client's Metadata 10 is KIP-694's.
+        follows: whether the client follows the modes, from any source. If so, it is never refused as an old client.
+        drops: whether the client is a librdkafka. That closes its connection to a node that the latest response does
+            not name, so the pending requests on the connection fail. A consumer whose Metadata request fails joins its
+            group minutes later (``topic.metadata.refresh.interval.ms``). So responses to a librdkafka name only the
+            nodes that brokers name.
     """
 
     reads: bool = False
@@ -67,7 +67,8 @@ def awareness(payload: bytes) -> Awareness:
 
 
 def unsupported(correlation_id: int) -> bytes:
-    """Return the response to a request of an unknown version: in version 0, with the known versions (KIP-511)."""
+    """Return the response to an ApiVersions request of an unknown version: in version 0, with the known versions
+    (KIP-511)."""
     response = codec.ApiVersionsResponse(
         error_code=int(ErrorCode.UNSUPPORTED_VERSION), api_keys=[(codec.API_VERSIONS_KEY, 0, _NEWEST)]
     )
@@ -77,8 +78,8 @@ def unsupported(correlation_id: int) -> bytes:
 def answered(
     payload: bytes, version: int, controller_id: str, answers: Answers, *, modes: bool
 ) -> tuple[bytes, int | None]:
-    """Return the broker's response (a whole frame) with the endpoint's requests and features added, and the broker's
-    newest version of Metadata (None: it offers none). All clients with the same broker's response share one result."""
+    """Return the broker's response (a whole frame) with the endpoint's requests and features added; and the broker's
+    newest version of Metadata, or None if it has none. All clients with the same broker's response share one result."""
     body = answers.get(
         memoryview(payload)[4:],
         ("versions", version, controller_id, modes),
@@ -89,7 +90,7 @@ def answered(
 
 
 def _rewritten(payload: bytes, version: int, controller_id: str, *, modes: bool) -> bytes:
-    """Return the newest version of Metadata (-1: none), and the body after the correlation id."""
+    """Return the bytes of the broker's newest version of Metadata (-1 if none), and then the body of the response."""
     _, answer = codec.decode_response(payload, codec.API_VERSIONS_KEY, version)
     offered = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
     newest = INT16.pack(offered.get(codec.METADATA_KEY, (-1, -1))[1])

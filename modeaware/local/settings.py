@@ -32,7 +32,7 @@ def random_uuid() -> str:
 
 
 def quick_defaults(nodes: int) -> dict[str, str]:
-    """Return broker settings that make small clusters quick: short delays, and few internal partitions, all replicated."""
+    """Return broker settings that make small clusters quick: short delays, few partitions of internal topics."""
     replicas = str(min(3, nodes))
     in_sync = str(max(1, min(3, nodes) - 1))
     return {
@@ -117,7 +117,7 @@ def broker_command(
         java,
         f"-Xmx{heap_mb}m",
         *([f"-XX:SharedArchiveFile={archive}"] if archive is not None and archive.exists() else []),
-        *(["-XX:TieredStopAtLevel=1"] if small else []),  # with several brokers on one machine: less memory, quicker start
+        *(["-XX:TieredStopAtLevel=1"] if small else []),  # for several brokers: less memory, quicker start
         f"{log}showDateTime=true",
         f"{log}dateTimeFormat=HH:mm:ss.SSS",
         f"{log}log.org.apache.kafka.common.config.AbstractConfig=warn",

@@ -1,10 +1,11 @@
 """Runs one program for an owner and ensures that it never outlives the owner. Standard library only.
 
 Started as a script: ``python -I -S supervisor.py OWNER_PID DATA_FOLDER PROGRAM ARG...``. The script prints the
-program's process id. Each line on standard input is the number of a signal to send; once it is sent, the script prints
-the line. The script exits when the program does. When its input closes, or its parent is no longer the owner (a crash,
-a SIGKILL), it kills the program and removes the data folder, but no logs. The program uses the script's standard error.
-The supervisor sends signals because only a parent can be sure that a process id still belongs to its child.
+program's process id. Each line on standard input is the number of a signal for the program; once the signal is sent,
+the script prints the line. The script exits when the program does. If its input closes, or its parent is no longer the
+owner (after a crash or SIGKILL), it kills the program and removes the data folder, but no logs. The program writes to
+the script's standard error. The script sends the signals because only a parent can be sure that a process id still
+belongs to its child.
 """
 
 from __future__ import annotations
@@ -31,11 +32,12 @@ def main(argv: list[str]) -> int:
         stdin=subprocess.DEVNULL,
         stdout=sys.stderr,
         stderr=sys.stderr,
-        # For the case that this supervisor is killed. The kernel watches the creating thread, the only one so far.
+        # The program must end, too, if this supervisor is killed. The kernel ends it with the thread that created it,
+        # which is this process's only thread so far.
         preexec_fn=_die_with_parent if sys.platform == "linux" else None,
     )
     threading.Thread(target=_exit_with, args=(child,), daemon=True).start()
-    with contextlib.suppress(BrokenPipeError):  # a broken pipe shows, too, that the owner is gone
+    with contextlib.suppress(BrokenPipeError):  # the pipe is broken if the owner is gone
         _reply(child.pid)
         _obey(owner, child)
     _last_word.acquire()  # held until this process ends
@@ -47,12 +49,12 @@ def main(argv: list[str]) -> int:
 
 def _exit_with(child: subprocess.Popen[bytes]) -> None:
     code = child.wait()
-    if _last_word.acquire(blocking=False):  # else the owner is gone and main() cleans up
+    if _last_word.acquire(blocking=False):  # if it is held, the owner is gone, and main() cleans up
         os._exit(code & 0xFF)
 
 
 def _obey(owner: int, child: subprocess.Popen[bytes]) -> None:
-    """Send signals until the owner is gone. A fork of the owner can keep the pipe open, hence the second check."""
+    """Send signals until the owner is gone. Check the parent, too: a fork of the owner may keep the pipe open."""
     requests = b""
     while os.getppid() == owner:
         if not select.select([0], [], [], _OWNER_CHECK_S)[0]:

@@ -1,7 +1,7 @@
 """The column ``partition`` of a frame for Spark's Kafka sink.
 
-A row's partition is one of the candidates (:class:`~modeaware.spark.connector.Placement`). Python workers compute its
-index from the key, for a batch of rows at a time.
+A row's partition is one of the candidates (:class:`~modeaware.spark.connector.Placement`). Python workers compute the
+candidate's index from the key, for a batch of rows at a time.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from modeaware.spark.worker import forget_archive_finders
 from partitioners import Partitioner, TopicPartitioner
 
 BLOCK_BITS = 7
-"""Records without a key go to one partition in blocks of 128 within a task, which fills the producer's batches."""
-_TASK_BITS = 33  # of monotonically_increasing_id: the lower bits count a task's rows
+"""In a task, 128 records without a key in a row go to one partition, which fills the producer's batches."""
+_TASK_BITS = 33  # in monotonically_increasing_id, the lower 33 bits count a task's rows
 _STARTS = 8
 """The number of candidates with which :func:`spread` may begin. The start is a literal in the code that Spark generates
 and compiles, so many different starts would mean many compilations."""
@@ -34,8 +34,8 @@ _pandas_udf: Any = functions.pandas_udf  # its type hints reject functions whose
 def with_partition(frame: DataFrame, placed: Placement) -> DataFrame:
     """Return ``frame`` with the column ``partition`` (int, never null).
 
-    An existing column ``partition`` is kept where it is not null. A retired partition in it fails the job when its row
-    is written. ConfigError if there is no such column and the partitioner picks no partition.
+    An existing column ``partition`` is kept where it is not null. If it names a retired partition, the job fails when
+    that row is written. ConfigError if there is no such column and the partitioner picks no partition.
     """
     given = "partition" in frame.columns
     if placed.rule is not None and not placed.rule.spreads:
@@ -60,7 +60,7 @@ def _raise(message: Column) -> Column:
 
 
 def _index(frame: DataFrame, placed: Placement) -> Column:
-    """Return the index of each row's candidate."""
+    """Return a column with the index of each row's candidate."""
     count, rule = len(placed.partitions), placed.rule
     key = F.col("key").cast("binary") if "key" in frame.columns else None
     if count == 1:
@@ -73,7 +73,7 @@ def _index(frame: DataFrame, placed: Placement) -> Column:
 
 
 def spread(count: int) -> Column:
-    """Return an index for rows that are not hashed. Blocks of rows take turns; tasks begin at different candidates."""
+    """Return the index for rows that are not hashed. Blocks of rows take candidates in turn, from a start by task."""
     row = F.monotonically_increasing_id()
     start = random.randrange(_STARTS) * count // _STARTS
     turn = F.shiftright(row, BLOCK_BITS) + F.shiftright(row, _TASK_BITS) + F.lit(start)
@@ -88,7 +88,7 @@ def index_udf(placed: Placement) -> Callable[[Column], Column]:
     """
     chosen: str | Partitioner = placed.partitioner if placed.rule is None else placed.rule.name
     topic, count, is_named = placed.topic, len(placed.partitions), placed.rule is not None
-    made: list[TopicPartitioner] = []  # one for each task
+    made: list[TopicPartitioner] = []  # the partitioner, made once in each task
 
     def picked(keys: pd.Series) -> pd.Series:
         forget_archive_finders()

@@ -1,7 +1,7 @@
 """The program ``python -m modeaware.spark.evacuate``, also for spark-submit.
 
-The module ``modeaware.spark.evacuate`` only calls the function here. It is never imported: the imported module would
-hide the function ``modeaware.spark.evacuate``.
+The module ``modeaware.spark.evacuate`` only calls the function here. Never import that module: it would hide the
+function ``modeaware.spark.evacuate``.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from modeaware.spark.evacuation.job import DEFAULT_WAIT_S, EvacuationReport, eva
 from partitioners import DEFAULT_NAME
 
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"
-"""Set by spark-submit, whose JVM is already running, with the packages given there."""
+"""A variable that spark-submit sets. Its JVM is already running, with the packages given to spark-submit."""
 
 
 def evacuate_main(arguments: Sequence[str] | None = None) -> int:
     """Run an evacuation and print its report. Return 1 if it failed or was refused; the reason is on standard error.
 
-    The job runs in the active session, that of spark-submit, or a new one with the connector.
+    The job runs in the active session, or in spark-submit's, or in a new session with the Kafka connector.
     """
     args = _parser().parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")

@@ -122,7 +122,7 @@ def packages() -> str:
 
 
 def chosen_partitioner(conf: Mapping[str, Any], default: str) -> tuple[Rule | None, Partitioner]:
-    """Return the partitioner of ``conf`` and its rule; None as the rule of an application's own. ConfigError if invalid."""
+    """Return the partitioner of ``conf``, with its rule (None for an application's own); ConfigError if invalid."""
     chosen = with_topic_config(split_client_config(conf)[1]).get("partitioner") or default
     if not isinstance(chosen, str) or is_plug_in(chosen):
         return None, partitioner_of({"partitioner": chosen})
@@ -162,7 +162,7 @@ def option_text(value: Any) -> str:
 
 
 def _fit_timeouts(options: dict[str, str]) -> None:
-    """Adapt times: Java refuses fractions of a ms, 0 for "no limit", and a delivery timeout below the request timeout."""
+    """Adapt times: Java refuses fractions of a ms, 0 for "no limit", and delivery timeouts below request timeouts."""
     times = ("linger.ms", "delivery.timeout.ms", "request.timeout.ms")
     try:
         ms = {name: math.ceil(float(options[name])) for name in times if name in options}

@@ -7,14 +7,14 @@ from modeaware.librdkafka import KafkaError
 
 
 def error_code(error: KafkaError) -> ErrorCode | None:
-    """Return the code of an error of librdkafka's; None if it is not in :class:`~modeaware.errors.ErrorCode`."""
+    """Return the code of a librdkafka error, or None if :class:`~modeaware.errors.ErrorCode` does not have the code."""
     return next((code for code in ErrorCode if code == error.code()), None)
 
 
 class WriteFailed(ModeAwareError):
-    """Records were not delivered, so the task fails: Spark runs it again, or fails the job.
+    """Records were not delivered, so the task fails: Spark runs the task again, or fails the job.
 
-    ``code`` is None if the failure's code is not in :class:`~modeaware.errors.ErrorCode`; the message has its name.
+    ``code`` is None if :class:`~modeaware.errors.ErrorCode` does not have the failure's code; the message names it.
     """
 
 
@@ -30,7 +30,7 @@ class RecordsLost(ModeAwareError):
 
 
 class NothingToEvacuate(ModeAwareError):
-    """No replacement of the topic that requires an evacuation is in force."""
+    """The topic is not being replaced with ``--evacuate``, so no evacuation is required."""
 
     default_code = ErrorCode.INVALID_REQUEST
 
@@ -48,4 +48,4 @@ class OtherPartitioner(ModeAwareError):
 
 
 class EvacuationFailed(ModeAwareError):
-    """The evacuation did not finish, and no proof was committed. Copies made so far are valid; run it again."""
+    """The evacuation did not finish, and no proof was committed. Run it again; the copies made so far stay valid."""

@@ -1,6 +1,6 @@
 """``python -m modeaware.spark.packages`` prints the coordinates of Spark's Kafka connector, for ``spark-submit``.
 
-Never imported: the imported module would hide the function ``modeaware.spark.packages``.
+Never import this module: it would hide the function ``modeaware.spark.packages``.
 """
 
 from __future__ import annotations

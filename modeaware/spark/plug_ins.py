@@ -1,8 +1,8 @@
 """The producer plug-ins for the JVM (docs/jvm.md) in Spark's Kafka sink.
 
-With them the sink's producer follows partition modes by itself, between any two records of a job. Spark must have their
-jar on its class path. The plug-ins read the mode log, support fewer partitioners than the Python clients, and do not
-apply to a record with an explicit partition.
+With the plug-ins, the sink's producer follows partition modes by itself, between any two records of a job. Spark must
+have their jar on its class path. The plug-ins read the mode log, support fewer partitioners than the Python clients,
+and do not apply to a record with an explicit partition.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _HASHES = "modeaware.Hash"
 
 
 def partitioner_in_jvm(df: DataFrame, conf: Mapping[str, Any], rule: Rule | None) -> str | None:
-    """Return the plug-ins' name for the partitioner of ``rule``; None: the sink cannot use the plug-ins for ``df``, or
-    Spark does not have them on its class path."""
+    """Return the plug-ins' name for the partitioner of ``rule``. Return None if the sink cannot use the plug-ins for
+    ``df``, or Spark does not have them on its class path."""
     name = None if rule is None else "murmur2_random" if rule.is_javas else rule.name
     names_partition = "partition" in map(str.lower, df.columns)
     if name not in _NAMES or names_partition or not reads_log(conf) or not _are_loaded(df.sparkSession):
@@ -34,7 +34,7 @@ def partitioner_in_jvm(df: DataFrame, conf: Mapping[str, Any], rule: Rule | None
 
 
 def _are_loaded(spark: SparkSession) -> bool:
-    """Whether Spark has the jar on its class path. No job is run: the analysis of the query looks up the class."""
+    """Return whether Spark has the jar on its class path. Run no job: a query's analysis already looks up the class."""
     from pyspark.errors import AnalysisException
 
     try:

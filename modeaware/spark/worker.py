@@ -1,4 +1,4 @@
-"""State that the Python processes of a Spark job keep between tasks, and work that they save. Imports no Spark."""
+"""What the Python processes of a Spark job keep between tasks, so that the next task starts fast. Imports no Spark."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _T = TypeVar("_T")
 
 
 class ProcessCache(Generic[_T]):
-    """Objects that a process keeps by key in ``held``, under ``lock``.
+    """Objects that a process keeps in ``held``, by key. Hold ``lock`` to use them.
 
-    A forked child begins with no objects and does not touch its parent's: it must not destroy librdkafka's handles.
+    A forked child begins without objects, and does not touch its parent's: it must not destroy objects of librdkafka.
     """
 
     def __init__(self) -> None:
@@ -37,10 +37,10 @@ def forget_archive_finders() -> None:
     """Make the start of this worker's next task cheap. Thread-safe, and cheap itself.
 
     Spark puts itself and every jar of ``spark.jars.packages`` on the path of its Python workers, and calls
-    ``importlib.invalidate_caches()`` before each task. That reads the directory of each archive again (CPython
-    gh-103200): 0.2 s with the Kafka connector and its dependencies. A dropped finder is made again from cached facts
-    about its archive, at the next import of a new module. Archives of the application keep their finders: they may
-    change between tasks.
+    ``importlib.invalidate_caches()`` before each task. That call makes the import finder of each archive read the
+    archive's directory again (CPython gh-103200): 0.2 s with the Kafka connector and its dependencies. So drop the
+    finders of these jars: at the next import of a new module, Python makes them again from cached facts. Archives of
+    the application keep their finders, because these archives may change between tasks.
     """
     cache = sys.path_importer_cache
     for path, finder in list(cache.items()):

@@ -1,7 +1,7 @@
 """For tests of applications: scripted partition modes without a broker, and a real Kafka with a controller.
 
-The pytest fixtures are in :mod:`modeaware.testing.plugin`; this module needs no pytest. Names are loaded when first
-used: pytest imports this package in every run, and only ``run_controller`` needs the extra ``testing``.
+The pytest fixtures are in :mod:`modeaware.testing.plugin`; this module needs no pytest. Its names are loaded at their
+first use, because pytest imports this package in every run, and only ``run_controller`` needs the extra ``testing``.
 """
 
 from __future__ import annotations

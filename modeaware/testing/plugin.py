@@ -24,7 +24,7 @@ def modeaware_modes(request: pytest.FixtureRequest) -> Iterator[ScriptedModes]:
     """Return scripted modes for every client made in the test: :class:`modeaware.testing.ScriptedModes`.
 
     Raises:
-        pytest.UsageError: the test also has a controller, whose modes no client would see.
+        pytest.UsageError: the test also uses ``modeaware_controller``, whose modes no client would see.
     """
     if "modeaware_controller" in request.fixturenames:
         raise pytest.UsageError("modeaware_modes hides the modes of modeaware_controller; use one of them")
@@ -47,7 +47,7 @@ def modeaware_mock_kafka() -> Iterator[MockKafka]:
 def modeaware_kafka() -> Iterator[Kafka]:
     """Return a real Kafka of one node for the run: :func:`modeaware.local.start_kafka`. Needs the extra ``testing``.
 
-    All tests of the run share this Kafka: use topics and groups with names of your own.
+    All tests of the run share this Kafka, so each test needs its own names of topics and groups.
     """
     from modeaware.local import start_kafka
 
@@ -57,10 +57,10 @@ def modeaware_kafka() -> Iterator[Kafka]:
 
 @pytest.fixture(scope="session")
 def modeaware_controller_configs() -> Mapping[str, Any]:
-    """Override this fixture for other settings of ``modeaware_controller``, as in
+    """Override this fixture to give ``modeaware_controller`` other settings, which are fields of
     :class:`modeaware.config.ControllerConfig`.
 
-    The mode log is the one that clients read by default.
+    The mode log stays the one that clients read by default.
     """
     return {}
 
@@ -69,14 +69,14 @@ def modeaware_controller_configs() -> Mapping[str, Any]:
 def modeaware_controller(
     modeaware_kafka: Kafka, modeaware_controller_configs: Mapping[str, Any]
 ) -> Iterator[Controller]:
-    """Return the controller of ``modeaware_kafka``, with quick settings. Do not stop it: it ends with the run.
+    """Return the controller of ``modeaware_kafka``, with quick settings. Do not stop it: all tests of the run share it.
 
     Raises:
         pytest.UsageError: the extra ``testing`` is not installed.
     """
     with warnings.catch_warnings():
-        # kafka-python 3.0.12 reads its schemas with a function that is deprecated in Python 3.11 and 3.12. The warning
-        # is an error if the project's settings make warnings errors.
+        # kafka-python 3.0.12 reads its schemas with a function that is deprecated in Python 3.11 and 3.12. A project's
+        # settings may turn the warning into an error.
         warnings.simplefilter("ignore", DeprecationWarning)
         try:
             importlib.import_module("modeaware.controller.daemon")

@@ -1,4 +1,4 @@
-"""A client of controllers: one connection, authenticated as the client's own user; one request, one response. Blocking."""
+"""A client of controllers: one connection as the caller's own user, for one request and one response. Blocking."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def is_loopback(address: str) -> bool:
 
 
 def _server(conf: Mapping[str, Any], claim: ClaimRecord) -> OneServer:
-    """Return a connection to the controller (not open yet), with the security that it requires and the client allows."""
+    """Return a connection to open, with the security that the controller requires and the client allows."""
     from modeaware.wire.transport import OneServer  # imports kafka-python's connections, which few processes need
 
     if claim.address is None:

@@ -14,7 +14,7 @@ from modeaware.errors import ErrorCode, ModeAwareError, RequestRefused
 MAX_REQUEST_BYTES = 1_048_576
 """The largest request, enough for thousands of topics."""
 MAX_CHANGE_BYTES = 65_536
-"""The largest command for a controller. A longer command, or one about more than a thousand topics, is sent in parts."""
+"""The largest command for a controller. A longer one, or one about more than a thousand topics, is sent in parts."""
 MAX_RESPONSE_BYTES = 16_777_216
 """The largest response, enough for a million retired partitions."""
 

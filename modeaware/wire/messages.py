@@ -1,6 +1,7 @@
 """Admin commands and their results as protocol messages, and back. No IO.
 
-A decoded message follows its schema (:mod:`modeaware.wire.strict`): a name or list is null only if the schema allows.
+A decoded message follows its schema (:mod:`modeaware.wire.strict`): a name or list in it is null only if the schema
+allows null.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from modeaware.wire import codec
 from modeaware.wire.frames import MalformedFrame
 
 _RETENTION = -1
-"""The delay of a request that leaves deletion to the topic's own retention."""
+"""The value of a request's delay if deletion is left to the topic's own retention."""
 _NEVER = -1
 WHOLE_TOPIC = -1
 """The partition index that stands for the topic as a whole in a DeletePartitions response."""
@@ -245,7 +246,7 @@ def response_of(request: Any, results: Sequence[CommandResult]) -> Any:
 
 
 def _partitions(result: CommandResult) -> list[tuple[int, int, int, str | None]]:
-    """Return a topic's error, or its note and its retired partitions."""
+    """Return the response's entries about a topic: its error; or its note, if any, and its retired partitions."""
     whole = (WHOLE_TOPIC, int(PartitionMode.READ_WRITE), int(result.code), result.message)
     if result.code is not ErrorCode.NONE:
         return [whole]
@@ -267,7 +268,7 @@ def failed_response(request: Any, error: ModeAwareError) -> Any:
 
 
 def results_of(response: Any) -> dict[str, TopicResult | RequestRefused]:
-    """Return each topic's result. A refusal is the error to raise. The key for AlterGroupRules is ``""``."""
+    """Return topic -> its result, or the error to raise if it was refused. AlterGroupRules has only the key ``""``."""
     if isinstance(response, codec.CreatePartitionsResponse):
         return {result.name: _whole_result(result) for result in response.results}
     if response.error_code:

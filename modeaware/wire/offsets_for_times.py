@@ -1,6 +1,7 @@
 """ListOffsets for thousands of partitions, with a time for each topic: encoded here, decoded by kafka-python.
 
-kafka-python's request has an object for each partition: to encode it takes three times as long as the rest of a scan.
+kafka-python's request has an object for each partition. To encode such a request takes three times as long as the rest
+of a scan.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ class OffsetsForTimes:
     """A ListOffsets request for kafka-python's connections.
 
     Args:
-        partitions: grouped by topic.
-        times_ms: topic -> a time, or one of the timestamps that stand for an offset.
+        partitions: the partitions, grouped by topic.
+        times_ms: topic -> a time, or one of the negative timestamps that stand for an offset.
     """
 
     def __init__(self, partitions: Iterable[tuple[str, int]], times_ms: Mapping[str, int]) -> None:
@@ -39,7 +40,7 @@ class OffsetsForTimes:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._head, name)
 
-    API_VERSION: Any = None  # set by the connection, if the broker has that version
+    API_VERSION: Any = None  # set by the connection, if the broker supports the version
 
     def with_header(self, correlation_id: int, client_id: str | None) -> None:
         self._head.API_VERSION = VERSION

@@ -1,8 +1,8 @@
-"""Requests of capabilities to a client's bootstrap servers; no call blocks longer than the caller allows.
+"""Requests for the capabilities of a client's bootstrap servers; no call blocks longer than the caller allows.
 
 Each server has a thread, which makes one connection (TLS as in the client, no SASL), sends ApiVersions and ends. The
-caller has other work, and collects answers with :meth:`Round.step`. A thread may live longer than its :class:`Round`,
-until the operating system has resolved a host name.
+caller collects the answers with :meth:`Round.step`, between its other work. A thread may live longer than its
+:class:`Round`, until the operating system has resolved a host name.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 THREAD_NAME = "modeaware-probe"
 TIMEOUT_S = 3.0
-"""How long a server has, from the connection to the response."""
+"""How long a server may take, from the connection to the response."""
 MAX_BYTES = 262_144
 _RECEIVE_BYTES = 16_384
 _CORRELATION_IDS = count(1)
@@ -46,7 +46,7 @@ class Round:
 
     Attributes:
         offers: server -> its capabilities, in the order of the responses.
-        failures: server -> the reason for no usable response.
+        failures: server -> why it gave no usable response.
     """
 
     def __init__(self, conf: Mapping[str, Any]) -> None:
@@ -65,7 +65,7 @@ class Round:
         for probe in list(self._asking.values()):
             try:
                 probe.start()
-            except RuntimeError as error:  # no more threads
+            except RuntimeError as error:  # no more threads can be started
                 self._take(probe, error)
 
     @property
@@ -74,7 +74,7 @@ class Round:
         return not self._asking
 
     def step(self, wait_s: float = 0.0) -> None:
-        """Take the responses that have arrived; wait up to ``wait_s`` for one."""
+        """Take the responses that have arrived. If there is none, wait up to ``wait_s`` for one."""
         with suppress(queue.Empty):
             while self._asking:
                 probe = self._ended.get(timeout=wait_s) if wait_s > 0 else self._ended.get_nowait()
@@ -95,7 +95,7 @@ class Round:
             self.failures[probe.server] = str(result) or type(result).__name__
 
     def failure(self) -> ModeSourceError | None:
-        """Return the error to report if no server has answered; None if one has."""
+        """Return the error to report if no server has answered, else None."""
         if self.offers or not self.failures:
             return None
         reasons = "; ".join(f"{server}: {why}" for server, why in sorted(self.failures.items()))
@@ -113,7 +113,7 @@ class Round:
 
 @dataclass(eq=False)
 class _Probe:
-    """One server's request, in a thread. Puts itself into ``ended`` when ``result`` is set."""
+    """One server's request, in a thread of its own. Once ``result`` is set, the probe puts itself into ``ended``."""
 
     server: str
     _family: int
@@ -129,7 +129,7 @@ class _Probe:
     def _run(self) -> None:
         try:
             self.result = self._ask()
-        except (OSError, ValueError, MalformedFrame, EOFError) as error:  # an SSLError is an OSError
+        except (OSError, ValueError, MalformedFrame, EOFError) as error:  # or SSLError, which is an OSError
             self.result = error
         self._ended.put(self)
 
@@ -149,13 +149,13 @@ class _Probe:
                 return self._talk(secured)
 
     def _connect(self, host: str, port: int) -> socket.socket:
-        # Bytes: for a str, Python loads its codec for international names, which takes longer than everything else.
+        # As bytes: for a str, Python would load its codec for international names, which takes longer than the rest.
         name = host.encode() if host.isascii() else host
         addresses = socket.getaddrinfo(name, port, self._family, socket.SOCK_STREAM)
         failure: OSError = OSError("no address")
         for number, (family, kind, protocol, _, address) in enumerate(addresses):
             self._socket = made = socket.socket(family, kind, protocol)
-            made.settimeout(self._left_s() / (len(addresses) - number))  # an equal share for each address left
+            made.settimeout(self._left_s() / (len(addresses) - number))  # an equal share for each address to be tried
             try:
                 made.connect(address)
                 return made

@@ -1,7 +1,7 @@
-"""The requests to brokers (:mod:`modeaware.wire.brokers`): kafka-python's, and those without a schema there.
+"""The requests to brokers (:mod:`modeaware.wire.brokers`): kafka-python's, and ours where kafka-python has no schema.
 
 Message objects have the schema's fields as snake_case attributes. A response class registers itself by api key for the
-whole process. kafka-python does not use the api keys of our classes, so none is replaced (a test checks that).
+whole process. Ours have api keys that kafka-python does not use, so none of its classes is replaced (a test checks it).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from modeaware.wire.codec import define_message
 
 # isort: split
-# The codec has already reported a kafka-python that is not installed.
+# After the codec, which raises an ImportError that explains how to install kafka-python.
 from kafka.protocol.admin.acl import DescribeAclsRequest
 from kafka.protocol.admin.cluster import DescribeClusterRequest, DescribeLogDirsRequest
 from kafka.protocol.admin.configs import DescribeConfigsRequest, IncrementalAlterConfigsRequest
@@ -42,19 +42,19 @@ ShareGroupDescribeRequest = define_message("ShareGroupDescribeRequest")  # KIP-9
 ShareGroupDescribeResponse = define_message("ShareGroupDescribeResponse", registered=True)
 StreamsGroupDescribeRequest = define_message("StreamsGroupDescribeRequest")  # KIP-1071
 StreamsGroupDescribeResponse = define_message("StreamsGroupDescribeResponse", registered=True)
-# Everything before a partition's ``start_offset`` is acknowledged.
+# In its response, all records before a partition's ``start_offset`` are acknowledged.
 DescribeShareGroupOffsetsRequest = define_message("DescribeShareGroupOffsetsRequest")  # KIP-932
 DescribeShareGroupOffsetsResponse = define_message("DescribeShareGroupOffsetsResponse", registered=True)
 AlterShareGroupOffsetsRequest = define_message("AlterShareGroupOffsetsRequest")  # KIP-932
 AlterShareGroupOffsetsResponse = define_message("AlterShareGroupOffsetsResponse", registered=True)
 
 RECORDS_A_REQUEST = 5_000
-"""KRaft refuses a whole request that would need more than 10 000 records."""
+"""A request's limit for :func:`in_requests`: KRaft refuses one that would need more than 10 000 metadata records."""
 _T = TypeVar("_T")
 
 
 def in_requests(changes: Iterable[_T], records: Callable[[_T], int]) -> Iterator[list[_T]]:
-    """Yield changes in order, in as few lists as brokers take at once.
+    """Yield the changes in order, in lists that each fit into one request.
 
     Args:
         records: returns how many records a change needs in the brokers' metadata.
@@ -72,12 +72,12 @@ def in_requests(changes: Iterable[_T], records: Callable[[_T], int]) -> Iterator
 
 
 def subscribed_topics(metadata: bytes) -> frozenset[str]:
-    """Return the topics of a classic group's member metadata (Kafka's ConsumerProtocolSubscription; b"": none)."""
+    """Return the topics in a classic group's member metadata (Kafka's ConsumerProtocolSubscription); none for b""."""
     return frozenset(_decoded(ConsumerProtocolSubscription, metadata).topics) if metadata else frozenset()
 
 
 def assigned_partitions(assignment: bytes) -> frozenset[tuple[str, int]]:
-    """Return the partitions of a classic group's assignment (Kafka's ConsumerProtocolAssignment; b"": none)."""
+    """Return the partitions in a classic member's assignment (Kafka's ConsumerProtocolAssignment); none for b""."""
     if not assignment:
         return frozenset()
     decoded = _decoded(ConsumerProtocolAssignment, assignment)
@@ -87,8 +87,8 @@ def assigned_partitions(assignment: bytes) -> frozenset[tuple[str, int]]:
 
 
 def _decoded(schema: Any, data: bytes) -> Any:
-    # A version, then the fields. Newer versions add fields at the end. Those are not decoded: some clients send a
-    # version without its fields.
+    # The bytes are a version, then the fields. Newer versions add fields at the end. The added fields are not decoded:
+    # some clients send a version without the fields that it added.
     if len(data) < 2 or data[0] > 127:
         raise ValueError(f"not a {schema.__name__}: {len(data)} bytes that begin with no version")
     try:

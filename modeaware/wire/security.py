@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import ssl
 
 DEFAULT_PORT = 9092
-"""librdkafka's default port, for a server without one."""
+"""librdkafka's default port, for a server that is given without a port."""
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 TLS_SETTINGS = frozenset(
     {
@@ -38,12 +38,12 @@ TLS_SETTINGS = frozenset(
 
 
 def bootstrap_servers(conf: Mapping[str, Any]) -> str:
-    """Return ``bootstrap.servers``, or ``metadata.broker.list``, its other name in librdkafka; "" without both."""
+    """Return ``bootstrap.servers``, else ``metadata.broker.list`` (librdkafka's other name for it), else ""."""
     return str(conf.get("bootstrap.servers") or conf.get("metadata.broker.list") or "")
 
 
 def servers(conf: Mapping[str, Any]) -> list[str]:
-    """Return bootstrap servers as ``host:port``, in order; librdkafka also takes URLs: ``PLAINTEXT://host:9092``."""
+    """Return the bootstrap servers in order, as ``host:port`` even if given as URLs (``PLAINTEXT://host:9092``)."""
     text = bootstrap_servers(conf)
     addresses = [server.strip().rpartition("://")[2] for server in text.split(",") if server.strip()]
     if not addresses:
@@ -55,7 +55,7 @@ def split_address(address: str, default_port: int | None = None) -> tuple[str, i
     """Split ``host:port`` (``[::1]:9092`` for IPv6).
 
     Args:
-        default_port: the port of an address without one; None: the port is required.
+        default_port: the port of an address without a port; if None, every address must have one.
     """
     host, colon, port = address.rpartition(":")
     if default_port is not None and ":" not in address.rpartition("]")[2]:
@@ -72,7 +72,7 @@ def address_family(conf: Mapping[str, Any]) -> int:
 
 
 def security_protocol(conf: Mapping[str, Any]) -> str:
-    """Return ``security.protocol`` in capitals."""
+    """Return the setting ``security.protocol`` in capitals."""
     protocol = str(conf.get("security.protocol", "plaintext")).upper()
     if protocol not in PROTOCOLS:
         raise ConfigError(f"security.protocol: {protocol!r} is none of {', '.join(PROTOCOLS)}")
@@ -80,12 +80,12 @@ def security_protocol(conf: Mapping[str, Any]) -> str:
 
 
 def ssl_context(conf: Mapping[str, Any]) -> ssl.SSLContext:
-    """Return TLS 1.2 and later for a client, with :data:`TLS_SETTINGS` (PEM files or strings)."""
+    """Return a client's context for TLS 1.2 and later, made from :data:`TLS_SETTINGS` (PEM files or strings)."""
     import ssl
 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    # librdkafka takes "https" and "none" in any case; any other value must not disable the check.
+    # librdkafka takes "https" and "none" in upper or lower case. No value but "none" may disable the check.
     context.check_hostname = str(conf.get("ssl.endpoint.identification.algorithm", "https")).strip().lower() != "none"
     if not is_true(conf.get("enable.ssl.certificate.verification", True)):
         context.check_hostname = False
@@ -103,7 +103,7 @@ def ssl_context(conf: Mapping[str, Any]) -> ssl.SSLContext:
 def _load_ca(context: ssl.SSLContext, conf: Mapping[str, Any]) -> None:
     location, pem = conf.get("ssl.ca.location"), conf.get("ssl.ca.pem")
     if pem:
-        # Python requires ASCII; other characters can only be between the certificates.
+        # Python requires ASCII. Other characters can only be comments between the certificates, so they are dropped.
         context.load_verify_locations(cadata=str(pem).encode("ascii", "ignore").decode())
     elif not location or location == "probe":
         context.load_default_certs()
@@ -126,19 +126,19 @@ def _load_certificate(context: ssl.SSLContext, conf: Mapping[str, Any]) -> None:
         with ExitStack() as files:
             certificate = _as_file(conf, "ssl.certificate", files)
             key = _as_file(conf, "ssl.key", files) if has_key else None
-            # Without a password a prompt would block; an empty one fails.
+            # If no password were given, OpenSSL would prompt for one, and block. With the empty one it raises an error.
             context.load_cert_chain(certificate, key, "" if password is None else str(password))
 
     _named("ssl.certificate.location or ssl.key.location", load)
 
 
 def _as_file(conf: Mapping[str, Any], name: str, files: ExitStack) -> str:
-    """Return the path of the setting's PEM. Python reads certificates only from files. So until ``files`` is closed, a
-    PEM string is in a file, in a directory that only this user can read."""
+    """Return the path of the setting's PEM. Python reads certificates only from files. So a PEM string is written to a
+    file, in a directory that only this user can read; both exist until ``files`` is closed."""
     pem = conf.get(f"{name}.pem")
     if not pem:
         return str(conf[f"{name}.location"])
-    import tempfile  # most clients have none
+    import tempfile  # here, because most clients have no PEM strings
 
     path = Path(files.enter_context(tempfile.TemporaryDirectory(prefix="modeaware-"))) / name
     path.write_text(str(pem), encoding="utf-8")
@@ -148,7 +148,7 @@ def _as_file(conf: Mapping[str, Any], name: str, files: ExitStack) -> str:
 def _named(setting: str, load: Callable[..., object], *arguments: object) -> None:
     try:
         load(*arguments)
-    except (OSError, TypeError, ValueError) as error:  # an SSLError is an OSError
+    except (OSError, TypeError, ValueError) as error:  # or SSLError, which is an OSError
         raise ConfigError(f"{setting} cannot be used: {error}") from error
 
 

@@ -403,9 +403,7 @@ class OneServer:
         deadline_s = time.monotonic() + timeout_s
         try:
             return self._ask(_Request(api_key, api_version, encode), deadline_s, wanted)
-        except (
-            BaseException
-        ):  # the connection may hold half a request, and kafka-python would keep a failed login
+        except BaseException:  # the connection may hold half a request, and kafka-python would keep a failed login
             self.close()
             raise
 

@@ -1,1 +1,1 @@
-"""Message schemas Kafka does not have, in the format of Kafka's own (JSON with comments)."""
+"""Message schemas that kafka-python does not have, in the format of Kafka's own (JSON with comments)."""
