@@ -103,9 +103,9 @@ class ModesQuery:
     """One Metadata 10 request.
 
     Attributes:
-        size_bytes: its approximate size in memory.
-        modes_only: the request is about all topics that have a mode record.
-        fresh: the mode log has to be read to its end first.
+        size_bytes: the request's approximate size in memory.
+        modes_only: whether the request is about all topics that have a mode record.
+        fresh: whether the mode log must be read to its end before the response is made.
         groups: the groups that the client has named.
     """
 
@@ -134,7 +134,7 @@ class ModesQuery:
 
 
 def old_question(payload: bytes, correlation_id: int, version: int) -> bytes:
-    """Return the Metadata request in ``version`` that replaces the one in ``payload``, of an old client."""
+    """Return the Metadata request in ``version`` that replaces an old client's request, ``payload``."""
     header, asked = codec.decode_request(payload)
     names = _names(asked) if asked.topics or header.api_version else None  # in version 0, no name means all
     creation = header.api_version < _CREATION_ASKED_SINCE or asked.allow_auto_topic_creation
@@ -185,7 +185,7 @@ def served(upstream: bytes, version: int, controller: ControllerView) -> bytes:
 
     The response names the active controller's endpoint as the controller. So a growth (KIP-195) reaches that endpoint,
     and not a broker, which has no modes. If no endpoint that takes changes is known, the response is unchanged. Do not
-    call this for a librdkafka (:class:`~modeaware.endpoint.api_versions.Awareness` has the reason).
+    call this for a librdkafka client (:class:`~modeaware.endpoint.api_versions.Awareness` has the reason).
     """
     try:
         node, _ = _active(controller)

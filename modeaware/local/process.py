@@ -89,7 +89,7 @@ class OwnedProcess:
 class DetachedProcess:
     """A program in its own session that outlives this process and can be found again by its id.
 
-    ``marker`` is a part of the program's command line. If a process lacks it, the process id has been reused.
+    ``marker`` is a part of the program's command line. A process of that id without it is another: the id was reused.
     """
 
     def __init__(self, pid: int, marker: str) -> None:

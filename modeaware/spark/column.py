@@ -73,7 +73,7 @@ def _index(frame: DataFrame, placed: Placement) -> Column:
 
 
 def spread(count: int) -> Column:
-    """Return the index for rows that are not hashed. Blocks of rows take candidates in turn, from a start by task."""
+    """Return the index for rows that are not hashed. Blocks of rows take turns; tasks begin at different candidates."""
     row = F.monotonically_increasing_id()
     start = random.randrange(_STARTS) * count // _STARTS
     turn = F.shiftright(row, BLOCK_BITS) + F.shiftright(row, _TASK_BITS) + F.lit(start)

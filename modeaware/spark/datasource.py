@@ -362,7 +362,7 @@ class StreamReader(_Reader, DataSourceStreamReader):  # type: ignore[misc] # rea
         if topic in ends:
             return
         if needs_look(view, self._position):
-            partitions = self._partitions(topic)  # before the ends: see there
+            partitions = self._partitions(topic)  # before the ends, so that these belong to the noted id
             ends[topic] = self._client(topic).ends(partitions)
         else:
             ends[topic] = (self._position or {})[topic]

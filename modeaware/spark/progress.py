@@ -59,7 +59,7 @@ Positions = dict[str, dict[int, int]]
 
 
 def progress_group(query: str) -> str:
-    """Return the consumer group of a query's progress: ``modeaware-spark-<name>``, or ``-<id>`` for a nameless query.
+    """Return the consumer group of a query's progress: ``modeaware-spark-<name>``, with the id if there is no name.
 
     The characters that mean something in a glob become ``_``, because rules name groups by globs.
     """

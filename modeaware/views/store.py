@@ -162,8 +162,8 @@ class ViewStore:
             raise without_frames(error)
 
     def _is_answered(self, came: int, fresh: bool, deadline_s: float) -> bool:
-        """Return whether the last request's outcome counts for this caller, too: at whose arrival ``came`` requests
-        had been sent."""
+        """Return whether the last request's outcome counts for this caller, too. ``came`` is how many requests had been
+        sent when the caller arrived."""
         last = self._last
         if last.number <= came or last.fresh < fresh:
             return False

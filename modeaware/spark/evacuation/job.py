@@ -80,12 +80,12 @@ class EvacuationReport:
         keys: the number of keys in these partitions.
         copied: the number of keys copied to the new topic.
         tombstones: how many of the copied keys are deleted keys (null values).
-        placed: keys that an earlier run has copied.
-        newer: keys that have a newer value in the new topic.
-        repaired: values of producers that were written once more, because an aborted copy follows them in the log.
-        retries: transactions of copies that were aborted because a producer had written one of their keys.
-        unkeyed: records without a key, which are not copied: compaction does not apply to them.
-        passes: how often the partitions were read; more than once if a seal was broken meanwhile.
+        placed: the number of keys that an earlier run has copied.
+        newer: the number of keys that have a newer value in the new topic.
+        repaired: how many values of producers were written once more, because an aborted copy follows them in the log.
+        retries: how many transactions of copies were aborted because a producer had written one of their keys.
+        unkeyed: the number of records without a key, which are not copied: compaction does not apply to them.
+        passes: how often the partitions were read; more than once if seals or the new topic changed meanwhile.
     """
 
     topic: str
@@ -150,9 +150,9 @@ def evacuate(
     Args:
         conf: as for :class:`modeaware.Producer`; its ``partitioner`` must be that of the topic's producers.
         wait_s: how long to wait for the seals, in seconds.
-        passes: how often to read the partitions if seals are broken (records arrive after them), and how often to try
+        passes: how often to read the partitions, if their seals or the new topic change meanwhile; and how often to try
             the copy of a key that producers keep writing.
-        check_partitioner: refuse if ``partitioner`` explains the partitions of less than 99 % of the keys.
+        check_partitioner: whether to refuse if less than 99 % of the keys are where ``partitioner`` places them.
         options: further options of Spark's Kafka source, such as ``minPartitions``.
 
     Raises:
