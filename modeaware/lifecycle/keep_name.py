@@ -1,10 +1,11 @@
-"""Keeping the name of a topic that is replaced: two replacements in a row, which are one change. Pure.
+"""Keeping the name of a topic that is replaced: two replacements in a row, the *halves* of one change. Pure.
 
-``orders`` (12 partitions) is replaced by an *interim topic* (4), ``orders.modeaware-3fa9``, and that by ``orders`` (4).
-A name cannot have two topics. So the first half ends before the second begins, and in between no topic has the name.
+In the first half ``orders`` (12 partitions) is replaced by the *interim topic* ``orders.modeaware-3fa9`` (4). In the
+second half a new ``orders`` (4) replaces the interim topic. Two topics cannot have one name, so the old ``orders`` is
+deleted before the second half. In this *gap* no topic has the name.
 
 =========  ==================================================  ======================================================
-stage      the record that shows it                            ends when
+stage      is shown by the record                              ends when
 =========  ==================================================  ======================================================
 first      of the old topic                                    the old topic is deleted: its name is an alias of the
 half                                                           interim topic
@@ -12,22 +13,22 @@ gap        the alias                                           the second half i
                                                                itself, in the pass that notes the deletion
                                                                (:mod:`modeaware.lifecycle.second_half`)
 second     of the interim topic                                the interim topic is deleted. The alias of the old topic
-half                                                           ends with that: the name has a topic again
+half                                                           ends too, because the name has a topic again
 closing    the alias of the interim topic                      ten minutes later, when no group subscribes to it
 =========  ==================================================  ======================================================
 
-Both halves are ordinary replacements with ``keep_name`` on their records; the names show which half it is
-(:mod:`modeaware.interim`). The interim topic has the final number of partitions, and is reserved: no other command
-changes it.
+Both halves are ordinary replacements with ``keep_name`` in their records. The interim topic's name shows which half it
+is (:mod:`modeaware.interim`). The interim topic has the final number of partitions. It is reserved: no other command
+may change it.
 
 *Until the first switch* the change can be undone. After the switch the old topic cannot come back, but the change may
 end on the interim topic (*stay*). The command to stay removes ``keep_name`` from the first half, and undoes a second
 half that has not switched. A command to keep the name after all restores ``keep_name``, and the controller continues.
 
-*The second half is never given up*: half of a change would be left. An obstacle is shown as a reason, and is checked
-again in every pass. One obstacle is a topic that has appeared under the name. If the topic is empty, the controller
-deletes it behind a fence: a record that arrives before the fence is in force prevents the deletion. A topic with
-records is left to the operator.
+*The second half is never given up*, because half of a change would be left. An obstacle is shown as a reason, and is
+checked again in every pass. One obstacle is another topic that has appeared under the name. If this topic is empty, the
+controller fences and deletes it, unless a record arrives before the fence is in force. A topic with records is left to
+the operator.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ class KeptName:
 
 
 def kept(name: str, records: Iterable[TopicRecord]) -> KeptName | None:
-    """Return the change that keeps ``name``, or that ends on the interim topic after all; None: there is no change.
+    """Return the change that keeps ``name``, or was begun to keep it but ends on the interim topic, if there is one.
 
     Args:
         records: of all topics that are or were replaced.
@@ -103,14 +104,14 @@ def kept(name: str, records: Iterable[TopicRecord]) -> KeptName | None:
     first = next((record for record in of_name if record.topic == name), None)
     second = next((r for r in of_name if r.topic != name and r.replacing.new_topic == name), None)
     if first is not None and second is not None and first.replacing.new_topic != second.topic:
-        second = None  # of an earlier change: the interim topic's alias has not ended
+        second = None  # it belongs to an earlier change, whose interim topic still has an alias
     if first is None and second is None:
         return None
     return KeptName(name, first, second)
 
 
 def removal_of(facts: TopicFacts) -> tuple[Effect, ...]:
-    """Return the effects that delete a topic in the way of the second half; none if the topic may have records.
+    """Return the effects that delete a topic that blocks the second half; no effects if the topic may have records.
 
     Right before the request, the deletion proves the fence, and that each log still ends at 0 (invariant I2).
     """
@@ -124,8 +125,8 @@ def removal_of(facts: TopicFacts) -> tuple[Effect, ...]:
 
 
 def stays_of(command: TopicCommand, records: Iterable[TopicRecord]) -> TopicRecord | None:
-    """Return the record of the first half, if the command undoes the second half and so ends the change on the interim
-    topic; None: it is another command."""
+    """Return the record of the first half if the command undoes the second half, so that the change ends on the interim
+    topic. Return None for any other command."""
     if not isinstance(command, ReplaceTopicCommand) or not command.undo:
         return None
     own = (
@@ -135,8 +136,8 @@ def stays_of(command: TopicCommand, records: Iterable[TopicRecord]) -> TopicReco
 
 
 def restored_by(command: TopicCommand, records: Iterable[TopicRecord]) -> TopicRecord | None:
-    """Return the alias of a change that was to end on the interim topic, if the command keeps the name after all; None:
-    it is another command."""
+    """Return the alias of a change that was to end on the interim topic, if the command keeps the name after all.
+    Return None for any other command."""
     if not isinstance(command, ReplaceTopicCommand) or not command.keep_name or command.undo:
         return None
     aliases = (record for record in records if record.is_alias and record.topic == command.new_topic)

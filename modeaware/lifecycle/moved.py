@@ -1,56 +1,56 @@
 """The gates: for which groups the new topic of a replacement is open. Pure.
 
 A gate hides the new topic from a group. It opens once the group's application has handled the old topic to the *end* of
-each partition (the offset behind the last record that readers receive). So each key keeps its order. A member cannot
-see the progress of the others. So the controller decides, by snapshots of the group's commits and members, and appends
-the decision to the mode log (:mod:`modeaware.modelog.moved`). Only the decision opens clients' gates, and it does not
-expire.
+each partition (the offset behind the last record that readers receive). So the records of each key stay in order. A
+member cannot see the progress of other members. So the controller decides, by snapshots of the group's commits and
+members, and appends the decision to the mode log (:mod:`modeaware.modelog.moved`). Only this decision opens the gate in
+clients. The decision does not expire.
 
-*A gate opens when each partition counts*, in one of these ways (:class:`Way`; *notes* are metadata of commits,
-:mod:`modeaware.notes`):
+*A gate opens when every partition of the old topic counts* as handled, in one of these ways (:class:`Way`). *Notes* are
+metadata of commits (:mod:`modeaware.notes`). *Warned*: the controller logs a warning, because order may be lost.
 
 ==========  ============================================================================================  =======
 way         what a snapshot shows                                                                         warned
 ==========  ============================================================================================  =======
-EMPTIED     the log starts at the end or behind it: retention has deleted the rest
+EMPTIED     the partition's log starts at the end or behind the end: all earlier records are deleted
 SAID        a commit at the end, with the note ``read`` or with the application's own metadata
-LEFT        a commit at the end, and no members, in two snapshots in a row with the same offset
+LEFT        a commit at the end, and no members: two snapshots in a row show this, with the same offset
 UNNOTED     a commit at the end that has neither note nor metadata, unchanged for ``unnoted_ms``          yes
 GIVEN       a commit short of the end with the note ``given``, unchanged for ``gate_timeout_ms``          yes
 UNOWNED     the group has members, and none of them has owned the partition for ``unnoted_ms``            yes
-WAIVED      the operator has waived the group there                                                       yes
+WAIVED      the operator has waived the group on the partition                                            yes
 ==========  ============================================================================================  =======
 
-*Why a commit is not enough.* Client libraries commit by a timer what the application received, handled or not. A
-mode-aware member notes ``read`` when the application polls again. The commit of a stock member has no note, nor has the
-commit of a member that has not yet seen the new topic. Such a member has handled its records, or has left the group,
-after its ``max.poll.interval.ms``. So ``unnoted_ms`` has to be the group's largest interval. Subscriptions decide
-nothing: a member may subscribe to the new topic before it has handled its last record.
+*Why a commit is not enough.* Client libraries commit by a timer: the application has received these records, but may
+not have handled them. A mode-aware member notes ``read`` when the application polls again. Two kinds of members commit
+without a note: stock members, and members that have not yet seen the new topic. When its ``max.poll.interval.ms`` is
+over, such a member has handled its records or has left the group. So ``unnoted_ms`` has to be the largest
+``max.poll.interval.ms`` in the group. Subscriptions decide nothing: members may subscribe before they handle records.
 
-*Why two snapshots for LEFT.* A snapshot lists groups and then reads offsets; a member may join in between. With two
-snapshots, the offsets of the first were read before the listing of the second. So the member that committed them is
-gone. Its work is done, or is lost with the member, as always in Kafka.
+*Why two snapshots for LEFT.* A snapshot lists the members, then reads offsets; in between a member may join and commit.
+The second snapshot lists members after the first has read the offsets. So if the second one shows no members, the
+member that committed these offsets is gone. Its work is done, or is lost with the member, as always in Kafka.
 
-*Batch committers* (``GIVEN``) commit after a number of records, or a time after a record. A closed gate withholds the
-records that would cause this commit. So the gate opens without the commit. The deletion of the old topic waits for it
-(:mod:`modeaware.lifecycle.drain`).
+*Batch committers* (``GIVEN``) commit after a number of records, or some time after a record. A closed gate withholds
+the records that would cause the next commit. So the gate opens without that commit. But the old topic is not deleted
+before the commit (:mod:`modeaware.lifecycle.drain`).
 
-*Opened at once*: the gate of a group whose commits on the new topic prove an open gate. Each partition has a commit,
-and one commit has the note ``opened`` or lies behind the start. This repairs a restored mode log without the decision.
+*Opened at once*: a gate that was open before, if the restored mode log lacks the decision. The group's commits on the
+new topic prove it: every partition has a commit, and one commit has the note ``opened`` or is behind the log's start.
 
-*Closed again*: the gate of a group that begins anew. In two snapshots the group has no members, and has not read the
-old topic by these rules. It has no commit on the new topic, or was set back on both topics. If the group has an open
-gate to a later topic of the chain, a missing commit has only expired, and the gate stays open.
+*Closed again*: the gate of a group that begins anew. Two snapshots show no members, and the group has not read the old
+topic by the rules above. The group has no commit on the new topic, or was set back on both topics. If the group has an
+open gate to a later topic of the chain, a missing commit has only expired, and the gate stays open.
 
 A seal that breaks later closes no gate: records of the new topic cannot be taken back from a group. A warning names the
-groups. If the operator has closed the list of groups, the release opens the gate for ``all``.
+groups. If the operator has closed the list of groups, the release opens the gate for ``all`` groups.
 
 *Many groups.* A record has room for some thousands of names. The admission of a replacement finds room for the groups
-that use the topic, or refuses the replacement. Groups that come later and do not fit wait until the gate is open for
-every required group. Then it opens for ``all``, with a warning.
+that use the topic, or refuses the replacement. Later groups whose names do not fit wait until the gate is open for
+every required group. Then the gate opens for ``all`` groups, with a warning.
 
-*Time.* The controller measures on its monotonic clock how long a commit is unchanged. No record has these times, so the
-next controller measures anew.
+*Time.* The controller measures on its monotonic clock how long a commit is unchanged. No record contains these times,
+so the next controller measures anew.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ APPEND_MS, MANY_APPEND_MS = 1_000, 10_000
 
 
 class Way(Enum):
-    """Why a partition counts for a group; see the table of the module."""
+    """Why a partition counts as handled by a group; see the table of the module."""
 
     EMPTIED = "emptied"
     SAID = "said"
@@ -119,12 +119,12 @@ class PartitionSeen:
     """A group's commit on one partition of the old topic.
 
     Attributes:
-        committed: the offset; None: there is none.
+        committed: the committed offset, or None if there is no commit.
         note: the note in the commit's metadata.
         since_ms: the time of the first snapshot with this offset and note.
-        unowned_since_ms: the time since which snapshots have shown members, but no owner of the partition; a snapshot
-            during a rebalance shows neither. None: the partition has an owner, or the group has no members.
-        empty_looks: the number of snapshots in a row with this offset and no members; two at most.
+        unowned_since_ms: since when snapshots have shown members, but no owner of the partition. A snapshot during a
+            rebalance changes nothing. None if the partition has an owner, or the group has no members.
+        empty_looks: the number of snapshots in a row with this offset and no members. The count ends at two.
     """
 
     committed: int | None
@@ -140,7 +140,7 @@ class Seen:
 
     Attributes:
         groups: group -> partition -> what was seen.
-        changed_ms: the time of the last snapshot that showed another offset, note, or membership.
+        changed_ms: the time of the last snapshot that showed another offset, note, membership or ownership.
     """
 
     groups: Mapping[str, Mapping[int, PartitionSeen]] = field(default_factory=dict)
@@ -153,7 +153,7 @@ def observe(
     """Return what is known after one more snapshot.
 
     Args:
-        names: the groups that matter. A group that ``facts`` lack has no commits or members, unless it is unclear.
+        names: the groups that matter. A group missing from ``facts`` has no commits or members, unless it is unclear.
         at_ms: the time of the snapshot, on a monotonic clock.
     """
     known = before.groups if before is not None else {}
@@ -172,7 +172,7 @@ _NO_GROUP = GroupFacts()
 
 
 def is_unclear(name: str, facts: TopicFacts) -> bool:
-    """Return whether a snapshot shows nothing of the group: its offsets were not read, or it may not be listed."""
+    """Return whether the snapshot proves nothing: it lacks the group's offsets, or its list may lack the group."""
     return name in facts.unclear_groups or (name not in facts.groups and facts.groups_doubt is not None)
 
 
@@ -205,7 +205,7 @@ def _shape(groups: Mapping[str, Mapping[int, PartitionSeen]]) -> object:
 class PartitionVerdict:
     """Whether a partition counts (``way``), or what it waits for (``wait``).
 
-    ``due_ms``: when the partition will count if nothing changes. None: something has to change.
+    ``due_ms``: when the partition will count if nothing changes, or None if it counts only after a change.
     """
 
     way: Way | None = None
@@ -242,7 +242,8 @@ class GroupVerdict:
 
 
 def ends_of(record: TopicRecord) -> dict[int, int] | None:
-    """Return the end of each partition of an old topic; None: an end is unknown, or the groups do not move."""
+    """Return the end of each partition of an old topic, or None if an end is unknown or the topic is not
+    :func:`~modeaware.lifecycle.state.moving`."""
     if moving(record) is None:
         return None
     ends = {p: retired.read_up_to for p, retired in record.retired.items() if retired.read_up_to is not None}
@@ -255,8 +256,8 @@ def verdict_on_partition(
     """Return whether a partition of the old topic counts for a group (invariant I9).
 
     Args:
-        log: None: its leader did not answer.
-        seen: None: no snapshot has shown the group.
+        log: the partition's log, or None if its leader did not answer.
+        seen: what snapshots have shown of the group there, or None if they have shown nothing.
     """
     if log is not None and log.log_start >= end:
         return PartitionVerdict(Way.EMPTIED)
@@ -315,7 +316,7 @@ def verdict_on_group(
         if verdict.way is None and requirement.waiver(name, group, partition) is not None:
             verdict = PartitionVerdict(Way.WAIVED)
         elif verdict.way is not Way.EMPTIED and group is not None and partition in group.truncated:
-            verdict = PartitionVerdict(wait=Wait.UNREAD)  # it may lack the records that replaced the truncated ones
+            verdict = PartitionVerdict(wait=Wait.UNREAD)  # the records that replaced the truncated ones are unread
         partitions[partition] = verdict
     whole = GroupVerdict(partitions, is_proved=_is_proved(name, record, facts))
     return replace(whole, begins_anew=not whole.has_read and _begins_anew(name, ends, facts, of_group, further))
@@ -342,8 +343,8 @@ def _begins_anew(
     seen: Mapping[int, PartitionSeen],
     further: Collection[str],
 ) -> bool:
-    """Return whether a group, without members in two snapshots, has no commit on the new topic or was set back on both
-    topics."""
+    """Return whether a group begins anew: it has no members in two snapshots, and has no commit on the new topic or was
+    set back on both topics."""
     new = facts.new_topic
     if new is None or is_unclear(name, facts) or is_unclear(name, new) or not seen:
         return False
@@ -366,9 +367,9 @@ class Decision:
     """The decision after one snapshot of an old topic.
 
     Attributes:
-        record: the record to append, not stamped yet; None: nothing changes.
-        verdicts: group -> the verdict on it, of the groups whose gate is still closed.
-        due_ms: when the next partition counts if nothing changes, on the monotonic clock.
+        record: the record to append, not stamped yet; None if nothing changes.
+        verdicts: group -> the verdict on the group, for the groups whose gate is still closed.
+        due_ms: when the next partition will count if nothing changes, on the monotonic clock.
         alarms: warnings for the operator.
     """
 
@@ -398,7 +399,7 @@ def decide(
 
     Args:
         record: the topic's record, as this pass leaves it.
-        held: the decision on the log; None: there is none.
+        held: the last decision on the mode log, if any.
         seen: what snapshots have shown, up to this one.
         further: the groups with an open gate to the next topic, if the new topic was itself replaced.
     """
@@ -433,11 +434,11 @@ def decide(
 def _with_room(
     held: MovedRecord, may: Collection[str], record: TopicRecord, requirement: Requirement, facts: TopicFacts
 ) -> MovedRecord:
-    """Return the record with the groups whose gate ``may`` open now. If their names do not fit: ``all`` if no required
-    group is missing, else as many names as fit, groups noted at the switch first.
+    """Return the record with the groups whose gate ``may`` open now. If their names do not fit, return ``all`` if the
+    gate is open for every required group. Otherwise return as many names as fit, groups noted at the switch first.
 
-    Room is kept for the groups noted at the switch. Their names fit, because the topic's own record contains them and
-    more (the admission and the switch find room for it, :mod:`modeaware.lifecycle.record_size`).
+    Room is kept for the groups noted at the switch. Their names fit, because they fit into the topic's own record
+    together with its other fields (:mod:`modeaware.lifecycle.record_size`).
     """
     whole, noted = _added(held, may), set(record.required_groups)
     if _fits(_added(whole, noted)):
@@ -462,7 +463,7 @@ def _fits(record: MovedRecord) -> bool:
 
 
 def drains_by_groups(record: TopicRecord, *, members_wait: bool) -> bool:
-    """Return whether a topic is due at the pace of its groups: they hold up the drain of a shrink or of a replacement,
+    """Return whether a topic is due at the pace of its groups: groups hold up a drain (of a shrink or a replacement),
     or a gate may still open.
 
     Args:
@@ -477,7 +478,7 @@ def append_due_ms(appended_ms: int | None, groups: int) -> int | None:
     """Return when the next record of a topic may be appended: one per second, fewer with many groups.
 
     Args:
-        appended_ms: when the last one was appended; None: none was, and the next may be appended at once.
+        appended_ms: when the last record was appended. If it is None, the next may be appended at once.
     """
     if appended_ms is None:
         return None
@@ -488,12 +489,12 @@ def look_due_ms(changed_ms: int, cost_ms: int, due_ms: int | None, at_ms: int) -
     """Return when a draining topic is due next, on the monotonic clock.
 
     The wait is half the time for which nothing had changed before the snapshot, so the pace follows the group's own
-    commits. The wait stays within :data:`SOONEST_MS` and :data:`LATEST_MS`, and ends earlier if something falls due.
+    commits. The wait stays within :data:`SOONEST_MS` and :data:`LATEST_MS`, and ends earlier at ``due_ms``.
 
     Args:
-        changed_ms: of :class:`Seen`.
+        changed_ms: as in :class:`Seen`.
         cost_ms: how long the snapshot took.
-        due_ms: when something falls due although nothing changes.
+        due_ms: when the next partition will count if nothing changes.
     """
     pace_ms = min(max((at_ms - changed_ms) // 2, SOONEST_MS), LATEST_MS)
     if due_ms is not None:
@@ -528,7 +529,7 @@ _WARNED = {
 
 
 def gate_texts(record: TopicRecord, moved: Moved, facts: TopicFacts, requirement: Requirement) -> dict[str, str]:
-    """Return group -> why its gate is closed, by one snapshot alone; groups whose gate is open are missing.
+    """Return group -> why its gate is closed, for the groups whose gate is closed. One snapshot decides.
 
     Args:
         moved: the groups whose gate is open.
@@ -571,10 +572,10 @@ def _unread(name: str, partitions: Iterable[int], facts: TopicFacts, ends: Mappi
 
 
 def broken_seal_alarm(before: TopicRecord, after: TopicRecord, held: MovedRecord | None) -> str | None:
-    """Return the warning that a gate was opened before a seal broke (invariant I9); None: the warning does not apply.
+    """Return the warning that a gate was opened before a seal broke (invariant I9), or None if this did not happen.
 
     Args:
-        before, after: the record of the old topic, as a pass found it and as the pass leaves it.
+        before, after: the record of the old topic before and after the pass.
         held: the groups whose gate was open before the pass.
     """
     if held is None or not (held.all or held.groups):

@@ -1,45 +1,45 @@
 """Replacing a topic, the *old topic*, by another one, the *new topic*: the phases, and one pass over an old topic.
 
 A topic name stands for a chain of topics. Producers write to the last topic of the chain. A group reads a topic of the
-chain to its end, then the next one. So no record is lost, and every key keeps its order. Only records of a
-compacted topic are copied. The old topic's record alone decides whether the new topic may be written or read.
+chain to its end, then the next one. So no record is lost, and the records of each key stay in order. Records are copied
+only if the topic is compacted. The old topic's record alone decides whether the new topic may be written or read.
 
 ========  ====================================================  ===================================================
 phase     what happens                                          ends when
 ========  ====================================================  ===================================================
-create    the intent is on the record, then CreateTopics        the new topic exists, empty and as intended: its id is
-                                                                on the record
-announce  clients see the new topic; consumers hold its         clients had the time to see it, all groups are known,
-          partitions, paused                                    and nothing objects
+create    the record has the intended new topic; then           the new topic exists, empty and as intended: its id is
+          CreateTopics                                          in the record
+announce  clients see the new topic; consumers are assigned     clients had the time to see it, all groups are known,
+          its partitions, paused                                and no reason delays the switch
 seal      the *switch*: the old topic takes no writes, and      brokers refuse all data (the *fence*), no transaction is
           the name points to the new topic                      open and all appended data is replicated: each end
                                                                 offset is final, and is the seal
-drain     groups read the old topic to its seals, then the      every required group has read it, and has a
+drain     groups read the old topic to its seals, then the      every required group has read the old topic, and has a
           new topic                                             committed offset on each partition of the new topic
-reclaim   the old topic is *released*: groups that have read    the old topic is deleted: see
-          it unsubscribe from it                                :mod:`modeaware.lifecycle.topic_deletion`
+reclaim   the old topic is *released*: the groups unsubscribe   the old topic is deleted: see
+          from it                                               :mod:`modeaware.lifecycle.topic_deletion`
 done      the name points to the new topic                      never
 ========  ====================================================  ===================================================
 
 *The fence.* With :data:`FENCE_CONFIGS` a broker refuses every batch of data, but accepts the markers that end
 transactions. A broker applies configs some time after they are acknowledged, up to half a second on Kafka before 4.1.
-If configs and a leadership reach a broker together, it applies the leadership first. So a fence is *proved* for one
-leader epoch, in two steps. First the brokers of all in-sync replicas show the configs, because a replica without them
-could become leader. Then the leader refuses a probe. A lifted fence is restored, with an alarm; records written
-meanwhile break a seal, as in a shrink. Markers alone break no seal: a transaction that included a partition ends with a
-marker there even if it wrote no record.
+If a broker gets the configs and a leadership together, it applies the leadership first. So each leader epoch needs its
+own *proof* that the fence works. First the brokers of all in-sync replicas show the configs, because any of these
+replicas could become leader. Then the leader refuses a probe. If another tool lifts the fence, the controller sets it
+again, with an alarm. Records written in between break a seal, as in a shrink. Markers alone break no seal, because a
+transaction that included a partition ends with a marker there even if it wrote no record.
 
 An old topic is watched until it is gone: a record behind a seal takes the topic back to *seal*. An old topic without a
-fence is never deleted: its replacement is done at the release.
+fence is never deleted, because producers may still write to it: its replacement is done at the release.
 
 *Until the switch* a replacement can be undone: the new topic is deleted. After the switch the old topic's record stays
 for as long as its name points to the new topic. When the old topic is gone, the record makes the name an alias.
 
 *A compacted topic* is released only after its latest values are copied to the new topic; the drain waits for the copy
 (:mod:`modeaware.lifecycle.drain`). Values that producers write to the new topic are newer than all values of the old
-topic, and no copy overwrites them. Compaction continues under the fence, and drops no latest value.
+topic: a copy never overwrites the newer values. Compaction continues under the fence, and drops no latest value.
 
-*The groups* that drain are those that used the topic at the switch or later. A group missing from the list would skip
+*The drain waits* for each group that used the topic at the switch or later. A group missing from the list would skip
 the records before its first offset on the new topic, so an uncertain list of groups delays the switch.
 """
 
@@ -86,15 +86,15 @@ from modeaware.modes import PartitionMode
 
 NO_FENCE = {"compression.type": "producer", "max.message.bytes": "1048588"}
 """Kafka's defaults for :data:`FENCE_CONFIGS`. A broker that restarts may give the configs of a deleted topic to the
-next topic of its name, unless a metadata snapshot was made in between: Kafka 4.2's ``ConfigurationsDelta`` keeps
-configs that it reads together with their deletion (see AutoMQ/automq#3556). So a new topic of an earlier name is
-created with these defaults. They are removed before the announcement: a removed config stays absent after a restart."""
+next topic of the same name, unless a metadata snapshot was made in between: Kafka 4.2's ``ConfigurationsDelta`` keeps
+configs that it reads together with their deletion (see AutoMQ/automq#3556). So a new topic with a deleted topic's name
+is created with these defaults, which are removed before the announcement: a removed config stays absent on restarts."""
 DEFAULT_FACTOR = -1
 """The replication factor that stands for the brokers' default."""
 SEARCH_AGAIN_MS = 1_000
 COMING_MS = 60_000
-"""A grace period: a shorter wait is not shown as a reason. It covers the creation of the new topic, after the
-request; members' first commits there, after the switch; and members' unsubscription, after the release."""
+"""A grace period: a shorter wait is not shown as a reason. There are three such waits: after the request, for the new
+topic's creation; after the switch, for members' first commits there; after the release, until members unsubscribe."""
 
 
 def is_fence(configs: Mapping[str, str]) -> bool:
@@ -103,7 +103,7 @@ def is_fence(configs: Mapping[str, str]) -> bool:
 
 
 def advance_replacement(topic: Replaced, this: Pass) -> Advance:
-    """Take a topic that is replaced as far as the facts and the operator's rules allow."""
+    """Advance the replacement of a topic as far as the facts and the operator's rules allow."""
     (record, replacement), facts = topic, this.facts
     if facts.gone or replacement.gone_ms is not None:
         return advance_gone(topic, this)
@@ -120,11 +120,11 @@ def advance_replacement(topic: Replaced, this: Pass) -> Advance:
 
 
 def _create(topic: Replaced, new_topic: TopicFacts, now_ms: int) -> Advance:
-    """Create the new topic. An existing topic of that name (after a crash, say) becomes the new topic only if it is
+    """Create the new topic. If a topic of that name exists (after a crash, say), it becomes the new topic only if it is
     empty and exactly as intended (invariant I8).
 
-    All leaders must have answered. A broker that is about to lead may reject an idempotent producer's first batch and
-    accept the second one, and librdkafka then counts both as acknowledged (confluent-kafka-go#921).
+    All leaders of the new topic must have answered. A broker that is not leader yet may reject an idempotent producer's
+    first batch and accept the second; librdkafka then counts both as acknowledged (confluent-kafka-go#921).
     """
     record, replacement = topic
     if new_topic.topic_id is None:
@@ -155,8 +155,8 @@ def _create(topic: Replaced, new_topic: TopicFacts, now_ms: int) -> Advance:
 
 
 def _clear_the_way(topic: Replaced, new_topic: TopicFacts) -> Advance:
-    """Delete an untouched topic that cannot become the new topic of a second half: another client created it, or groups
-    have offsets on it. The deletion removes these offsets. A second half is not given up."""
+    """Delete an untouched topic that has the name for the new topic of a second half (:mod:`.keep_name`), but cannot
+    become it: another client created the topic, or groups have offsets on it. The deletion removes these offsets."""
     left = new_topic.offsets_left
     reason = reasons.of_group(reasons.OFFSETS_LEFT, left[0]) if left else reasons.NAME_TAKEN
     alarms = () if reason == topic.replacement.reason else _alarm(topic, reason, new_topic)
@@ -164,7 +164,7 @@ def _clear_the_way(topic: Replaced, new_topic: TopicFacts) -> Advance:
 
 
 def _is_doubtful(new_topic: TopicFacts) -> bool:
-    """Return whether groups may have hidden offsets on the topic, from an earlier topic of its name."""
+    """Return whether it is uncertain that no group has offsets left from an earlier topic of this name."""
     doubt = new_topic.any_doubt
     return doubt is not None and not doubt.hidden and doubt.rebalancing is None
 
@@ -194,7 +194,7 @@ def _comparable(configs: Mapping[str, str]) -> dict[str, str]:
 
 
 def _undo(topic: Replaced, new_topic: TopicFacts) -> Advance:
-    """Delete the new topic, by its id, unless it was written to; then remove the replacement from the record."""
+    """Delete the new topic, by its id, unless it has records. Then remove the replacement from the record."""
     record, replacement = topic
     if new_topic.topic_id is None or new_topic.topic_id != (replacement.new_topic_id or new_topic.topic_id):
         return Advance(_without(record) if new_topic.gone else None)
@@ -213,8 +213,8 @@ def _undo(topic: Replaced, new_topic: TopicFacts) -> Advance:
 
 
 def give_up_new_topic(record: TopicRecord) -> TopicRecord | None:
-    """Return the record after the brokers rejected the new topic; None: after the switch it is not given up. A second
-    half is never given up."""
+    """Return the record after the brokers rejected the creation of the new topic, or None after the switch: then the
+    replacement is not given up. A second half (:mod:`.keep_name`) is never given up: the record notes the reason."""
     if record.replacing.switched_ms is not None:
         return None
     if record.is_second_half:
@@ -226,8 +226,8 @@ def _switch(topic: Replaced, new_topic: TopicFacts, this: Pass) -> Advance:
     """Make the switch: one record points the name to the new topic and closes all partitions of the old topic to
     writes.
 
-    A group that came after the listing also has to read the new topic from its start (invariant I2). So the first
-    certain listing after the switch completes the list of groups.
+    A group that began to use the old topic after the last list also has to read the new topic from its start (invariant
+    I2). So the first certain list after the switch adds the groups that are missing.
     """
     (record, replacement), facts, requirement = topic, this.facts, this.requirement
     if new_topic.topic_id != replacement.new_topic_id:
@@ -262,7 +262,7 @@ def _switch(topic: Replaced, new_topic: TopicFacts, this: Pass) -> Advance:
 def _objection(replacement: Replacement, facts: TopicFacts, requirement: Requirement) -> str | None:
     """Return why the switch has to wait (invariants I1 and I2).
 
-    One reason is a fence that is not known to work: without a fence no end of the old topic would ever be final.
+    The fence has to work before the switch: without it, no end offset of the old topic would ever be final.
     """
     if facts.compacted and replacement.evacuation_epoch is None:
         return reasons.COMPACTED
@@ -315,7 +315,7 @@ class _Move:
         self._now_ms = this.now_ms
         self._before = replacement.reason
         self._record = all_retired(record, facts.partition_count)
-        # A group without a commit is listed by its assignment, which ends if the topic is deleted by hand.
+        # Record the groups now: if the topic is deleted by hand, groups without commits can no longer be found.
         if len(facts.partitions) >= facts.partition_count:
             self._record = with_groups(self._record, this)
         self._due_ms: list[int] = []
@@ -354,7 +354,7 @@ class _Move:
             if reason is not None and self._is_coming(reason, replacement):
                 reason = None
                 self._due_ms.append(self._now_ms + SEARCH_AGAIN_MS)
-        elif held_up and replacement.released_ms is not None:  # groups read late records even with an open gate
+        elif held_up and replacement.released_ms is not None:  # a seal broke: groups have to read the late records
             replacement = replace(replacement, released_ms=None, deleting_ms=None)
         if reason != self._before:
             self._alarms += _alarm(Replaced(self._record, replacement), reason, self._facts)
@@ -370,8 +370,8 @@ class _Move:
     ) -> tuple[Replacement, tuple[DeleteOldTopic, ...], str]:
         """Delete an old topic that was released in an earlier pass, or note why it stays.
 
-        The record shows first that the topic is being deleted. Leaders stop answering during a deletion; that does not
-        end the deletion.
+        The record shows first that the topic is being deleted (``deleting_ms``). During a deletion, leaders stop
+        answering: then the record still shows the deletion.
         """
         stay = why_it_stays(replacement, retired, self._facts, self._requirement, self._now_ms)
         if stay is None:
@@ -387,10 +387,10 @@ class _Move:
     def _with_new_topic(
         self, replacement: Replacement
     ) -> tuple[Replacement, tuple[CreateTopic | RemoveConfigs, ...], str | None]:
-        """Create the new topic anew if it was deleted (invariant I2): producers have no topic to write to.
+        """Create the new topic anew if it was deleted before the release (invariant I2): producers need a topic.
 
-        Only before the release: later, a topic at the end of a chain may be deleted like any other. The first pass
-        notes that the topic of that id is gone. Further passes accept any topic of the name that is as intended.
+        After the release, the last topic of a chain may be deleted like any other topic. The first pass notes that the
+        topic with the recorded id is gone. Later passes accept any topic of that name that is as intended.
         """
         new_topic = self._new_topic
         if replacement.released_ms is not None or new_topic.topic_id == replacement.new_topic_id:
@@ -437,7 +437,7 @@ class _Move:
 
     def _sealed_at_end(self, retired: RetiredPartition, log: PartitionFacts) -> RetiredPartition:
         """Seal the partition, unless a transaction is open. If the last stable offset is below the end, but no writer
-        has an open transaction, the offset may be older than the end: the next pass decides."""
+        has an open transaction, the last stable offset may be outdated: the next pass decides."""
         if not log.is_stable and all(writer.transaction_start is None for writer in log.writers):
             self._due_ms.append(self._now_ms + SEARCH_AGAIN_MS)
             return retired
@@ -454,8 +454,8 @@ class _Move:
     def _fenced(self, retired: dict[int, RetiredPartition]) -> tuple[Replacement, tuple[FenceTopic, ...]]:
         """Set the fence once the old topic is quiet, or after ``fence_after_ms``; set it again if it was lifted.
 
-        The record has the configs from before the fence, and is appended before the fence is set. These configs are
-        noted once only, because the configs of a later snapshot may be the fence.
+        The record keeps the topic's own configs from before the fence, and is appended before the fence is set. It
+        keeps those of the first snapshot, because a later snapshot may already show the fence.
         """
         replacement = self._replacement
         if not replacement.has_fence or self._facts.fence is None or not self._is_fence_due(retired):
@@ -517,8 +517,8 @@ class _Move:
         return after, waived
 
     def _is_coming(self, reason: str, replacement: Replacement) -> bool:
-        """Return whether a wait may end soon: the reason names a group with members on the new topic. Its gate is about
-        to open; or, after the release, its members are about to unsubscribe from the old topic."""
+        """Return whether a wait may end soon. Before the release: the reason names a group with members on the new
+        topic, so its first commits there are about to come. After the release: members are about to unsubscribe."""
         groups, is_released = self._new_topic.groups.items(), replacement.released_ms is not None
         code = reasons.GROUP_SUBSCRIBED if is_released else reasons.GROUP_NOT_MOVED
         coming = {
@@ -543,7 +543,7 @@ class _Move:
 
 
 def is_followed(record: TopicRecord | None) -> Replacement | None:
-    """Return the replacement of an old topic; None: no new topic exists yet, or the old topic is gone."""
+    """Return the replacement of an old topic, or None if no new topic exists yet or the old topic is gone."""
     replacement = record.replacing if record is not None else None
     if replacement is None or replacement.new_topic_id is None or replacement.gone_ms is not None:
         return None

@@ -1,8 +1,9 @@
-"""The second half of a change that keeps the name, and its end: the requests that the controller makes itself. Pure.
+"""The second half of a change that keeps the name: when the controller requests it, and when the change ends. Pure.
 
-See :mod:`modeaware.lifecycle.keep_name`. An alias with ``keep_name`` *waits* for the second half. Every pass over the
-alias checks the interim topic and the name, and either requests the second half or notes what blocks it. The records
-and the facts alone decide. So after a crash a controller repeats a request that was not admitted, and no other.
+:mod:`modeaware.lifecycle.keep_name` explains the halves. An alias with ``keep_name`` *waits* for the second half. Every
+pass over the alias checks the interim topic and the kept name. It then requests the second half, or notes what blocks
+the request. The records and the facts alone decide. So after a crash a controller repeats only requests that were not
+admitted.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ def waits(record: TopicRecord, records: Mapping[str, TopicRecord]) -> bool:
 
 
 def second_half_of(alias: TopicRecord) -> ReplaceTopicCommand:
-    """Return the request that renames the interim topic back: the request for the whole change, once more. The limits
-    in the configs are already scaled to the final number of partitions."""
+    """Return the request that renames the interim topic back. It repeats the request for the whole change: the limits
+    in its configs are already scaled to the final number of partitions."""
     replacement = alias.replacing
     return ReplaceTopicCommand(
         topic=replacement.new_topic,
@@ -61,11 +62,11 @@ def hindrance(
     now_ms: int,
     records: Collection[TopicRecord],
 ) -> Hindrance | None:
-    """Return why the second half cannot begin; None: nothing blocks it.
+    """Return why the second half cannot begin, or None if nothing blocks it.
 
     Args:
-        interim: the interim topic's record; None: there is no record.
-        facts: of the interim topic; their ``new_topic`` is the topic that has the kept name now.
+        interim: the interim topic's record, if there is one.
+        facts: the facts of the interim topic. Their ``new_topic`` is the topic that has the kept name now.
         records: of all topics that are or were replaced.
     """
     if (taken := facts.new_topic) is not None and taken.topic_id is not None:

@@ -1,28 +1,28 @@
 """The deletion of an old topic: why it stays. Decided anew in each pass, from the facts of one snapshot. Pure.
 
-After the release, no client seems to use the old topic. A deletion is final, so it rests on no earlier pass. In one
-snapshot all of these conditions have to hold:
+After the release, no client seems to use the old topic. A deletion is final, so the proofs of earlier passes do not
+count. All of these conditions have to hold in one snapshot:
 
-* the requested time has come: the delay is over, or else retention has emptied the topic;
-* the topic is the first of its chain, and its new topic exists, under its id;
+* the requested delay is over; if no delay was requested, retention has emptied the topic;
+* the topic is the first of its chain, and its new topic exists, with the recorded id;
 * the *fence* is proved on every leader, for its current leader epoch, and has been in force in every pass for
   :data:`FENCE_STABLE_MS`. A tool that keeps resetting the topic's configs (GitOps) could also reset them between the
-  last check and the deletion; a record acknowledged then would be deleted with the topic (invariant I2);
-* each log ends at its seal, replicated or not, with no transaction open;
-* of a compacted topic, the latest values are copied to the new topic, as the record or a new proof shows;
+  last check and the deletion. A record acknowledged at that time would be deleted with the topic (invariant I2);
+* each log ends at its seal, counting records that are not replicated yet, and has no open transaction;
+* if the topic is compacted, its latest values are copied to the new topic, as the record or a new proof shows;
 * the list of groups is certain; every required group that is not waived has read the topic to its seals, and has an
   offset on each partition of the new topic (invariant I1);
-* no group has members that are subscribed to the topic or assigned it. Brokers that create topics automatically would
-  create the name again for such a client, and the client would commit the old offsets to that topic.
+* no group has members that are subscribed to the topic or are assigned its partitions. For such a client, brokers with
+  automatic creation would create a topic of the old name, and the client would commit its old offsets there.
 
 Then the record notes the time (``deleting_ms``), and the deletion follows, by the topic's id. Right before the request
 :func:`modeaware.cluster.fence.check_sealed` proves the fence and compares the ends of all logs with the seals once
-more, within the controller's lease. The next snapshot decides whether the topic is gone; the answer to the request does
-not. The record then shows that the deletion was the controller's own.
+more, within the controller's lease. The next snapshot, not the answer to the request, decides whether the topic is
+gone. ``deleting_ms`` then shows that the controller deleted it.
 
 *Offsets that expire.* Brokers drop the offsets of a group some days after its members have left. A group that has no
-offset on the old topic, but one on each partition of the new topic, counts as moved: it had moved at the release, or it
-begins anew on the new topic.
+offset on the old topic, but an offset on each partition of the new topic, counts as moved: it had moved at the release,
+or begins anew on the new topic.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from modeaware.lifecycle.progress import not_moved_reason, still_reading
 from modeaware.modelog.records import Replacement, RetiredPartition
 
 FENCE_STABLE_MS = 10_000
-"""For how long every pass must have found the fence in force. The controller restores a lifted fence in each pass, and
-never lifts one. So a tool that lifts the fence more often than this would have been noticed."""
+"""For how long every pass must have found the fence in force. Each pass restores a lifted fence, and the controller
+never lifts a fence. So a tool that lifts the fence more often than every 10 seconds would have been noticed."""
 LOOK_AGAIN_MS = 2_000
-"""The time until the groups are listed again, while one of them is in a rebalance."""
+"""The time until the groups are listed again, while a group is in a rebalance."""
 
 
 class Stay(NamedTuple):
@@ -57,10 +57,10 @@ def why_it_stays(
     requirement: Requirement,
     now_ms: int,
 ) -> Stay | None:
-    """Return why a released topic is not deleted yet; None: all conditions hold.
+    """Return why a released topic is not deleted yet, or None if all conditions hold.
 
     Args:
-        replacement, retired: of the topic's record, as this pass leaves it.
+        replacement, retired: parts of the topic's record, as this pass leaves it.
     """
     return (
         _not_due(replacement, retired, facts, now_ms)
@@ -84,7 +84,7 @@ def _not_due(
 
 
 def _not_first(replacement: Replacement, facts: TopicFacts) -> Stay | None:
-    """Return why another topic of the chain prevents the deletion, such as an earlier one that is not gone."""
+    """Return why another topic of the chain prevents the deletion: for example, an earlier topic still exists."""
     if facts.earlier_topic is not None:
         return Stay(reasons.of_group(reasons.EARLIER_TOPIC_FIRST, facts.earlier_topic))
     new_topic = facts.new_topic
