@@ -1,9 +1,9 @@
 """The controller's work, one step at a time, on one thread: claim, execute a command, check a topic.
 
-:mod:`modeaware.lifecycle` decides; the engine keeps the order. A check takes one snapshot of the due topics, makes a
-pass over each, appends the changed records, then performs the effects. So after a crash in between, an effect may be
-repeated, but no record is skipped. A schedule determines when each topic is due. An unexpected error about one topic is
-contained to that topic.
+:mod:`modeaware.lifecycle` decides; the engine keeps the order of steps. A check takes one snapshot of the due topics,
+makes a pass over each topic, appends the changed records, then performs the effects. So after a crash in between, an
+effect may be repeated, but no effect lacks its record. A schedule determines when each topic is due. An unexpected
+error about one topic is contained to that topic.
 """
 
 from __future__ import annotations
@@ -79,10 +79,10 @@ from modeaware.modelog.records import (
 logger = get_logger("modeaware.controller")
 
 UNKNOWN_EPOCHS = 1_000
-"""How many epochs an unreadable claim may be ahead of all other records. The next claim's epoch must exceed it: readers
-drop records of epochs below the last claim's."""
+"""How many epochs an unreadable claim may be ahead of all other records. The next claim needs a higher epoch than the
+unreadable one, because readers drop records with an epoch below the last claim's."""
 _RULES_UNREADABLE = GroupsDoubt("the record of group rules cannot be read: upgrade modeaware, or add the rules again")
-# With the first code the outcome is unknown; with the second, a broker lacks the topic's id, and nothing was sent.
+# A timeout: the outcome is unknown. An unknown id: a broker does not have the topic's id yet, and nothing was sent.
 _NOT_REFUSED = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.UNKNOWN_TOPIC_ID})
 _REFUSED_FOR_GOOD = frozenset(
     {
@@ -97,7 +97,7 @@ _REFUSED_FOR_GOOD = frozenset(
         ErrorCode.UNSUPPORTED_VERSION,
     }
 )
-"""Rejections that no later request for the same topic would change. Any other rejection of a new topic is retried."""
+"""Permanent rejections: the same request would be rejected again. After any other rejection, a creation is retried."""
 
 
 class Engine:
@@ -143,10 +143,10 @@ class Engine:
         """Become the controller: fence other writers, read the log, claim it under the next epoch (invariant I5).
         Return that epoch.
 
-        Topics whose last record was written for a newer reader are left alone (invariant I4).
+        Topics whose last record was written for a newer reader are not changed (invariant I4).
 
         Args:
-            not_before_ms: the earliest time of the claim, which orders later members of the election.
+            not_before_ms: the earliest time in the claim. Members that join the election later use a later time.
             seen_epoch: the highest epoch that was ever read. A log that lost its tail has lower epochs, and an epoch
                 must not be used again with other content.
             generation: the generation of the election's group.
@@ -158,7 +158,7 @@ class Engine:
         self._records = {key: record for key, record in replay.records.items() if key not in self._newer}
         self._rules = replay.group_rules or GroupRulesRecord()
         self._rules_unreadable = replay.is_unreadable(GROUP_RULES_KEY)
-        # Other records count, too: an epoch is never used twice, even if the claim cannot be read.
+        # The epochs of all records count, so that no epoch is used twice even if the claim cannot be read.
         epochs = [self._rules.controller_epoch, *(record.controller_epoch for record in replay.records.values())]
         epochs += [record.controller_epoch for record in replay.moved.values()]
         epochs.append(replay.observed_brokers.controller_epoch if replay.observed_brokers is not None else 0)
@@ -193,7 +193,7 @@ class Engine:
         return epoch
 
     def renew(self, generation: int) -> None:
-        """Append the claim for a new, known generation of the election's group, in which this is still the leader."""
+        """Append the claim again if the election's group has a new, known generation and still this leader."""
         if self._claim is not None and generation not in (self._claim.generation, UNKNOWN_GENERATION):
             claim = replace(self._claim, generation=generation)
             self._log.append([(CLAIM_KEY, claim.to_json())])
@@ -217,9 +217,9 @@ class Engine:
         exception.
 
         Returns:
-            The results of the first commands; at least one. The other commands were not begun.
+            The results of the first commands, at least of one. The other commands were not begun.
 
-        The record of every change is on the log before the change, under this claim (invariant I5).
+        The record of a change is on the log, under this claim, before the change is made (invariant I5).
         """
         if isinstance(commands[0], AlterGroupRulesCommand):
             return [self._alter_group_rules(commands[0])]
@@ -263,7 +263,7 @@ class Engine:
     def _admit_all(
         self, commands: Sequence[TopicCommand], observed: Sequence[TopicFacts | ClusterError]
     ) -> list[Admitted | CommandResult]:
-        """Decide on commands in their order; a decision considers the replacements that earlier commands begin."""
+        """Decide on commands in order; each decision takes into account the replacements of earlier commands."""
         known = {record.topic_id: record for record, _ in replaced(self._records.values())}
         admitted = []
         for command, facts in zip(commands, observed, strict=False):
@@ -318,7 +318,7 @@ class Engine:
         except ClusterError as error:
             if len(effects) == 1:
                 return [error]
-            half = len(effects) // 2  # an error about one topic does not block other topics
+            half = len(effects) // 2  # so that an error about one topic does not block other topics
             return self._validated(effects[:half]) + self._validated(effects[half:])
 
     def _not_begun(self, command: TopicCommand, error: ModeAwareError, record: TopicRecord | None) -> CommandResult:
@@ -357,7 +357,7 @@ class Engine:
     def check(self, topic_ids: Sequence[str]) -> bool:
         """Check topics in one pass: one snapshot of all, one append, then the effects. Plan each topic's next check.
 
-        If the snapshot of all topics fails, the first topics are checked, and the others stay due.
+        If the common snapshot fails, only the first topics are checked, and the other topics stay due.
 
         Returns:
             Whether anything changed.
@@ -378,7 +378,7 @@ class Engine:
         for topic_id in failures:
             self.put_off(topic_id)
         for topic in stay:
-            record = self._records.get(topic.topic_id)  # None: an alias has ended
+            record = self._records.get(topic.topic_id)  # missing if the topic was an alias that has ended
             if topic.step.record is not None and record is not None:
                 waiting = describe_waiting(record)
                 logger.info("%s, phase %s", record.view().describe(), waiting, extra=about_record(record))
@@ -409,7 +409,7 @@ class Engine:
         return changed or bool(ended)
 
     def _rename_back(self, waiting: Sequence[TopicRecord]) -> bool:
-        """Request the second half that each alias waits for, or note what blocks it."""
+        """Request the second half for each of these aliases, or note what blocks it."""
         now_ms, known = self._clock.now_ms(), tuple(record for record, _ in replaced(self._records.values()))
         begun: list[tuple[TopicRecord, TopicFacts]] = []
         hindered: list[tuple[TopicRecord, Hindrance]] = []
@@ -441,14 +441,14 @@ class Engine:
         return bool(begun or changes)
 
     def _open_gates(self, checked: Sequence[_Checked], at_ms: int) -> dict[str, int]:
-        """Decide by the facts of the pass for which groups the gates of new topics open, and append the decisions. No
-        other step of the pass depends on these records.
+        """Decide, by the facts of the pass, for which groups the gates of new topics open. Append the decisions; no
+        other step of the pass depends on their records.
 
         Args:
             at_ms: the time at which the snapshot began.
 
         Returns:
-            Topic id -> the time until the topic is due because of its groups.
+            Topic id -> the milliseconds until the topic is due because of its groups.
         """
         decisions = {}
         for topic in checked:
@@ -472,10 +472,10 @@ class Engine:
         return {topic_id: max(due - now_ms, 0) for topic_id, due in due_ms.items() if due is not None}
 
     def awake(self, due: Sequence[str]) -> Sequence[str]:
-        """Return the topics that need a whole snapshot now; if one of ``due`` drains, they include all draining topics.
+        """Return the topics that need a whole snapshot now: if one of ``due`` drains, also all other draining topics.
 
-        If topics at rest are due, a small snapshot of all topics at rest comes first (:class:`Resting`). If that is
-        enough for a topic, the topic's next check is planned.
+        If topics at rest are due, a small snapshot of all topics at rest comes first (:class:`Resting`). A topic for
+        which the small snapshot is enough gets its next check planned, and is not returned.
         """
         due = self.moved.with_draining(due)
         if self._resting.topic_ids.isdisjoint(due):
@@ -525,9 +525,9 @@ class Engine:
         return _Checked(this, step)
 
     def _over_kept_fence(self, effect: CreateTopic) -> CreateTopic:
-        """Return the creation of a new topic with configs that override a kept fence.
+        """Return the creation of a new topic, with configs that override a kept fence if necessary.
 
-        Brokers may have kept the fence's configs of a deleted old topic, whose name the new topic gets (a rename back).
+        If the new topic gets the name of a deleted old topic (a rename back), brokers may have kept that topic's fence.
         """
         before = (
             replacement
@@ -549,7 +549,7 @@ class Engine:
         due_in_ms = 0 if performed and all(performed) else None
         if step.due_ms is not None and not performed:
             due_in_ms = step.due_ms - self._clock.now_ms()
-        elif record.is_alias and not changed:  # so that one pass has all aliases
+        elif record.is_alias and not changed:  # all aliases are due at the same time, for one pass over all
             due_in_ms = self._config.check_interval_ms - elapsed_ms(self._clock) % self._config.check_interval_ms
         self.schedule.after_check(
             topic_id,
@@ -568,7 +568,7 @@ class Engine:
         return changed
 
     def remove(self, topic_ids: Sequence[str]) -> None:
-        """Remove the records of topics that have another id on every broker."""
+        """Remove the records of recreated topics: on every broker, the name has another topic id."""
         kept, gone = [], []
         for topic_id in topic_ids:
             record = self._records[topic_id]
@@ -602,10 +602,10 @@ class Engine:
     def _look(self, looks: Sequence[Look], new_topics: Mapping[str, Look]) -> list[TopicFacts | ClusterError]:
         """Return the facts that :meth:`_observe` returns, with the facts of the new topics.
 
-        A new topic gets its own snapshot, because it may also be one of ``looks``, with a change of its own.
+        A new topic gets its own snapshot, because the topic may also be one of ``looks``, with a change of its own.
 
         Args:
-            new_topics: old topic -> the look at its new topic.
+            new_topics: name of the old topic -> the :class:`Look` of its new topic.
         """
         observed = self._observe(looks)
         pending = list(
@@ -624,8 +624,8 @@ class Engine:
     def _observe(self, looks: Sequence[Look]) -> list[TopicFacts | ClusterError]:
         """Return the facts of all topics, or (if their common snapshot fails) of the first ones, at least one.
 
-        So an error about one topic blocks no other, and no decision rests on facts that waited for another snapshot.
-        Unreadable group rules are a doubt: they may require more groups (invariant I2).
+        So an error about one topic blocks no other topic, and no decision rests on facts that became old during another
+        snapshot. Unreadable group rules make the list of groups uncertain: they may require more groups (invariant I2).
         """
         what = f"topic {looks[0][0]!r}: a snapshot" if len(looks) == 1 else "a snapshot of many topics"
         try:
@@ -645,7 +645,7 @@ class Engine:
         ]
 
     def _alter_group_rules(self, command: AlterGroupRulesCommand) -> CommandResult:
-        """Change the rules, and check every waiting topic again. Rules of a newer version stay (invariant I4)."""
+        """Change the rules, and check every waiting topic again. Refuse to change a newer version's rules (I4)."""
         try:
             if GROUP_RULES_KEY in self._newer:
                 raise _newer("the rules about groups")
@@ -714,7 +714,7 @@ class Engine:
         return {}
 
     def _create(self, growths: Sequence[Admitted]) -> dict[str, ClusterError]:
-        """Create the partitions of commands. Return topic id -> the error, if its growth failed or is uncertain."""
+        """Create the partitions of commands. Return topic id -> the error, for growths that failed or are uncertain."""
         effects = [growth.new for growth in growths if growth.new is not None]
         failures: dict[str, ClusterError] = {}
         given_up = []
@@ -732,8 +732,8 @@ class Engine:
         return failures
 
     def _take_back(self, effect: CreatePartitions, refused: ClusterError) -> None:
-        """Give up a growth that is on the log and that brokers reject now, unless an earlier request, whose outcome was
-        unknown, has grown the topic."""
+        """Give up a growth on the log that brokers reject now. Keep it if the topic has grown: an earlier request with
+        an unknown outcome may have succeeded."""
         record = self._records[effect.topic_id]
         (facts,) = self._observe([Look(record.topic, record)])
         if isinstance(facts, ClusterError):
@@ -747,8 +747,8 @@ class Engine:
             logger.error(text, record.topic, effect.total_count, refused, extra=about_record(record))
 
     def _perform_all(self, effects: Sequence[Effect], *, appended: bool) -> list[bool]:
-        """Perform effects right after an append, which fails for a replaced controller (invariant I5). Return for each
-        effect whether it was performed."""
+        """Perform effects right after an append. If ``appended`` is false, append the claim first: the append fails for
+        a replaced controller (invariant I5). Return for each effect whether it was performed."""
         if not effects:
             return []
         if not appended:
@@ -781,8 +781,8 @@ class Engine:
         return [error is None for error in errors]
 
     def _perform(self, effects: Sequence[Effect]) -> list[ClusterError | None]:
-        """Perform effects, right after an append, unless the log cannot keep the append. Return each effect's failure;
-        with code REQUEST_TIMED_OUT the outcome is unknown."""
+        """Perform effects, unless the log may lose the append before them. Return each effect's failure. With the code
+        REQUEST_TIMED_OUT the outcome is unknown."""
         if (unfit := self._log.unfit) is not None:
             return [
                 ClusterError(
@@ -797,7 +797,7 @@ class Engine:
             with self.failures.isolated(what, ErrorCode.REQUEST_TIMED_OUT):
                 errors = self._effects.perform(effects)
         except ClusterError as error:
-            if len(effects) > 1:  # an error in one effect does not block others; a repeated effect does no harm
+            if len(effects) > 1:  # so that one error blocks no other effect; a repeated effect does no harm
                 half = len(effects) // 2
                 return self._perform(effects[:half]) + self._perform(effects[half:])
             errors = [error]
@@ -820,7 +820,7 @@ class _Checked:
 
 
 def _only_logs_matter(record: TopicRecord, facts: TopicFacts) -> bool:
-    """Return whether an idle topic depends only on the logs of its retired partitions, and all of these are known."""
+    """Return whether an idle topic depends only on the logs of its retired partitions, and all these logs are known."""
     return record.replacement is None and record.retired.keys() <= facts.partitions.keys()
 
 

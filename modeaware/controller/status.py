@@ -1,7 +1,7 @@
-"""What a controller shows: its role, an immutable snapshot for metrics and pages, and the fields of what it logs.
+"""What a controller shows: its role, an immutable snapshot for metrics and pages, and the fields of its log records.
 
 The controller's thread notes in :class:`Watched` what it observes. Other threads get immutable snapshots, so they never
-touch that thread's state.
+touch the state of the controller's thread.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ EFFECTS = (
     "RemoveConfigs",
 )
 OPERATIONS = (CHECK, COMMAND, *EFFECTS, MODE_LOG)
-"""The operations by which errors are counted: passes, commands (not refusals), each kind of effect, repeated claims."""
+"""The operations for which errors are counted: passes, commands (refusals are no errors), effects, repeated claims."""
 WHOLE = -1
-"""The key, among partitions, of a topic's replacement as a whole."""
+"""The key of a topic's replacement as a whole, in mappings whose other keys are partitions."""
 PACE_MS = 60_000
-"""The time over which the pace of groups is measured, unless passes are further apart."""
+"""The time over which the pace of groups is measured; longer if passes are further apart."""
 HISTORY_MS = 5_000
 """The shortest time between two points of a topic's history."""
 MOST_POINTS, MOST_GROUPS = 40, 8
 """The largest number of points in a topic's history, and of groups in a point."""
 MOST_SUMS = 100_000
-"""The largest product of groups and partitions for which a topic has a history: each point sums over all of them."""
+"""The largest product of groups and partitions with which a topic has a history: each point sums over all of them."""
 MOST_NOTED = 8
 
 
@@ -83,8 +83,8 @@ def describe_waiting(record: TopicRecord) -> str:
 
 class Role(Enum):
     """A controller's role. ``STARTING``: not decided yet. ``ACTIVE``: this controller has claimed the mode log.
-    ``STANDBY``: another one is active, or an election is under way. ``STOPPED``: after :meth:`Controller.stop` or a
-    failure."""
+    ``STANDBY``: another controller is active, or an election is under way. ``STOPPED``: after :meth:`Controller.stop`
+    or a failure."""
 
     STARTING = "starting"
     ACTIVE = "active"
@@ -97,14 +97,14 @@ class Status:
 
     Attributes:
         stopping: set to stop the controller.
-        failure: the error that has stopped the controller; None: no such error.
+        failure: the error that has stopped the controller, if any.
         epoch: the epoch of its claim while the controller is active.
-        trouble: the last error while the controller was starting, for the message of a timeout; None: no error.
-        round_s: when the thread last completed a round (``Clock.monotonic_s``); None: not yet.
+        trouble: the last error while the controller was starting, if any, for the message of a timeout.
+        round_s: when the thread last began a round (``Clock.monotonic_s``), or None before the first one.
         contact_s: when the active controller last confirmed its place in the election, or when a standby last read the
-            mode log to its end; None: not yet.
-        leaderless_s: the time since which a standby finds no claim of the election's leader (``Clock.monotonic_s``);
-            None: there is a claim.
+            mode log to its end; None before that.
+        leaderless_s: the time since which a standby finds no claim of the election's leader (``Clock.monotonic_s``), or
+            None if it finds the claim.
         log_failures: how often the mode log was claimed again because of an error, or was found unfit.
         takeovers: how often the controller became active; repeated claims do not count.
     """
@@ -131,7 +131,7 @@ class Status:
         return changed
 
     def wait(self, *roles: Role, timeout_s: float | None = None) -> bool:
-        """Wait for one of these roles. Return whether the controller has it (it may have stopped instead).
+        """Wait until the controller has one of these roles, or has stopped. Return whether it has one of them.
 
         Raises:
             BaseException: the failure that has stopped the controller.
@@ -152,12 +152,12 @@ class TopicSeen:
 
     Attributes:
         record: the record in force.
-        facts: the result of the last pass; None before the first one.
+        facts: the facts of the last pass; None before the first pass.
         looked_ms: the time of that pass (wall clock, ms since the epoch).
-        trouble: why the last pass failed; None: it succeeded.
+        trouble: why the last pass failed, or None if it succeeded.
         blocked_since: partition, or :data:`WHOLE`, -> the time since which it is held up in its phase (wall clock, ms).
             All reasons count as one hold-up, because reasons alternate: any rebalance makes the list of groups
-            uncertain. Reasons of requested waits count apart. After a takeover the time is that of the record.
+            uncertain. Requested waits count as another. After a takeover, the time of the record's last change.
         stragglers: the number of broken seals that this controller has observed.
         fences_lifted: how often this controller has found the topic's fence lifted.
         known_ms: the time of this controller's claim, or of the topic's first record if later.
@@ -302,8 +302,8 @@ def _parts(record: TopicRecord) -> tuple[int, ...]:
 
 
 def _hold(record: TopicRecord, partition: int) -> tuple[str, bool] | None:
-    """Return the identity of a hold-up of a partition, or of the replacement as a whole: the phase, and whether the
-    wait was requested; None: no hold-up."""
+    """Return the identity of a hold-up, or None if nothing holds up the partition (or the replacement as a whole). The
+    identity is the phase, and whether the wait was requested."""
     if partition == WHOLE:
         whole = record.replacing.reason
         return None if whole is None else (topic_phase(record), reasons.code_of(whole) in reasons.AS_ASKED)
@@ -343,7 +343,7 @@ _EVENTS = {"drain": "sealed", "reclaim": "drained", "done": "done"}
 
 
 def _phase_event(before: TopicRecord, after: TopicRecord) -> str | None:
-    """Return the event that begins another phase, unless the record has the event's time; None: no such event.
+    """Return the event that begins a new phase, or None if the phase is the same or the record has the event's time.
 
     The record of a replacement has the times of all phases but the drain.
     """
@@ -356,7 +356,7 @@ def _phase_event(before: TopicRecord, after: TopicRecord) -> str | None:
 def _with_point(seen: TopicSeen, facts: TopicFacts, now_ms: int) -> tuple[tuple[int, Mapping[str, int]], ...]:
     """Return the topic's history, with a point of this pass if one is due. A full history loses every other point.
 
-    A point has the groups of the last point, then the groups with most unread offsets.
+    A point has at most :data:`MOST_GROUPS` groups: first those of the last point, then those with most unread offsets.
     """
     history, cost = seen.history, len(facts.groups) * len(facts.partitions)
     spacing_ms = max(HISTORY_MS, (now_ms - history[0][0]) // MOST_POINTS) if history else 0
@@ -372,15 +372,15 @@ def _with_point(seen: TopicSeen, facts: TopicFacts, now_ms: int) -> tuple[tuple[
 # Values for pages and metrics
 
 LOOP_STALE_S = 120.0
-"""A thread without a completed round for this long hangs: a step waits some 10 s per request for brokers."""
+"""A thread that has begun no round for this long hangs. (A single request may wait some 10 s for brokers.)"""
 CONTACT_STALE_S = 45.0
-"""Longer than a standby's longest time between two reads of the mode log, and than a session."""
+"""Longer than a session, and than a standby's longest time between two reads of the mode log."""
 LEADERLESS_S = 10.0
-"""The time in which the election's leader should claim the mode log: that takes a second, unless the log is long."""
+"""The time in which the election's leader should claim the mode log. A claim takes a second, unless the log is long."""
 
 
 def alive(snapshot: Snapshot) -> str | None:
-    """Return why the controller's thread hangs or has stopped; None: it works, or has not begun yet."""
+    """Return why the controller is not alive: its thread hangs or has stopped. Return None before it begins, too."""
     if snapshot.role is Role.STOPPED:
         return f"stopped: {snapshot.stopped_by}" if snapshot.stopped_by else "stopped"
     age_s = snapshot.loop_age_s
@@ -390,7 +390,7 @@ def alive(snapshot: Snapshot) -> str | None:
 
 
 def ready(snapshot: Snapshot) -> str | None:
-    """Return why the controller is not ready; None: it is active, or stands by for an active one, and has contact."""
+    """Return why the controller is not ready, or None if it is active or a standby and has contact with brokers."""
     if snapshot.role not in (Role.ACTIVE, Role.STANDBY):
         return str(snapshot.role.value)
     if snapshot.contact_age_s is None:
@@ -420,14 +420,14 @@ def required_groups(report: TopicReport) -> list[GroupProgress]:
 
 
 def waiting_groups(report: TopicReport) -> int | None:
-    """Return the number of groups whose gate of the new topic is closed; None: no group has such a gate."""
+    """Return the number of groups whose gate of the new topic is closed, or None if no group has such a gate."""
     moving = [group for group in report.groups if group.gate_open is not None]
     return sum(not group.gate_open for group in moving) if moving else None
 
 
 def gate_age_s(seen: TopicSeen, now_ms: int) -> float | None:
-    """Return the seconds since the switch, while a required group needs the old topic; None: before the switch, or
-    after the release."""
+    """Return the seconds since the switch while a required group needs the old topic. Return None before the switch,
+    and after the release."""
     replacement = seen.record.replacing
     if replacement.switched_ms is None or replacement.released_ms is not None:
         return None

@@ -1,7 +1,7 @@
 """The report of a topic, from the record, the facts and the drain's requirement. Only this module builds it. Pure.
 
-``topics --describe``, ``groups list``, ``certificate`` and a controller's status render it, and add their own parts.
-The documented attributes are also the keys of ``--json``, with their meanings.
+``topics --describe``, ``groups list``, ``certificate`` and a controller's status render the report, and add other
+parts. The documented attributes are also the keys of ``--json``: their descriptions hold for the JSON as well.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ class PartitionReport:
         phase: seal, drain, reclaim, opening or done; null for a partition that is ReadWrite.
         seal_offset: null until sealed.
         log_start, log_end: the log's offsets; null when its leader does not answer.
-        lag: the largest number of offsets that a group has still to consume, up to the seal (else the end). In a
-            retired partition, waived groups do not count.
+        lag: the largest number of offsets that a group has still to consume, up to the seal (without a seal, up to the
+            end). In a retired partition, waived groups do not count.
         lagging_group: the group with that lag.
         lagging_groups: the number of groups that hold up a retired partition, because they have still to consume it.
-        others: the number of lagging groups that the reason does not name.
+        others: the number of ``lagging_groups`` that ``reason`` does not name.
         reason: the code of what holds the partition up.
         stragglers: the number of seals that a late record broke.
         straggler: the record that broke the last of these seals, with its producer if known.
@@ -72,12 +72,12 @@ class PartitionReport:
 
 
 def waits_for(partitions: Iterable[PartitionReport]) -> str | None:
-    """Return the text of the reason that these partitions share, with the largest number of other groups."""
+    """Return the text of the reason that these partitions share, for the partition with most other groups."""
     return max(partitions, key=lambda p: p.others).waits_for
 
 
 def left_to_read(group: GroupProgress) -> str | None:
-    """Return in words what a group has to read before its gate opens, or before the drain ends; None: nothing."""
+    """Return in words what a group has to read before its gate opens or the drain ends, or None if nothing is left."""
     if group.gate is not None:
         return group.gate
     if not group.required or not group.behind:
@@ -86,7 +86,7 @@ def left_to_read(group: GroupProgress) -> str | None:
 
 
 def most_to_read_first(groups: Iterable[GroupProgress]) -> list[GroupProgress]:
-    """Return groups in the order of reports: most unread offsets first."""
+    """Return groups in the order in which reports show them: most unread offsets first."""
     return sorted(groups, key=lambda group: (-group.behind, group.gate is None, group.group))
 
 
@@ -97,7 +97,7 @@ class ShrinkReport:
     Attributes:
         delete_partitions: the partition count to keep.
         policy: retention, drained or immediate.
-        delay_ms: null for retention.
+        delay_ms: the requested delay; null if the policy is retention.
         previous_count: the number of writable partitions before the shrink, which an undo restores.
         accept_state_loss: groups whose loss of state was accepted.
     """
@@ -126,7 +126,7 @@ class ReplacementReport:
     Attributes:
         new_topic_id: null until the new topic exists.
         fence: config or none.
-        delay_ms: null: the topic is not deleted before its own retention has emptied it.
+        delay_ms: the delay before the topic may be deleted; null: its own retention has to empty it first.
         announced_ms: when clients were first able to see the new topic.
         switched_ms: when producers began to write to the new topic.
         fenced_ms: when brokers were first found to refuse data for the topic.
@@ -136,7 +136,8 @@ class ReplacementReport:
         undone_ms: when the replacement was undone.
         changed_ms: when the topic's record last changed.
         reason: the code of what holds the replacement up as a whole.
-        not_moved: after the switch, the required groups that have still to move to the new topic, without waived ones.
+        not_moved: after the switch, the required groups that have still to move to the new topic. Waived groups are
+            left out.
         waits_for: the reason in words.
     """
 
@@ -191,22 +192,23 @@ class ReplacementReport:
 
 
 GAP = "gap"
-"""The phase of a change that keeps a name, between its halves."""
+"""The phase of a change that keeps a name, between its two replacements: no topic has the name."""
 
 
 @dataclass(frozen=True)
 class KeptNameReport:
-    """A change that keeps the topic's name: two replacements in a row, over an interim topic.
+    """A change that keeps the topic's name. An interim topic replaces the old topic, then a new topic the interim one.
 
     Attributes:
         name: the name that is kept.
         interim: the name of the interim topic.
         num_partitions: the partition count of the interim topic and of the new topic of the name.
-        half: 1 while the old topic is being replaced, 2 while the interim topic is.
-        phase: the phase of that replacement; gap between the halves; done when the interim topic is deleted.
+        half: 1 while the old topic is being replaced; 2 after its deletion, while the interim topic is being replaced.
+        phase: the phase of that replacement. It is ``gap`` until the second replacement begins, and ``done`` when the
+            interim topic is deleted.
         keeps: false if the change ends on the interim topic.
         first_switched_ms, first_gone_ms: when producers began to write to the interim topic, and when the old topic was
-            found to be deleted; null also once the second half is over.
+            found to be deleted. Both are null again once the interim topic is deleted.
         second_switched_ms, second_gone_ms: when producers began to write to the new topic of the name, and when the
             interim topic was found to be deleted.
         reason: the code of what holds the change up as a whole.
@@ -238,7 +240,7 @@ class KeptNameReport:
 
     @classmethod
     def of(cls, name: str, records: Iterable[TopicRecord]) -> KeptNameReport | None:
-        """Return the report of the change that keeps ``name``; ``records``: of all topics that are or were replaced."""
+        """Return the report of the change that keeps ``name``, if any, from the records of all replaced topics."""
         change = kept(name, records)
         if change is None:
             return None
@@ -262,7 +264,7 @@ class KeptNameReport:
 
 
 def kept_names(records: Iterable[TopicRecord]) -> dict[str, KeptNameReport]:
-    """Return the changes that keep a name, under that name and under the name of the interim topic.
+    """Return the changes that keep a name. Each is found under two keys: that name, and the interim topic's name.
 
     Args:
         records: of all topics that are or were replaced.
@@ -285,15 +287,15 @@ class TopicReport:
         epoch: -1 for a topic that was never changed.
         phase: create, announce, seal, drain, reclaim, opening or done.
         required_groups: the groups noted when the change was admitted; incomplete if groups_complete is false.
-        waived: group -> reason of the waiver, for each group that a partition did not wait for.
+        waived: group -> reason of the waiver, for the groups that at least one partition did not wait for.
         groups: the groups that a drain waits for, and the groups that use the topic now.
         groups_doubt: why a drain may have to wait for more groups.
         evacuation_group: the group whose commits prove that the latest values of a compacted topic were copied.
         replacement: null unless the topic is being replaced, or was.
         writable: the number of writable partitions.
-        looks_within_ms: the longest time until an active controller checks the topic's groups again, unless checks take
-            more than a tenth of its time; null if no group holds the topic up.
-        kept_name: the change of this topic that keeps a topic's name; null if there is none.
+        looks_within_ms: the longest time until an active controller checks the topic's groups again. It may be longer
+            if checks are slow. Null if no group holds the topic up.
+        kept_name: the change that keeps a name, if this topic or its name is a part of it; else null.
     """
 
     topic: str
@@ -334,7 +336,7 @@ class TopicReport:
 
     @property
     def is_idle(self) -> bool:
-        """Return whether the topic waits for nothing but a command, or its own retention."""
+        """Return whether the topic is done, or waits only for a command or its own retention."""
         replacement = self.replacement
         waits_for_retention = self.phase == "reclaim" and replacement is not None and replacement.delay_ms is None
         return self.phase == "done" or waits_for_retention or self.is_paused
@@ -345,7 +347,7 @@ def groups_left(topic: TopicReport, most: int | None = None) -> list[str]:
     group holds the topic up and no gate is closed.
 
     Args:
-        most: the largest number of groups with a line; None: all.
+        most: the largest number of groups with a line. If it is None, all groups have one.
     """
     holds_up = topic.looks_within_ms is not None
     lines = [
@@ -371,7 +373,7 @@ def report_topic(
 
     Args:
         partitions: the partitions to report.
-        moved: the groups whose gate of the new topic is open; None: not known.
+        moved: the groups whose gate of the new topic is open, or None if they are not known.
     """
     progress = progress_of(record, facts, requirement, moved)
     must_move = tuple(name for name, group in progress.items() if group.must_move)

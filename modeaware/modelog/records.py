@@ -3,11 +3,11 @@
 The key of a topic's record is its topic id, so that a topic deleted and recreated under its name starts afresh. Three
 more keys hold one record each: :data:`CLAIM_KEY` (the active controller), :data:`OBSERVED_BROKERS_KEY`, and the key of
 :mod:`modeaware.modelog.group_rules`. The old topic of a replacement may have a second record
-(:mod:`modeaware.modelog.moved`). A value holds the *whole* truth about its key, so a reader needs only the latest
-record of each key. Duplicates are harmless, and compaction cannot split a change.
+(:mod:`modeaware.modelog.moved`). Each value is *complete*: a reader needs only the latest record of each key. So
+duplicates are harmless, and compaction cannot split a change.
 
 Compatibility: readers ignore unknown fields. A reader refuses a record whose ``min_reader`` is above the reader's
-version, and keeps its last view of that topic. Optional fields at their default are left out.
+version, and keeps its last view of that topic. Writers leave out optional fields that have their default.
 
 To add a field to a record, add one line to its dataclass: the type, the default (an older writer's records lack the
 field), and the JSON form by :func:`form`. Describe the field in docs/mode-log.md, and pass it on in
@@ -47,7 +47,7 @@ MAX_RECORD_BYTES = 900_000
 """A record must fit a stock broker's ``message.max.bytes`` (1 048 588) with room for the envelope."""
 MAX_PARTITIONS = 100_000
 MAX_BROKERS = 10_000
-"""No record lists more partitions or brokers: a malformed record must not fill the memory."""
+"""Readers refuse a record with more partitions or brokers: a malformed record must not fill the memory."""
 
 
 def _read_texts(value: Any) -> dict[str, str]:
@@ -77,7 +77,7 @@ def _read_waived(by_reason: Any) -> dict[str, str]:
 
 
 def _write_waived(waived: Mapping[str, str]) -> dict[str, list[str]]:
-    """Return reason -> groups: one waiver may spare a thousand groups, and its reason is written once."""
+    """Return reason -> groups: a waiver may apply to a thousand groups, and its reason is to be written once."""
     by_reason: dict[str, list[str]] = {}
     for group, reason in sorted(waived.items()):
         by_reason.setdefault(reason, []).append(group)
@@ -164,18 +164,18 @@ class RetiredPartition(JsonFields):
 
     Attributes:
         replica_state: KIP-694's state of its replicas.
-        seal_offset: the end offset of the partition once no aware producer can still write there; None until sealed.
+        seal_offset: the end offset of the partition once no mode-aware producer can still write; None until sealed.
         seal_leader_epoch: the leader epoch under which the seal was read, or was seen to be broken.
         drained_by: how many groups proved the drain by a committed offset. Each offset is at or beyond the seal, or the
             group would receive nothing between its offset and the seal. 0 for an empty partition.
-        lowest_commit: the lowest of these offsets that is below the seal; None: all are at or beyond the seal.
+        lowest_commit: the lowest of these offsets if it is below the seal; else None.
         resume_offset: the offset at which a group without a commit continues once the partition is readable again: the
             first broken seal, or the end of the log if a truncation left it lower. None: the seal itself.
         reason: the code of what delays the partition (see :mod:`modeaware.lifecycle.reasons`), optionally with a group:
-            ``"group-lag:billing"``. None: nothing.
+            ``"group-lag:billing"``. None if nothing delays it.
         stragglers: the number of seals that a late record broke.
         straggler: the record that broke the last of these seals.
-        truncated_to: the lowest end of the log that was observed below a seal, even if only for a while; None: none.
+        truncated_to: the lowest end of the log that was observed below a seal, even if only for a while; else None.
         evacuated_to: in a compacted old topic, the offset up to which records were copied to the new topic.
         read_up_to: in a sealed partition of an old topic, the offset behind the last record that readers are given.
     """
@@ -229,13 +229,13 @@ class OpeningPartition(JsonFields):
 class Replacement(JsonFields):
     """The replacement of an old topic by a new topic. The old topic's record holds the replacement.
 
-    See :mod:`modeaware.lifecycle.replacement` for the phases. Times are wall-clock, in ms since the epoch; None: not
-    yet.
+    See :mod:`modeaware.lifecycle.replacement` for the phases. Times are wall-clock, in ms since the epoch. A time is
+    None until its event.
 
     Attributes:
         new_topic, num_partitions, replication_factor, configs: the new topic to create, as requested. A factor of -1
             is the brokers' default.
-        delay_ms: as in :class:`DeleteTopicPartitions`, of the old topic's records and of the old topic itself.
+        delay_ms: as in :class:`DeleteTopicPartitions`, for the records of the old topic and the topic itself.
         fence: ``config``: brokers refuse data for the old topic before it is sealed; ``none``: brokers take data, and
             the old topic is sealed once it is quiet.
         pause_before_switch: complete the phases before the switch, then wait.
@@ -243,11 +243,11 @@ class Replacement(JsonFields):
             (:mod:`modeaware.lifecycle.keep_name`).
         accept_state_loss: as in :class:`DeleteTopicPartitions`.
         requested_ms: when the replacement was admitted.
-        new_topic_id: the new topic's id; None: it may not exist yet. A topic of another id is not the new topic.
+        new_topic_id: the new topic's id, or None if it may not exist yet. A topic of another id is not the new topic.
         announced_ms: when clients were first able to see the new topic.
         switched_ms: the switch: when producers began to write to the new topic and no longer to the old one.
-        own_configs: the values that the old topic itself had for the fence's configs before the fence; None: not noted
-            yet. The value of a config that the old topic had not set is None.
+        own_configs: config of the fence -> the value that the old topic itself had before the fence, or None if the
+            topic had not set the config. Until the values are noted, the whole attribute is None.
         fenced_ms: the time since which every snapshot has shown the fence in force.
         released_ms: the release: when each required group had drained the old topic, and had an offset on every
             partition of the new topic.
@@ -255,10 +255,10 @@ class Replacement(JsonFields):
         gone_ms: when the old topic was seen to be gone. The record stays as an alias: the old name points to the new
             topic.
         undone_ms: when the replacement was undone, which deletes the new topic.
-        evacuation_epoch: the epoch of the record in which this new topic was set; it names the evacuation. The old
-            topic is compacted, and is not released before its latest values are copied to the new topic. None: nothing
-            is evacuated.
-        reason: what holds the replacement up as a whole, as of :class:`RetiredPartition`.
+        evacuation_epoch: the epoch of the record in which this new topic was set, a part of the name of the
+            evacuation's group. The old topic is compacted, and is not released before its latest values are copied to
+            the new topic. None if nothing is evacuated.
+        reason: the code of what holds the replacement up as a whole, as in :class:`RetiredPartition`.
     """
 
     new_topic: str = field(metadata=form(text))
@@ -306,18 +306,18 @@ _NONE_MOVED = Moved()
 
 @dataclass(frozen=True)
 class TopicRecord(VersionedRecord):
-    """The whole truth about one topic, as the mode log holds it.
+    """All that the mode log holds about one topic.
 
     Attributes:
-        retired, opening: every partition whose mode is not ReadWrite has an entry in one of them.
+        retired, opening: every partition whose mode is not ReadWrite has an entry in one of the two.
         required_groups: the groups that used the topic, or were registered, when the change was admitted.
-        groups_complete: False: the list of groups was incomplete; the first complete list adds the missing groups.
-        drained_groups: the groups whose committed offsets have proved the drains of retired partitions, each once.
-            None: the record had no room for them (:mod:`modeaware.lifecycle.record_size`).
+        groups_complete: False if the list of groups was incomplete: the first complete list adds the missing groups.
+        drained_groups: the groups whose committed offsets have proved the drains of retired partitions, without
+            repetitions. None if the record had no room for the names (:mod:`modeaware.lifecycle.record_size`).
         waived: waived group -> the reason. A partition became None, or the old topic was deleted, without waiting for
             the group.
         opening_since_ms, opening_assignments: when the growth in progress began, and its new partitions' replicas.
-        replacement: the replacement of this topic, in progress or complete; None: the topic was never replaced.
+        replacement: the replacement of this topic, in progress or complete, if there was one.
     """
 
     KIND = "a topic record"
@@ -365,7 +365,7 @@ class TopicRecord(VersionedRecord):
 
     @property
     def replacing(self) -> Replacement:
-        """Return the topic's replacement; for a topic that was never replaced, an empty one."""
+        """Return the topic's replacement, or an empty replacement for a topic that was never replaced."""
         return self.replacement or _NO_REPLACEMENT
 
     @property
@@ -375,7 +375,7 @@ class TopicRecord(VersionedRecord):
 
     @property
     def is_second_half(self) -> bool:
-        """Return whether the topic is the interim topic of a change that keeps the name, and gets that name back."""
+        """Return whether this is the interim topic of a change that keeps a name, and its new topic gets that name."""
         replacement = self.replacing
         return replacement.keep_name and is_interim_of(self.topic, replacement.new_topic)
 
@@ -392,10 +392,10 @@ class TopicRecord(VersionedRecord):
         """Return the part of this record that clients need.
 
         Args:
-            moved: the groups whose gate of the new topic is open, by a record of their own
+            moved: the groups whose gate of the new topic is open. A second record has this list
                 (:mod:`modeaware.modelog.moved`).
         """
-        # No offset of a topic that is gone is a resume offset: another topic may have the name now.
+        # Offsets of a topic that is gone are no resume offsets: another topic may have the name now.
         known = {} if self.is_alias else self.retired
         resume = {p: r.seal_offset if r.resume_offset is None else r.resume_offset for p, r in known.items()}
         resume |= {p: opening.offset for p, opening in self.opening.items()}
@@ -432,8 +432,9 @@ class TopicRecord(VersionedRecord):
     def _comes_from_the_start(self, *, switched: bool) -> frozenset[str]:
         """Return the groups that read the new topic from its start, because they have used the old one.
 
-        After the controller's deletion of the old topic, only waived groups do. Each other group had an offset on each
-        partition of the new topic by then; a group without such offsets was deleted or reset since, and begins anew.
+        If the controller has deleted the old topic, only waived groups do. Every other group had an offset on each
+        partition of the new topic by then. If such a group now lacks offsets there, it was deleted or reset later, and
+        begins anew.
         """
         groups = frozenset(self.required_groups if switched else ())
         return groups.intersection(self.waived) if self.is_alias and self.replacing.deleting_ms is not None else groups
@@ -464,14 +465,14 @@ class ClaimRecord(JsonRecord):
     """Names the active controller.
 
     Attributes:
-        controller_epoch: +1 at every claim.
+        controller_epoch: grows by one with every claim.
         address: the controller's listener, ``host:port``; None when the controller has stopped, or has no listener.
         controller_id: the controller's name. Its listener returns the same name, so that a command reaches the
-            controller that claimed, or none.
+            controller that claimed, or no controller.
         host: the controller's host: a loopback address is valid on that host only.
         security_protocol: the protocol of the listener, as a value of ``security.protocol``.
-        generation: the generation of the election's group in which the controller leads; each generation has a claim.
-            :data:`UNKNOWN_GENERATION`: the generation is unknown.
+        generation: the generation of the election's group in which the controller leads. Each generation has its own
+            claim. :data:`UNKNOWN_GENERATION` if the generation is unknown.
         pages: ``host:port`` of the controller's status page; None when the controller has stopped, or serves no page.
     """
 
