@@ -1,12 +1,12 @@
 """An alias: the name of an old topic that is gone. The old topic's record stays, and the name points to the new topic.
 
-A client may use the old name at any time. So an alias stays until an operator removes it, or until its target is
-renamed back: replaced by a new topic of the old name. A removed alias has no record. From then on the name means the
-topic that brokers have under it, if any.
+A client may use the old name at any time. So an alias stays until an operator removes it, or until the topic that it
+points to (its *target*) is renamed back: replaced by a new topic of the old name. A removed alias has no record. From
+then on the name means the topic that brokers have under it, if any.
 
-While the alias exists, the controller watches it. The controller raises an alarm when the target is deleted, and when
-another topic appears under the name, by automatic creation for example. Stock clients may have written to such a topic.
-Mode-aware clients do not use the topic (invariant I8). An operator copies its records if needed, and deletes it.
+While the alias exists, the controller watches it. The controller raises an alarm when the target is deleted, or when
+another topic appears under the alias's name, for example by automatic creation. Stock clients may have written to that
+topic; mode-aware clients do not use it (invariant I8). An operator copies its records if needed, and deletes it.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from modeaware.modelog.records import Replaced, Replacement, TopicRecord, replac
 from modeaware.modes import PartitionMode
 
 FORGOTTEN_MS = 600_000
-"""Twice librdkafka's ``topic.metadata.refresh.interval.ms``."""
+"""After this time clients have forgotten a deleted topic: twice librdkafka's ``topic.metadata.refresh.interval.ms``."""
 EPOCHS_FORGOTTEN_MS = 35_000
 """librdkafka forgets a deleted topic 30 s after the first metadata without it (``topic.metadata.propagation.max.ms``).
-Until then, it ignores a leader of a later topic of the name if the leader epoch is lower than that of the deleted
-topic. Its consumers never read such a partition, and its producers may write to a broker that does not lead it."""
+Until then, librdkafka ignores a leader of a new topic of that name if the deleted topic had a higher leader epoch. Its
+consumers would never read such a partition, and its producers might write to a broker that does not lead it."""
 
 
 Chain = Mapping[str, Sequence[TopicRecord]]
-"""The id of each new topic -> the records of its old topics. At most one of these topics exists; the others are
+"""The id of each new topic -> the records of its old topics. At most one of these old topics exists; the others are
 gone."""
 
 
@@ -47,32 +47,32 @@ def chain_of(records: Iterable[TopicRecord]) -> Chain:
 
 
 def earlier_topic_of(topic_id: str | None, chain: Chain) -> str | None:
-    """Return the name of the nearest earlier topic of the chain that is not gone; None: all are gone. If the topic
-    between was deleted by hand, groups still come from the earlier topic.
+    """Return the name of the nearest earlier topic of the chain that is not gone, or None if all are gone. Groups still
+    come from that topic, even if the topic after it was deleted by hand.
 
     Args:
-        chain: :func:`chain_of`.
+        chain: the result of :func:`chain_of`.
     """
     before = walk(chain.get(topic_id or "", ()), lambda record: chain.get(record.topic_id, ()))
     return next((record.topic for record in before if not record.is_alias), None)
 
 
 def record_after(record: TopicRecord, now_ms: int) -> TopicRecord | None:
-    """Return the record of a topic that is gone; None: it is removed, because producers never switched (I8)."""
+    """Return the record of a topic that is gone, or None to remove the record because producers never switched (I8)."""
     replacement = record.replacing
     if replacement.switched_ms is None:
         return None
     if replacement.gone_ms is not None:
         return record
-    # Every group may read the new topic now. After the controller's own deletion, the seals stay as its proof.
+    # Every group may read the new topic now. If the controller deleted the old topic, the seals stay: its proof.
     gone = replace(replacement, gone_ms=now_ms, released_ms=replacement.released_ms or now_ms, reason=None)
     retired = record.retired if replacement.deleting_ms is not None else {}
     return replace(replace(record, replacement=gone), retired=retired)
 
 
 def advance_gone(topic: Replaced, this: Pass) -> Advance:
-    """Make the name of a topic that is gone an alias. A restored mode log may be older than the switch; records on the
-    new topic prove that the switch took place (invariant I2)."""
+    """Turn the name of a topic that is gone into an alias. A restored mode log may be older than the switch. Then
+    records on the new topic prove that the switch took place (invariant I2)."""
     (record, replacement), new_topic = topic, this.facts.new_topic
     if replacement.switched_ms is None and replacement.undone_ms is None and replacement.new_topic_id is not None:
         is_there = new_topic is not None and new_topic.topic_id == replacement.new_topic_id
@@ -116,8 +116,8 @@ def _watch(topic: Replaced, this: Pass) -> Advance:
 
 
 def facts_for_alias(alias: TopicRecord, facts: TopicFacts, records: Mapping[str, TopicRecord]) -> TopicFacts:
-    """Return the facts about an alias. Two topics are left out: a topic of the alias's name that is a new topic itself
-    (a rename back), and a target that is being replaced, or was.
+    """Return the facts about an alias, without two topics that need no alarm: a topic of the alias's name that is the
+    new topic of a replacement (a rename back), and a target that is being replaced, or was.
 
     Args:
         records: topic id -> the record, of all topics.
@@ -140,8 +140,8 @@ def alias_of(command: ReplaceTopicCommand, facts: TopicFacts, records: Collectio
     """Return the alias that the command removes.
 
     Raises:
-        RequestRefused: there is no such alias; or it points to another topic than the command names; or its name is
-            kept; or a rename back to it is in progress: clients would skip the topic between.
+        RequestRefused: there is no such alias; or it points to another topic than the command names; or a change keeps
+            its name; or a rename back to it is in progress, so that clients would skip the topic in between.
     """
     why = "not an alias: no topic of that name was replaced and deleted; see 'modeaware alias list'"
     for record, replacement in replaced(records):
@@ -181,19 +181,19 @@ def alias_objections(
 ) -> Iterator[Objection]:
     """Yield the objections that follow from records of replaced topics.
 
-    * A topic under the name of an alias is not changed, and does not become a new topic: its record would take the
-      alias's place (invariant I8). A rename back is allowed: a topic of the alias's name replaces the alias's target.
+    * A topic that appeared under the name of an alias is not changed, and does not become a new topic: its record would
+      take the alias's place (invariant I8). Only a rename back may give a new topic the alias's name.
     * A new topic is not changed before its old topic is released: groups that still read the old topic would not count.
-      A new topic is not shrunk before its old topic is gone: groups may still come. After a rename back no
+      A new topic is not shrunk before its old topic is gone: groups may still come from there. After a rename back no
       change is made before the old topic is gone, because the new topic's name is still an alias.
-    * A new topic has one old topic only. It is not replaced before a compacted old topic is gone: a straggler there has
-      to be copied.
+    * A new topic has one old topic only. If the old topic is compacted, the new topic is not replaced before the old
+      topic is gone: a straggler there has to be copied.
     """
     wanted = {command.topic, command.new_topic if isinstance(command, ReplaceTopicCommand) else command.topic}
     records = list(records)
     yield from reserved(command, records)
     has_alias = any(record.is_alias and record.topic == command.topic for record in records)
-    # Replacements in progress come first: a rename back before the alias of its name.
+    # Replacements in progress come first, so that a rename back comes before the alias of its name.
     for topic in sorted(replaced(records), key=lambda topic: topic.record.is_alias):
         record, replacement = topic
         if record.topic == command.topic and record.topic_id == facts.topic_id:
@@ -224,11 +224,12 @@ def alias_objections(
 def _is_held(command: TopicCommand, topic_id: str | None, before: Replaced, *, has_alias: bool) -> bool:
     """Return whether the command has to wait for ``before``, an old topic.
 
-    A shrink does not wait for groups that still read ``before``: it is refused until ``before`` is gone (invariant I1).
+    The drain of a shrink would not wait for groups that still read ``before``. So a shrink is refused until ``before``
+    is gone (invariant I1).
 
     Args:
-        topic_id: None: not known; the topic counts as the new topic of ``before``.
-        has_alias: an alias has the name of the command's topic, so only a new topic with ``topic_id`` counts.
+        topic_id: the id of the command's topic. If it is None, the topic counts as the new topic of ``before``.
+        has_alias: whether an alias has the name of the command's topic: then a new topic counts only by its id.
     """
     replacement = before.replacement
     if replacement.new_topic != command.topic:
@@ -276,8 +277,8 @@ def _to_rename_back(
     command: ReplaceTopicCommand, facts: TopicFacts, alias: Replaced, now_ms: int
 ) -> Iterator[Objection]:
     """Refuse to rename back to a name that stock clients still use: they would skip the records of the topic between.
-    Also refuse it while client libraries may use metadata of the deleted topic: because of its leader epochs they
-    ignore new leaders, and because of its partition count they fail records for further partitions."""
+    Also refuse while client libraries may still use metadata of the deleted topic. They would ignore new leaders with
+    lower leader epochs, and fail records for partitions that the deleted topic did not have."""
     if command.undo:
         return
     had = len(alias.record.modes)
@@ -296,8 +297,8 @@ def _to_rename_back(
 
 
 def ended_by(record: TopicRecord, records: Iterable[TopicRecord]) -> list[str]:
-    """Return the ids of the aliases that end because the topic of ``record`` is gone: its new topic has their name, and
-    groups have no earlier topic to read."""
+    """Return the ids of the aliases that end because the topic of ``record`` is gone. Its new topic has the name of
+    these aliases, and groups have no earlier topic left to read."""
     replacement = record.replacing
     if replacement.gone_ms is None:
         return []

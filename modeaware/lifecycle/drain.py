@@ -1,13 +1,13 @@
 """The drain: find the required groups, and check whether they have consumed a retired partition to its seal.
 
 A group is *required* if it was noted when the change was admitted, if it uses the topic now (by a commit, or by members
-with a partition of it), or if the operator registered it. The operator may *waive* a group, with a reason. While the
-list of groups (a *doubt*) or the commit of one group is uncertain, no partition is drained.
+with a partition of it), or if the operator registered it. The operator may *waive* a group, with a reason. No partition
+is drained while the list of groups may be incomplete (a *doubt*), or while a group's commits are not known.
 
 An *evacuation* copies the latest values of a compacted old topic to the new topic (the Spark job
-``modeaware.spark.evacuate``). The proof is a commit at the seal of each partition. The job commits as a consumer group
-named after this one replacement and new topic, so an older proof never counts. That group is no reader: drains wait for
-the group through ``Requirement.evacuation`` only.
+``modeaware.spark.evacuate``). A commit at the seal of each partition proves the evacuation. The job commits as a
+consumer group whose name contains the epoch of this replacement, so an older proof never counts. This group is no
+reader of the topic: drains wait for it through ``Requirement.evacuation`` only.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def evacuation_group(topic: str, epoch: int) -> str:
 
 
 def evacuation_of(record: TopicRecord | None) -> str | None:
-    """Return the group that has to prove the evacuation of the topic; None: the topic is not evacuated."""
+    """Return the group that has to prove the evacuation of the topic, or None if the topic is not evacuated."""
     if record is None or record.replacing.evacuation_epoch is None:
         return None
     return evacuation_group(record.topic, record.replacing.evacuation_epoch)
@@ -59,10 +59,10 @@ class Requirement:
     """The groups that must have consumed a partition.
 
     Attributes:
-        groups: their names, sorted.
+        groups: the names of the required groups, sorted.
         registered, waivers: the operator's rules in force that require, or waive, groups of the topic.
-        doubt: why there may be more groups; None: the list is certain, or was declared closed.
-        spared: waived groups that may or may not use the topic.
+        doubt: why there may be more groups, or None if the list is certain or was declared closed.
+        spared: waived groups of which it is uncertain whether they use the topic.
         accept_state_loss: groups whose loss of state the request accepts.
         evacuation: the group that proves the evacuation of the topic; no rule waives it.
         is_closed: the operator has declared the list of groups complete.
@@ -83,10 +83,10 @@ class Requirement:
         return replace(self, evacuation=None) if retired.evacuated_to_seal else self
 
     def waiver(self, name: str, group: GroupFacts | None, partition: int) -> GroupRule | None:
-        """Return the waiver by which ``partition`` need not wait for the group (None: the group is not listed).
+        """Return the waiver by which ``partition`` need not wait for the group, if any.
 
-        A glob does not waive registered groups; a waiver by name does. An unlisted group counts as one with commits,
-        because it may have had them (invariant I2).
+        A waiver by a glob does not apply to registered groups; a waiver by name does. A group that brokers do not list
+        (``group`` is None) counts as a group with commits, because it may have had commits (invariant I2).
         """
         for rule in self._waivers_of(name):
             committed = group is None or partition in group.committed
@@ -109,11 +109,11 @@ class Requirement:
         return {}
 
     def waiver_of_topic(self, name: str, group: GroupFacts | None) -> GroupRule | None:
-        """Return the waiver for the whole topic; one for uncommitted groups applies only without any commit."""
+        """Return the waiver for the whole topic. If the waiver is for uncommitted partitions, any commit excludes it."""
         return self.waiver(name, group, -1 if group is None else next(iter(group.committed), -1))
 
     def waived(self, groups: Mapping[str, GroupFacts]) -> dict[str, str]:
-        """Return the required groups that are waived for the whole topic -> the reason, given the listed ``groups``."""
+        """Return required group -> reason, for those waived for the whole topic. ``groups``: as brokers list them."""
         waivers = {name: self.waiver_of_topic(name, groups.get(name)) for name in self.groups}
         return {name: waiver.reason for name, waiver in waivers.items() if waiver is not None}
 
@@ -151,7 +151,7 @@ def required_of(
 ) -> Requirement:
     """Return the requirement: groups that are noted, that use the topic, or that are registered (invariant I2)."""
     # A rule may expire between the listing of the groups and now. A rule that requires groups counts if it is in force
-    # at either time, another rule only if it is in force at both.
+    # at one of the two times; any other rule counts only if it is in force at both.
     listed_ms = now_ms if facts.listed_ms is None else facts.listed_ms
     in_force = [
         rule
@@ -181,7 +181,7 @@ def required_of(
 def using_groups(
     facts: TopicFacts, ignored_groups: Sequence[str], registered: Sequence[GroupRule] = ()
 ) -> tuple[str, ...]:
-    """Return the groups that use the topic now, sorted. An ignored group counts once it commits or is registered."""
+    """Return the groups that use the topic now, sorted. An ignored group counts if it has a commit or is registered."""
 
     def counts(name: str, group: GroupFacts) -> bool:
         ignored = any(fnmatchcase(name, pattern) for pattern in ignored_groups)
@@ -203,7 +203,7 @@ class Drain:
 
     Attributes:
         proof: group -> committed offset. The offset may lie before the seal if the group would receive nothing in
-            between. A group without a commit is missing if it would receive nothing.
+            between. A group without a commit that would receive nothing needs no proof, and is missing.
         reason: the reason code.
         waived: groups not waited for -> the reason of the waiver.
     """
@@ -238,12 +238,12 @@ def check_drain(
 ) -> Drain:
     """Check every group of ``requirement`` (invariant I2).
 
-    An empty partition is drained, whatever the groups have committed. A commit beyond the end, or on a truncated part
-    of the log, proves nothing. Nor does a commit beyond ``truncated_to`` that has no leader epoch. The evacuation is
-    checked first, because a person has to start it.
+    An empty partition is drained, whatever the groups have committed. These commits prove nothing: one beyond the end,
+    one on a truncated part of the log, and one beyond ``truncated_to`` without a leader epoch. The evacuation comes
+    first: its reason is shown before other reasons, because a person has to start the job.
 
     Args:
-        truncated_to: from the partition's :class:`~modeaware.modelog.records.RetiredPartition`.
+        truncated_to: as in :class:`~modeaware.modelog.records.RetiredPartition`.
     """
     if log.log_start >= seal_offset:
         return Drain()
@@ -287,9 +287,9 @@ def is_evacuated(
 
 
 def unread_offsets(group: GroupFacts | None, partition: int, until: int, log_start: int) -> int:
-    """Return how many offsets before ``until`` a group has still to consume; 0 for a partition that is caught up.
+    """Return how many offsets before ``until`` a group has still to consume. A partition that is caught up has none.
 
-    A group without a commit, or without facts, counts from the log start.
+    A group without a commit, or without facts (``group`` is None), counts from the log start.
     """
     if group is None:
         return max(until - log_start, 0)
@@ -301,8 +301,8 @@ def unread_offsets(group: GroupFacts | None, partition: int, until: int, log_sta
 def _not_evacuated(
     name: str, job: GroupFacts | None, partition: int, seal_offset: int, truncated_to: int | None, log: PartitionFacts
 ) -> str | None:
-    """Return why the evacuation is not proved. Only a commit at the seal proves it: behind an earlier commit,
-    compaction may have removed the tombstone of a value that was copied."""
+    """Return why the evacuation is not proved. Only a commit at the seal proves it. After an earlier commit, compaction
+    may already have removed the tombstone of a value that was copied: the value would stay in the new topic."""
     if job is None:
         return reasons.NOT_EVACUATED
     reason = _held_up_by(replace(job, caught_up=frozenset()), partition, seal_offset, truncated_to, log)

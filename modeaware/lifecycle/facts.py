@@ -1,6 +1,7 @@
 """Facts: what brokers returned about a topic in one snapshot. Every decision rests on a record and on facts alone.
 
-A missing answer is a missing entry, or None; decisions wait for answers. A *doubt* marks an incomplete list of groups.
+Where a broker did not answer, an entry is missing or a value is None; decisions wait for the answer. A *doubt* is the
+reason why a list of groups may be incomplete.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from modeaware.notes import Note
 class WriterFacts:
     """A producer that the leader remembers for a partition (DescribeProducers).
 
-    ``transaction_start`` is the first offset of the producer's open transaction there, None without one.
+    ``transaction_start`` is the first offset of the producer's open transaction there, or None if none is open.
     """
 
     producer_id: int
@@ -31,20 +32,20 @@ class PartitionFacts:
     """One partition's log, as its leader reported it.
 
     Attributes:
-        log_start, end_offset, last_stable_offset: the log's offsets; the end is the high watermark.
+        log_start, end_offset, last_stable_offset: the log's offsets; ``end_offset`` is the high watermark.
         leader_epoch: the leader epoch under which these offsets were read.
         quiet_since_ms: the wall-clock time since which the controller has seen this end offset under this leader epoch.
-        moved: whether the controller saw another end offset before that.
-        seal_epoch_end: the end, in the leader's log, of the leader epoch under which the seal was read or found broken;
-            requested if that epoch is over. An end below the seal proves that the log was truncated, and has grown
+        moved: whether the controller saw another end offset before ``quiet_since_ms``.
+        seal_epoch_end: where, in the leader's log, the leader epoch ends under which the seal was read or found broken;
+            requested if that epoch is over. If it ends below the seal, the log was truncated, even if it has grown
             again.
         writers: the producers that the leader remembers; requested while a transaction is open.
-        straggler: the first record after the seal; requested if records follow the seal. None: not known.
+        straggler: the first record after the seal, if known; requested if records follow the seal.
         samples: descriptions of some records after the seal.
         log_end: the end of the leader's own log, replicated or not; requested if the topic is replaced and fenced,
             after the probe of the fence and before the other offsets.
         read_up_to: the offset behind the last record that readers receive; requested if the end of an old topic is
-            final. None: not known.
+            final. None if it is not known.
     """
 
     log_start: int
@@ -66,7 +67,7 @@ class PartitionFacts:
 
     @property
     def lowest_end(self) -> int:
-        """Return where the log ends, or where it ended for a while after its seal was read."""
+        """Return where the log ends, or a lower offset at which it ended for a while after its seal was read."""
         return self.end_offset if self.seal_epoch_end is None else min(self.end_offset, self.seal_epoch_end)
 
     @property
@@ -79,9 +80,9 @@ class PartitionFacts:
 class MembersSeen:
     """The members of a group that read a topic, as brokers show them.
 
-    A mode-aware client has a client id of its own unless the application sets one
-    (:data:`modeaware.wire.capabilities.CLIENT_ID`). Members with that id are *seen* to be mode-aware; others
-    are *unknown*. The id is no proof: a stock client can have it, and a mode-aware client another one.
+    A mode-aware client has the client id :data:`modeaware.wire.capabilities.CLIENT_ID` unless the application sets one.
+    Members with that id are *seen* to be mode-aware; others are *unknown*. The id is no proof: a stock client may have
+    that id, and a mode-aware client another id.
 
     Attributes:
         aware: the number of members seen to be mode-aware.
@@ -95,7 +96,7 @@ class MembersSeen:
 
     @property
     def text(self) -> str:
-        """Return these numbers in words, such as ``2 seen to be mode-aware, 1 unknown``."""
+        """Return the numbers of members in words, such as ``2 seen to be mode-aware, 1 unknown``."""
         counts = ((self.aware, "seen to be mode-aware"), (self.unknown, "unknown"))
         return ", ".join(f"{n} {words}" for n, words in counts if n) or "none"
 
@@ -108,20 +109,21 @@ class GroupFacts:
     """One group's progress on one topic.
 
     Attributes:
-        committed: partition -> committed offset; a partition without one is missing. For a share group, all records
-            before that offset are acknowledged.
-        caught_up: partitions where only control records or aborted records lie between the commit (else the log start)
-            and the end.
+        committed: partition -> committed offset; a partition without a commit is missing. For a share group, all
+            records before that offset are acknowledged.
+        caught_up: partitions where only control records or aborted records lie between the commit (without a commit,
+            the log start) and the end.
         has_members: whether the group has members.
         kind: ``classic``, ``consumer``, ``share`` or ``streams``.
-        stateful: the group keeps state per partition: it has members of Kafka Streams, or changelog topics of its name.
-        truncated: partitions whose commit lies on a part of the log that was truncated since.
+        stateful: whether the group keeps state per partition: it has members of Kafka Streams, or there are changelog
+            topics with the group's name.
+        truncated: partitions whose commit lies on a part of the log that was truncated after the commit.
         epochless: partitions whose commit has no leader epoch, so that a truncation cannot be detected.
-        subscribed: whether members are subscribed to the topic or assigned partitions of it; None: not known, as in a
-            rebalance.
-        notes: partition -> the note in the metadata of the commit; a commit without metadata is missing.
-        owned: the partitions assigned to members; None: not known, as in a rebalance.
-        members: those subscribed to the topic or assigned partitions of it; all members while that is not known.
+        subscribed: whether members are subscribed to the topic or assigned its partitions. None if that is not known,
+            as in a rebalance.
+        notes: partition -> the note in the metadata of the commit; a partition whose commit has no metadata is missing.
+        owned: the partitions assigned to members, or None if these are not known, as in a rebalance.
+        members: the members that ``subscribed`` is about; all members of the group while it is not known.
     """
 
     committed: Mapping[int, int] = field(default_factory=dict)
@@ -146,8 +148,8 @@ class GroupsDoubt:
     """Why a list of groups may be incomplete, or why it is uncertain whether a group uses a topic.
 
     Attributes:
-        hidden: the only cause is a missing right to DESCRIBE the cluster.
-        rebalancing: the group in a rebalance, if that is the only cause: its subscription will be known soon.
+        hidden: whether the only cause is a missing right to DESCRIBE the cluster.
+        rebalancing: the group whose rebalance is the only cause, if so: its subscription will be known soon.
         too_many: the topic's record has no room for more names (:mod:`modeaware.lifecycle.record_size`).
     """
 
@@ -158,8 +160,8 @@ class GroupsDoubt:
 
 
 def worst_doubt(doubts: Iterable[GroupsDoubt | None]) -> GroupsDoubt | None:
-    """Return the most serious doubt. A rebalance, which passes by itself, and hidden groups, which a closed list
-    allows, come last."""
+    """Return the most serious doubt. Least serious are hidden groups, because the operator may close the list; then
+    rebalances, because they end by themselves."""
     known = (doubt for doubt in doubts if doubt is not None)
     return min(known, key=lambda doubt: (doubt.hidden, doubt.rebalancing is not None), default=None)
 
@@ -170,11 +172,11 @@ class FenceFacts:
 
     Attributes:
         configs: the fence's configs as set on the topic itself.
-        proved: partition -> the leader epoch under which its leader refused a probe as a fenced leader does. Before
-            that, the brokers of all in-sync replicas had shown these configs.
+        proved: partition -> the leader epoch under which its leader refused a probe as a fenced leader does. Before the
+            probe, the brokers of all in-sync replicas had shown these configs.
         answered: the partitions whose leaders answered a probe as a leader does, fenced or not.
-        failure: another answer of a broker, such as a missing right. None: no request was rejected.
-        refused: brokers permanently reject these configs.
+        failure: the error of a request that a broker rejected otherwise (a missing right, for example), if any.
+        refused: whether brokers permanently reject these configs.
     """
 
     configs: Mapping[str, str] = field(default_factory=dict)
@@ -200,18 +202,18 @@ class TopicFacts:
     """One topic as the cluster shows it now.
 
     Attributes:
-        topic_id: the topic id; None when the cluster has no topic of that name.
+        topic_id: the topic id, or None if the cluster has no topic of that name.
         gone: whether the topic's absence (or another id under its name) is confirmed, not only reported by one broker.
         new_topic: if this topic is replaced: the facts of the topic under the new topic's name.
-        earlier_topic: the name of the nearest earlier topic of the chain that is not gone; None: all are gone.
-        replication_factor, configs: the number of replicas, if all partitions have the same, and the topic's own
-            configs. Only of a topic that may become a new topic. None: not known.
+        earlier_topic: the name of the nearest earlier topic of the chain that is not gone, if any.
+        replication_factor, configs: the number of replicas, if all partitions have the same number; the topic's own
+            configs. Both are known only for a topic that may become a new topic, and are None otherwise.
         fence: the state of the fence; None unless a new topic exists and this topic is not gone.
         partitions: facts of the partitions whose leaders answered; others are missing.
         groups: every group that uses the topic (by a commit on it, or by members assigned to it).
-        groups_doubt: why ``groups`` may be incomplete; None: only ``unclear_groups`` are uncertain.
+        groups_doubt: why ``groups`` may be incomplete. If it is None, only ``unclear_groups`` are uncertain.
         unclear_groups: group -> why it is uncertain whether the group uses the topic, or what it has committed there.
-        listed_ms: the wall-clock time at which the groups were listed; None: now.
+        listed_ms: the wall-clock time at which the groups were listed. If it is None, that is now.
         stateful_owner: the Streams group whose internal topic this is (repartition, changelog); None for other topics.
     """
 
@@ -235,24 +237,24 @@ class TopicFacts:
 
     @property
     def any_doubt(self) -> GroupsDoubt | None:
-        """Return the worst doubt about the list of groups or one group. The operator's rules are ignored: they do not
-        apply to a topic that is to become a new topic. (For a drain, ``Requirement.doubt`` counts.)"""
+        """Return the worst doubt about the list of groups or one group, for a topic that is to become a new topic: the
+        operator's rules do not count there. (For a drain, ``Requirement.doubt`` counts.)"""
         return worst_doubt((self.groups_doubt, *self.unclear_groups.values()))
 
     @property
     def compacted(self) -> bool:
-        """Return whether deletion is not the only cleanup of the topic, so that latest values must be kept."""
+        """Return whether ``cleanup.policy`` is not ``delete`` alone, so that latest values must be kept."""
         return is_compacted(self.cleanup_policy)
 
     @property
     def untouched(self) -> bool | None:
-        """Return whether the topic never contained a record; None: not every leader answered."""
+        """Return whether the topic never contained a record, or None if a leader did not answer."""
         if any(log.end_offset for log in self.partitions.values()):
             return False
         return True if len(self.partitions) == self.partition_count else None
 
     @property
     def offsets_left(self) -> list[str]:
-        """Return the groups with offsets beyond the end of an empty topic: a coordinator that was down at the deletion
-        of an earlier topic of the name has kept these offsets. The groups would skip records (invariant I2)."""
+        """Return the groups with offsets beyond the end of an empty topic: these groups would skip records (invariant
+        I2). Coordinators keep offsets if they were down when an earlier topic of the name was deleted."""
         return sorted(name for name, group in self.groups.items() if self.untouched and any(group.committed.values()))
