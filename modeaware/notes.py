@@ -1,8 +1,8 @@
 """Notes: a member's report about a partition, in the metadata of its group's commits.
 
 A committed offset does not prove that the application has handled the records before it: a client library may commit by
-a timer. So mode-aware members add a note to commits on an old topic. The controller decides by the notes which groups
-have an open gate to the new topic (:mod:`modeaware.lifecycle.moved`).
+a timer. So mode-aware members add a note to commits on an old topic. By these notes the controller decides for which
+groups it opens the gate of the new topic (:mod:`modeaware.lifecycle.moved`).
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from __future__ import annotations
 from enum import Enum
 
 READ = "modeaware: read"
-"""The application was given all records to the end and has polled again, or the assignment began at the end."""
+"""The application has received all records to the end and has polled again, or the assignment began at the end."""
 BUSY = "modeaware: busy"
-"""The application has paused the partition, or sought back: the offset does not show which records are handled."""
+"""The application has paused the partition, or has sought back: the offset does not show which records are handled."""
 GIVEN = "modeaware: given"
-"""The application was given all records to the end and has polled again, but has not committed the last ones."""
+"""The application has received all records to the end and has polled again, but has not committed the last records."""
 OPENED = "modeaware: the gate is open"
-"""On the new topic: the group's start, which a member has committed because the gate was open."""
+"""A note on the new topic: the offset is the group's start, committed by a member because the gate was open."""
 
 
 class Note(Enum):
-    """The meaning of a commit's metadata. ``NONE``: there is none; ``FOREIGN``: it is the application's own."""
+    """The meaning of a commit's metadata. ``NONE``: no metadata. ``FOREIGN``: metadata of the application itself."""
 
     NONE = "none"
     READ = "read"

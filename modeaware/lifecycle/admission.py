@@ -1,8 +1,8 @@
 """Admission: accept or refuse a command about a topic, or about the operator's rules for groups.
 
-A refused command changes nothing. An accepted one results in the topic's next record, and passes carry the change out
-(:mod:`modeaware.lifecycle.steps`). A command about one half of a change that keeps the name may alter the record of the
-other half (:mod:`modeaware.lifecycle.keep_name`).
+A refused command changes nothing. An accepted command results in the topic's next record, and passes carry out the
+change (:mod:`modeaware.lifecycle.steps`). A change that keeps a topic's name consists of two replacements: a command
+about one of them may alter the record of the other (:mod:`modeaware.lifecycle.keep_name`).
 """
 
 from __future__ import annotations
@@ -51,15 +51,15 @@ from modeaware.modes import PartitionMode
 LATEST_MS = 253_402_300_799_000
 """The end of the year 9999, the last year of Python's dates."""
 MAX_GROUP_BYTES, MAX_TOPIC_BYTES, MAX_REASON_BYTES = 500, 249, 1_000
-"""The largest texts of a group rule, as UTF-8. Kafka allows group ids of 32 kB, but all rules share one record."""
+"""The largest texts of a group rule, in UTF-8. Kafka allows group ids of 32 kB, but all rules share one record."""
 MAX_TOPIC_RULES_BYTES = 60_000
 """The largest size of all rules for one topic (about 400 rules), so that rules for other topics have room."""
 
 
 @dataclass(frozen=True)
 class Admission:
-    """The outcome of a command: the topic's record and another topic's (``also``), which the controller stamps and
-    appends; and the topic ids whose records are removed."""
+    """The outcome of a command. The controller stamps and appends the topic's ``record`` and another topic's record
+    (``also``), and removes the records of the topic ids in ``removed``."""
 
     record: TopicRecord | None
     message: str | None = None
@@ -79,7 +79,7 @@ def admit(
     """Decide on a command about a topic.
 
     Args:
-        record: the topic's record; None: the topic was never changed.
+        record: the topic's record, or None if the topic was never changed.
         rules: the operator's rules about groups.
         replaced: the records of all topics that are or were replaced.
 
@@ -121,10 +121,10 @@ def admit(
 
 
 def forget_alias(command: ReplaceTopicCommand, facts: TopicFacts, records: Sequence[TopicRecord]) -> Admission:
-    """Decide on the end of an alias; ``records`` are those of all topics that are or were replaced.
+    """Decide on the removal of an alias. ``records`` are the records of all topics that are or were replaced.
 
     Raises:
-        RequestRefused: the alias cannot end.
+        RequestRefused: the alias cannot be removed.
     """
     alias = alias_of(command, facts, records)
     return Admission(None, removed=() if command.validate_only else (alias.topic_id,))
@@ -135,8 +135,8 @@ def _retire(
 ) -> TopicRecord:
     """Return the record that retires the highest partitions.
 
-    They become ReadOnly first: no data is hidden before it is read (invariant I2). The highest ids retire: each key has
-    one partition per epoch (invariant I3). The record marks an uncertain list of groups (invariant I1).
+    These become ReadOnly first, so that no data is hidden before it is read (invariant I2). The highest ids retire, so
+    that each key has one partition per epoch (invariant I3). The record notes an uncertain list of groups (I1).
     """
     keep, writable = command.total_count, record.writable_count
     modes = list(record.modes)
@@ -164,7 +164,7 @@ def _retire(
 
 
 def _replace(record: TopicRecord, command: ReplaceTopicCommand, now_ms: int) -> TopicRecord:
-    """Return the record that states the replacement; :mod:`modeaware.lifecycle.replacement` carries it out."""
+    """Return the record with the new replacement; :mod:`modeaware.lifecycle.replacement` carries out the change."""
     replacement = Replacement(
         new_topic=command.new_topic,
         num_partitions=command.num_partitions,
@@ -229,7 +229,7 @@ def _check_size(record: TopicRecord, facts: TopicFacts) -> None:
 def alter_group_rules(
     record: GroupRulesRecord, command: AlterGroupRulesCommand, controller_epoch: int, now_ms: int
 ) -> GroupRulesRecord:
-    """Return the rules after ``command``, without expired ones; ``record`` itself if the command changes nothing.
+    """Return the rules after ``command``, without expired rules. If the command changes nothing, return ``record``.
 
     The limits of size apply only to a command that adds rules.
 

@@ -1,7 +1,7 @@
 """Input and output of a decision: admin commands, their results, and effects outside the mode log.
 
 A command is refused by an :class:`Objection`, or changes a record. An *effect* is a request to brokers that follows
-from an appended record; it may be sent again after a crash.
+from an appended record; the same request may be sent again after a crash.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from modeaware.modes import PartitionMode
 class DeletePartitionsCommand:
     """KIP-694's DeletePartitions for one topic: keep ``total_count`` partitions, retire the rest.
 
-    The reclaim policy is ``retention`` if ``delay_ms`` is None, else ``drained``. ``accept_state_loss`` names groups
-    that keep state per partition, and may lose the state of the keys that move.
+    The reclaim policy is ``immediate`` with ``immediate_delete``; else ``drained`` with a ``delay_ms``, ``retention``
+    without. ``accept_state_loss`` names groups that keep state per partition, and may lose the state of moved keys.
     """
 
     topic: str
@@ -45,8 +45,8 @@ class DeletePartitionsCommand:
 class CreatePartitionsCommand:
     """KIP-195's CreatePartitions for one topic: ``total_count`` writable partitions.
 
-    Retired partitions are revived first, lowest id first; only the missing rest is created. ``assignments`` gives the
-    replicas (broker ids) of each created partition.
+    Retired partitions are revived first, lowest id first; only the partitions still missing are created. For each
+    created partition, ``assignments`` has the broker ids of its replicas.
     """
 
     topic: str
@@ -57,13 +57,13 @@ class CreatePartitionsCommand:
 
 @dataclass(frozen=True)
 class ReplaceTopicCommand:
-    """Replace a topic by a new one of another partition count; see :class:`~modeaware.modelog.records.Replacement`.
+    """Replace a topic by a new topic; see :class:`~modeaware.modelog.records.Replacement`.
 
-    Repeated before the switch, the command may change ``pause_before_switch`` and add to ``accept_state_loss``.
-    Repeated before the old topic is gone, it may change ``keep_name``. ``undo`` deletes the new topic; an undo after
-    the switch is refused. ``configs`` are all configs of the new topic: a controller copies none of the old topic's.
+    The command may be repeated: before the switch to change ``pause_before_switch`` or add to ``accept_state_loss``,
+    and before the old topic is gone to change ``keep_name``. ``undo`` deletes the new topic; an undo after the switch
+    is refused. ``configs`` are all configs of the new topic: a controller copies no configs of the old topic.
 
-    ``keep_name``: the replacement is one half of a change that keeps the topic's name
+    ``keep_name``: the replacement is the first or the second of the two by which a topic keeps its name
     (:mod:`modeaware.lifecycle.keep_name`).
 
     ``evacuate``: the old topic is compacted, and its latest values are copied to the new topic before the release.
@@ -100,7 +100,7 @@ class ReplaceTopicCommand:
 
 @dataclass(frozen=True)
 class AlterGroupRulesCommand:
-    """Add rules about groups (each replaces one of the same kind, group and topic), and remove some by their keys."""
+    """Add rules about groups, and remove rules by their keys. A rule replaces one of the same kind, group and topic."""
 
     add: tuple[GroupRule, ...] = ()
     remove: tuple[tuple[str, str, str], ...] = ()
@@ -131,11 +131,11 @@ class Objection:
     """Why a command is refused.
 
     Attributes:
-        topic: the topic of the objection: the command's, or another one of its chain.
+        topic: the topic of the objection: the command's topic, or another topic of its chain.
         kind: a word for reports (docs/plan.md).
         code: Kafka's error code.
         text: the cause and the remedy.
-        reason: the reason code to show if the controller itself requests the change; None: a general code.
+        reason: the reason code to show if the controller itself requests the change. If it is None, a general code is.
     """
 
     topic: str
@@ -149,15 +149,15 @@ class Objection:
         return RequestRefused(f"topic {self.topic!r}: {self.text}", code=self.code, topic=self.topic)
 
 
-# Effects. Each may be repeated without harm.
+# Effects. A repeated effect does no harm.
 
 
 @dataclass(frozen=True)
 class DeleteRecords:
-    """Delete the records below ``offsets`` (partition -> offset): recorded offsets, never the current end.
+    """Delete the records below ``offsets`` (partition -> offset), which come from the record, never from the log's end.
 
     ``leader_epochs`` maps each partition to the leader epoch under which its log was read. A leader of another epoch
-    may hold other records. So no request is sent to such a leader, nor for a partition that is missing here.
+    may hold other records, so it gets no request. Nor is a request sent for a partition without a leader epoch.
     """
 
     topic: str
@@ -178,9 +178,9 @@ class CreatePartitions:
 
 @dataclass(frozen=True)
 class CommitOffsets:
-    """Commit ``offsets`` (partition -> offset) for a group without members, on partitions without its commit.
+    """Commit ``offsets`` (partition -> offset) for a group that has no members, and no commit on these partitions.
 
-    A group of the ``kind`` ``share`` commits nothing: the offsets become its start offsets.
+    For a share group (``kind``), the offsets become its start offsets: such a group commits nothing.
     """
 
     topic: str
@@ -222,7 +222,7 @@ class DeleteOldTopic:
 
 
 FENCE_CONFIGS = {"compression.type": "gzip", "max.message.bytes": "78"}
-"""78 bytes: the size of a marker that ends a transaction. A batch of data in gzip has at least 81."""
+"""Markers that end transactions have 78 bytes, so they still fit. A batch of data in gzip has at least 81 bytes."""
 
 
 @dataclass(frozen=True)

@@ -109,7 +109,7 @@ class Requirement:
         return {}
 
     def waiver_of_topic(self, name: str, group: GroupFacts | None) -> GroupRule | None:
-        """Return the waiver for the whole topic. If the waiver is for uncommitted partitions, any commit excludes it."""
+        """Return the waiver for the whole topic. A waiver for uncommitted partitions counts only without a commit."""
         return self.waiver(name, group, -1 if group is None else next(iter(group.committed), -1))
 
     def waived(self, groups: Mapping[str, GroupFacts]) -> dict[str, str]:

@@ -1,9 +1,10 @@
-"""Growth (KIP-195): retired partitions are revived first; missing ones are created, and opened for writes later.
+"""Growth (KIP-195): retired partitions are revived first. If more are needed, they are created and opened later.
 
 If a new partition took writes at once, groups that start at the latest offset would skip its first records (KIP-1327).
-So a new partition is listed ReadOnly (*opening*) before it is created. It becomes ReadWrite once every group has a
-committed offset on it. Mode-aware consumers commit one; the controller commits for groups without members. After
-``modeaware.open.timeout.ms`` the partition opens in any case, as after a stock growth.
+So a new partition is listed as ReadOnly (*opening*) before it is created. It becomes ReadWrite once every group has a
+committed offset on it. Mode-aware consumers commit such an offset; for groups without members, the controller commits
+it. After ``modeaware.open.timeout.ms`` the partition opens in any case: groups may then skip records, as without
+modeaware.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from modeaware.modes import PartitionMode
 
 
 def grow(record: TopicRecord, command: CreatePartitionsCommand, facts: TopicFacts, now_ms: int) -> TopicRecord:
-    """Return the record with the command's count: retired partitions revived, missing ones listed as opening."""
+    """Return the record with the command's count: retired partitions revived, missing partitions listed as opening."""
     after = revived_to(record, command.total_count)
     return _open_new(after, command, facts, now_ms) if command.total_count > len(after.modes) else after
 
@@ -31,7 +32,7 @@ def revived_to(record: TopicRecord, total_count: int) -> TopicRecord:
     retired = {p: r for p, r in record.retired.items() if p not in revived}
     deletion = record.deletion
     if deletion is not None:
-        # A growth that undoes the shrink in force leaves earlier shrinks: the next undo revives their partitions.
+        # If the growth undoes the shrink in force, earlier shrinks stay: the next undo revives their partitions.
         undone = total_count >= deletion.previous_count
         shrunk = replace(
             deletion,
@@ -75,7 +76,7 @@ def advance_opening(this: Pass) -> Advance:
     effects: list[Effect] = []
     waiting = this.requirement.doubt is not None or any(p not in facts.partitions for p in opening)
     for name, group in sorted(facts.groups.items()):
-        if group.kind == "share":  # brokers keep its start offsets; it commits none
+        if group.kind == "share":  # a share group commits no offsets: brokers keep its start
             continue
         missing = {p: partition.offset for p, partition in opening.items() if p not in group.committed}
         waiting = waiting or bool(missing)
@@ -90,7 +91,7 @@ def advance_opening(this: Pass) -> Advance:
 
 
 def give_up_opening(record: TopicRecord, facts: TopicFacts) -> TopicRecord:
-    """Return the record after the brokers rejected new partitions, without those that do not exist."""
+    """Return the record after the brokers rejected new partitions: without the partitions that do not exist."""
     kept = {p: partition for p, partition in record.opening.items() if p < facts.partition_count}
     modes = record.modes[: len(record.modes) - (len(record.opening) - len(kept))]
     since_ms = record.opening_since_ms if kept else None

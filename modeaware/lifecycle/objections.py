@@ -1,8 +1,9 @@
-"""The objections to a command about a topic: one list, from which a controller, a dry run and a plan report. Pure.
+"""The objections to a command about a topic: one list for controllers, dry runs and plans. Pure.
 
 A controller refuses a command for the first objection (:mod:`modeaware.lifecycle.admission`). ``--dry-run`` and
-``modeaware apply`` do the same; ``modeaware plan`` shows all. (Only the admission checks whether the new record fits
-the mode log.) KIP-694 "Proposed Changes" and KIP-195 "Anticipated errors" give the checks and the error codes.
+``modeaware apply`` show the first objection; ``modeaware plan`` shows all. (Whether the new record fits the mode log is
+no objection: only the admission checks that.) The checks and error codes are those of KIP-694 "Proposed Changes" and
+KIP-195 "Anticipated errors".
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 def is_topic_name(text: str) -> bool:
-    """Return whether the text is a valid topic name. ``a.b`` is one, although as a pattern it also matches ``a-b``."""
+    """Return whether the text is a valid topic name. ``a.b`` is valid, although as a pattern it matches ``a-b``."""
     return _NAME.fullmatch(text) is not None and text not in (".", "..")
 
 
@@ -55,7 +56,7 @@ def objections(
     """Yield why ``command`` is refused. A repetition of the change in force is accepted.
 
     Args:
-        record: the topic's record; None: the topic was never changed.
+        record: the topic's record, or None if the topic was never changed.
     """
     yield from alias_objections(command, facts, replaced, now_ms)
     no = partial(Objection, command.topic)
@@ -93,7 +94,7 @@ def objection_to_change(replacement: Replacement) -> str:
 
 def why_not_now(command: TopicCommand, current: TopicRecord, replacement: Replacement) -> str | None:
     """Return why a command is refused for a topic that is being replaced, or was. A name that points to a new topic
-    never returns to the old one (invariant I8)."""
+    never points to the old topic again (invariant I8)."""
     new_topic, switched = replacement.new_topic, replacement.switched_ms is not None
     if not isinstance(command, ReplaceTopicCommand):
         return objection_to_change(replacement)
@@ -137,7 +138,7 @@ def _to_growth(command: CreatePartitionsCommand, current: TopicRecord, facts: To
     if target > MAX_PARTITIONS:  # before a list of that length is made
         why = f"{target} partitions are too many: at most {MAX_PARTITIONS} fit its mode record"
         yield no("count", ErrorCode.INVALID_PARTITIONS, why)
-    if listed <= target < facts.partition_count:  # none would stay retired, so the added ones would take writes, too
+    if listed <= target < facts.partition_count:  # with no partition retired, the added ones would take writes, too
         yield _added(command.topic, current, facts)
     new = max(target - facts.partition_count, 0)
     if command.assignments is not None and len(command.assignments) != new:
@@ -153,8 +154,8 @@ def _to_first(
 ) -> Iterator[Objection]:
     """Yield why a topic can neither be shrunk nor replaced now.
 
-    A topic has one change at a time, because required groups are noted for one change. State that is kept per partition
-    does not move with the keys, so the command has to name its group (invariant I1).
+    A topic has one change at a time, because required groups are noted for one change. State that a group keeps per
+    partition does not move with the keys, so the command has to name such groups (invariant I1).
     """
     no = partial(Objection, command.topic)
     if in_progress(current):

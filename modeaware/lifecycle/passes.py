@@ -2,7 +2,7 @@
 
 Passes carry out shrinks, growths and replacements, and watch aliases (:mod:`modeaware.lifecycle.steps`). Every pass
 starts from the record and from fresh facts alone. So after a crash between two steps a controller continues from the
-record, and requests a lost effect again.
+record, and repeats an effect that was lost.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ class Pass:
 def pass_over(
     record: TopicRecord, facts: TopicFacts, rules: Sequence[GroupRule], config: ControllerConfig, now_ms: int
 ) -> Pass:
-    """Return the pass; ``rules`` are the operator's rules about groups."""
+    """Return the input of a pass; ``rules`` are the operator's rules about groups."""
     return Pass(record, facts, requirement_of(record, facts, rules, config.ignored_groups, now_ms), config, now_ms)
 
 
 def with_groups(record: TopicRecord, this: Pass) -> TopicRecord:
-    """Return the record with its groups completed. If the list of groups at the admission, or at the switch, was
-    uncertain, the groups of the first certain list are added (invariant I1)."""
+    """Return the record with a complete list of groups. If the list at the admission, or at the switch, was uncertain,
+    the groups of the first certain list are added (invariant I1)."""
     if record.groups_complete or this.requirement.doubt is not None:
         return record
     using = using_groups(this.facts, this.config.ignored_groups, this.requirement.registered)
@@ -57,8 +57,8 @@ class Advance:
     Attributes:
         record: the record to append, not stamped yet; None when nothing changed.
         tombstone: whether the topic is gone, so that its record is removed.
-        effects: to be performed after the record is on the log.
-        due_ms: the earliest wall-clock time at which something falls due; None: the check interval decides.
+        effects: the effects to perform once the record is on the log.
+        due_ms: the latest wall-clock time of the next pass. If it is None, the schedule alone decides.
         alarms: warnings for the operator (stragglers, truncation, open transactions).
     """
 
@@ -70,5 +70,5 @@ class Advance:
 
 
 def earliest_ms(*times_ms: int | None) -> int | None:
-    """Return the earliest of the given times; None is ignored."""
+    """Return the earliest of the given times, ignoring None; None if no time is given."""
     return min((time_ms for time_ms in times_ms if time_ms is not None), default=None)

@@ -1,6 +1,6 @@
 """Progress of groups: the unread offsets of retired partitions, and whether a group has moved to a new topic. Pure.
 
-Only this module computes both. The controller decides by these functions, and every report shows their results.
+Only this module computes these two. The controller decides by its functions, and every report shows their results.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from modeaware.topic_view import Moved
 
 
 def not_moved(replacement: Replacement, facts: TopicFacts, requirement: Requirement) -> list[str]:
-    """Return the required groups that lack an offset on some partition of the new topic, without waived groups."""
+    """Return the required groups, except waived ones, that lack an offset on some partition of the new topic."""
     return [n for n in requirement.waited_for(facts.groups) if not _has_moved(n, replacement, facts)]
 
 
 def not_moved_reason(replacement: Replacement, facts: TopicFacts, requirement: Requirement) -> str | None:
-    """Return the reason that names the first group that has not moved; None: every group has moved, or is waived."""
+    """Return the reason that names the first group that has not moved, or None if all have moved or are waived."""
     groups = not_moved(replacement, facts, requirement)
     return reasons.of_group(reasons.GROUP_NOT_MOVED, groups[0]) if groups else None
 
 
 def still_reading(requirement: Requirement, replacement: Replacement, facts: TopicFacts) -> Requirement:
-    """Return the requirement; if the topic is released, without moved groups whose offsets on it have expired."""
+    """Return the requirement. After the release, leave out groups that have moved and no longer use the old topic."""
     if replacement.released_ms is None:
         return requirement
     groups = (n for n in requirement.groups if n in facts.groups or not _has_moved(n, replacement, facts))
@@ -42,7 +42,7 @@ def still_reading(requirement: Requirement, replacement: Replacement, facts: Top
 
 
 def _has_moved(name: str, replacement: Replacement, facts: TopicFacts) -> bool:
-    """Return whether a group has an offset on each partition of the new topic, so that it skips none (invariant I2)."""
+    """Return whether a group has an offset on each partition of the new topic, so that it skips no record (I2)."""
     group = facts.new_topic.groups.get(name) if facts.new_topic is not None else None
     return group is not None and group.has_committed(replacement.num_partitions)
 
@@ -55,20 +55,21 @@ class GroupProgress:
     """One group that a drain waits for, or that uses the topic.
 
     Attributes:
-        facts: on the topic; None: the brokers do not list the group there.
+        facts: the group's facts on the topic, or None if the brokers do not list the group there.
         kind: classic, consumer, share or streams; null for a group that the brokers do not list.
-        members: the members that read the topic; all members of the group while that is not known, as in a rebalance.
+        members: the members that read the topic. During a rebalance, when that is not known: all members of the group.
         stateful: whether the group keeps state per partition.
         required: whether a drain waits for the group, if it is not waived.
         evacuates: whether the group's commits prove the evacuation.
-        unread: retired partition -> number of offsets still to consume, up to the seal (else the end). Only partitions
-            that clients still read and whose leader answered.
+        unread: retired partition -> number of offsets still to consume, up to the seal (without a seal, up to the end),
+            for partitions that clients still read and whose leader answered.
         waived: partition -> reason of the waiver by which the partition need not wait for the group.
-        moved: whether the group has an offset on each partition of the new topic; null if groups do not move.
+        moved: whether the group has an offset on each partition of the new topic; null if the topic's groups do not
+            move.
         must_move: whether a replacement waits for the group to move.
         is_waived: whether partitions, or the replacement as a whole, need not wait for the group.
         gate_open: whether the gate of the new topic is open for the group; null if the topic's groups do not move.
-        gate: why the gate is closed for the group, in words; null: it is open, or the topic's groups do not move.
+        gate: why the gate is closed for the group, in words; null if it is open or the topic's groups do not move.
     """
 
     json_also: ClassVar[tuple[str, ...]] = ("kind", "has_members", "members", "stateful", "waived")
@@ -112,17 +113,17 @@ class GroupProgress:
 
     @property
     def behind(self) -> int:
-        """Return how many offsets of these partitions the group has still to read."""
+        """Return how many offsets the group has still to read in the partitions of :attr:`holding`."""
         return sum(self.unread[partition] for partition in self.holding)
 
 
 def progress_of(
     record: TopicRecord, facts: TopicFacts, requirement: Requirement, moved: Moved | None = None
 ) -> dict[str, GroupProgress]:
-    """Return name -> progress of each group that is required or uses the topic; the evacuation comes first.
+    """Return name -> progress of each group that is required or uses the topic; the evacuation's group comes first.
 
     Args:
-        moved: the groups whose gate of the new topic is open; None: not known.
+        moved: the groups whose gate of the new topic is open, or None if they are not known.
     """
     replacement = moving(record) if facts.new_topic is not None else None
     must_move = set(not_moved(replacement, facts, requirement)) if replacement is not None else set()
@@ -170,7 +171,7 @@ def _still_read(record: TopicRecord, facts: TopicFacts) -> dict[int, int]:
 def held_up_by(
     group: GroupProgress, record: TopicRecord, facts: TopicFacts, requirement: Requirement
 ) -> dict[int, str]:
-    """Return the partitions that this group holds up -> the reason codes; other groups do not count."""
+    """Return partition -> reason code, for the partitions that this group holds up; other groups do not count."""
     if not group.required:
         return {}
     groups, evacuation = ((), group.group) if group.evacuates else ((group.group,), None)

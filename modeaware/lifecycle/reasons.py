@@ -1,7 +1,7 @@
 """Why a partition, or a replacement, makes no progress: codes for the mode log, and texts for people.
 
-A reason is a code, optionally with a group's name after a colon. It contains no changing numbers, so a wait is recorded
-once only. The name is missing if the record has no room for it (:mod:`modeaware.lifecycle.record_size`).
+A reason is a code, optionally with a group's name after a colon. A reason contains no changing numbers, so one record
+per wait is enough. The name is missing if the record has no room for it (:mod:`modeaware.lifecycle.record_size`).
 """
 
 from __future__ import annotations
@@ -131,9 +131,9 @@ _TEXTS = {
 CODES = frozenset(_TEXTS)
 """Every code."""
 AS_ASKED = frozenset({DELAY, RETENTION, OPENING, PAUSED, EARLIER_TOPIC_FIRST, KNOWN_BY_CLIENTS})
-"""Reasons to wait as requested: no action is needed."""
+"""Reasons of waits that follow from the request itself: no action is needed."""
 PASSING = frozenset({GROUPS_UNKNOWN, GROUP_REBALANCING, NOT_FENCED, END_NOT_READ, UNAVAILABLE, DELETING})
-"""Reasons of a replacement as a whole that pass by themselves."""
+"""Reasons that hold up a replacement as a whole, and usually end by themselves."""
 
 ALARMS = frozenset(
     {
@@ -141,7 +141,8 @@ ALARMS = frozenset(
         *(GROUP_TRUNCATED, GROUP_STATEFUL, FENCE_DENIED, NEW_TOPIC_GONE, NAME_TAKEN, POINTS_NOWHERE, NO_NEW_TOPIC),
     }
 )
-"""Reasons that need an operator: waiting does not help. Meanwhile changes of further topics should not begin."""
+"""Reasons that need an operator: waiting does not help. Until they are resolved, no change of another topic should
+begin."""
 
 OF_READERS = frozenset(
     {
@@ -155,7 +156,7 @@ OF_READERS = frozenset(
         GROUP_NOT_MOVED,
     }
 )
-"""Reasons that name one group which has to read further, or to move. Other groups may be late, too."""
+"""Reasons that name one group, which has to read further or to move. Other groups may have to do so, too."""
 
 _BRIEF = re.compile(r"[:;.] | \(|, and")
 
@@ -171,7 +172,7 @@ def code_of(reason: str) -> str:
 
 
 def group_of(reason: str) -> str:
-    """Return the group, or topic, that a reason names; "": no name."""
+    """Return the group, or topic, that a reason names; an empty string if it names none."""
     return reason.partition(":")[2]
 
 
@@ -189,7 +190,7 @@ def brief(reason: str) -> str:
 
 
 def text(reason: str, *, others: int = 0) -> str:
-    """Return the text of a reason; an unknown code (of a newer controller) is returned unchanged.
+    """Return the text of a reason. If the code is unknown (of a newer controller), return the reason unchanged.
 
     Args:
         others: how many groups have to read further, or to move, besides the one that the reason names.

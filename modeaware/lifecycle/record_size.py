@@ -1,12 +1,12 @@
-"""The bound on a topic's record, and what is dropped from a record that would exceed it.
+"""The largest size of a topic's record, and the parts that are dropped from a record that is too large.
 
 The mode log takes records of up to :data:`~modeaware.modelog.records.MAX_RECORD_BYTES`, and a record has to fit until
-the change is complete. So the admission and every pass use one bound, :func:`largest_bytes`. A step of the change makes
-the record larger than the bound only if it adds names of groups. A step that would add more names than fit is not
-taken: a list of groups that cannot be recorded proves no drain, so it is a doubt (``GroupsDoubt.too_many``).
+the change is complete. So the admission and every pass compute the largest size that the record may reach
+(:func:`largest_bytes`). Only names of groups can make a record larger than that. A step that would add more names than
+fit is not taken: a list of groups that cannot be recorded proves no drain (a doubt: ``GroupsDoubt.too_many``).
 
-The bound does not include parts that no decision needs. :func:`fitted` drops them if the record is too large: names of
-groups in reasons, the names in ``drained_groups``, the producers of stragglers.
+The computed size does not include parts that no decision needs: names of groups in reasons, the names in
+``drained_groups``, and the producers of stragglers. If the record is too large, :func:`fitted` drops these parts.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _LARGEST = RetiredPartition(
 _LARGEST_REPLACED = replace(_LARGEST, drained_by=0, lowest_commit=None, read_up_to=_OFFSET)
 """The largest partition after a switch. The topic is deleted as a whole, so no proof of a drain is recorded."""
 _RANGES_BYTES = len("[99999,99999],[99999,99999,-1],")
-"""Room for one more range, among the retired partitions and among the modes: each partition may need its own."""
+"""Room for one more range in the list of retired partitions and in the modes: each partition may need its own range."""
 
 _REPLACEMENT_BYTES = 1_000
 """Room for the fields that a replacement adds one by one: the new topic's id, the configs before the fence, and eight
@@ -47,12 +47,12 @@ timestamps."""
 
 
 def fits(record: TopicRecord) -> bool:
-    """Return whether the record of the change in force fits the mode log until the change is complete."""
+    """Return whether the record will fit the mode log until its change is complete."""
     return largest_bytes(record) <= MAX_RECORD_BYTES
 
 
 def largest_bytes(record: TopicRecord) -> int:
-    """Return an upper bound of the record's bytes until its change is complete, with the groups that it names now."""
+    """Return the largest size of the record until its change is complete, in bytes, with the groups named now."""
     rest = replace(_with_largest_stamp(record), retired={}, drained_groups=())
     return len(rest.to_json()) + _REPLACEMENT_BYTES + _largest_rows(record).all_bytes
 
@@ -64,7 +64,7 @@ def most_partitions(record: TopicRecord) -> int:
 
 
 def fitted(record: TopicRecord) -> TopicRecord:
-    """Return the record; if it does not fit, without the parts that no decision needs."""
+    """Return the record. If it does not fit, return it without the parts that no decision needs."""
     if len(_with_largest_stamp(record).to_json()) <= MAX_RECORD_BYTES:
         return record
     retired = {
@@ -87,11 +87,11 @@ class _Rows(NamedTuple):
 
 
 def _largest_rows(record: TopicRecord) -> _Rows:
-    """Return the larger of two: the rows of partitions that shrinks retire, or of all partitions after a switch."""
+    """Return the larger rows of two kinds: of partitions that shrinks retired, or of all partitions after a switch."""
     replacement, candidates = record.replacing, []
     if replacement.switched_ms is None:
         candidates.append(_rows(len(record.retired), _LARGEST, _RANGES_BYTES))
-    if record.replacement is not None:  # all its partitions are in one range
+    if record.replacement is not None:  # after the switch, all partitions are in one range
         evacuated_to = None if replacement.evacuation_epoch is None else _OFFSET
         candidates.append(_rows(len(record.modes), replace(_LARGEST_REPLACED, evacuated_to=evacuated_to), len(",")))
     return max(candidates, key=lambda rows: rows.all_bytes)

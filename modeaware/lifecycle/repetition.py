@@ -1,6 +1,6 @@
 """Repeated requests: whether a request repeats the change in force for its topic, adds to it, or differs. Pure.
 
-A request that differs is refused. One that adds to the change results in another record of the topic.
+A request that differs from the change in force is refused. A request that adds to it changes the topic's record.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ class Repetition:
     """A request for the change in force.
 
     Attributes:
-        record: the topic's record with what the request adds; the record in force if the request adds nothing.
-        accepts: groups whose loss of state the request accepts and the change did not.
-        differs: the settings in which the request differs, each with the value in force, in words.
+        record: the topic's record with the request's additions; the record in force if there are none.
+        accepts: groups whose loss of state the request accepts, and the change in force does not.
+        differs: the settings in which the request differs, in words, with the values in force.
     """
 
     record: TopicRecord
@@ -32,7 +32,7 @@ class Repetition:
 
 
 def repetition_of(command: TopicCommand, current: TopicRecord) -> Repetition | None:
-    """Return how ``command`` relates to the change in force; None: no change is in force, or it requests another.
+    """Return how ``command`` relates to the change in force, or None if none is in force or another one is requested.
 
     A growth needs no comparison: its repetition results in the same record.
     """
@@ -61,8 +61,8 @@ def _of_shrink(command: DeletePartitionsCommand, current: TopicRecord, deletion:
 
 
 def _of_replacement(command: ReplaceTopicCommand, current: TopicRecord, replacement: Replacement) -> Repetition:
-    """Compare with a replacement. A replication factor, a delay, an evacuation and configs that the request does not
-    name stay as they are. The fence's configs do not count: the request may have copied them from the fenced topic."""
+    """Compare with a replacement. If the request names no replication factor, delay, evacuation or config, that setting
+    stays. The fence's configs do not count: the request may have copied them from the fenced topic."""
     factor = (
         replacement.replication_factor if command.replication_factor == DEFAULT_FACTOR else command.replication_factor
     )

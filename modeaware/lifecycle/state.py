@@ -6,21 +6,21 @@ pass starts from the record and from fresh facts alone, so a controller that cra
 ========  ========  =========================  ====================================================  =========
 phase     mode      replica state              ends when                                             module
 ========  ========  =========================  ====================================================  =========
-seal      ReadOnly  OnlineReplica              its end offset has been quiet and no transaction is   ``seal``
-                                               open: that end offset becomes the seal
-drain     ReadOnly  ReplicaDeletionIneligible  required groups have consumed it to the seal, and     ``drain``
-                                               the reclaim policy agrees
+seal      ReadOnly  OnlineReplica              its end offset has not moved for a while, with no     ``seal``
+                                               open transaction: this offset becomes the seal
+drain     ReadOnly  ReplicaDeletionIneligible  the reclaim policy allows None: usually, all          ``drain``
+                                               required groups have consumed it to the seal
 reclaim   None      ReplicaDeletionStarted     its log start has reached the recorded offset         ``steps``
 done      None      ReplicaDeletionSuccessful  its end offset differs from the seal                  ``seal``
 ========  ========  =========================  ====================================================  =========
 
 A straggler (a record after the seal) or a truncation takes a partition from any phase back to *seal*. An undo or a
-growth (``growth``) makes the partition ReadWrite again. A new partition starts ReadOnly, in the phase *opening*. It
+growth (``growth``) makes the partition ReadWrite again. A new partition starts as ReadOnly, in the phase *opening*, and
 becomes ReadWrite once groups have an offset on it. A replacement has phases of its own (``replacement``).
 
-The *reclaim policy* of a shrink decides when records are deleted. ``retention``: by the topic's own retention only.
-``drained``: once every required group has read them and the requested delay is over. ``immediate``: without either
-wait.
+The *reclaim policy* of a shrink decides when records are deleted. ``retention``: only when the topic's own retention
+deletes them. ``drained``: once every required group has read them and the requested delay is over. ``immediate``: at
+once, without waiting for groups or a delay.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ REPLICA_TRANSITIONS: dict[ReplicaState, frozenset[ReplicaState]] = {
     ReplicaState.DELETION_STARTED: frozenset({ReplicaState.DELETION_SUCCESSFUL, ReplicaState.DELETION_INELIGIBLE}),
     ReplicaState.DELETION_SUCCESSFUL: frozenset({ReplicaState.DELETION_INELIGIBLE}),
     # KIP-694 puts OfflineReplica before ReplicaDeletionStarted. A stock broker keeps the replica online, so the
-    # controller never records this state; the name stays for readers of the log.
+    # controller never records this state. Its name is here because readers of the log accept all states of the KIP.
     ReplicaState.OFFLINE: frozenset({ReplicaState.DELETION_STARTED}),
 }
 PHASES = ("create", "announce", "seal", "drain", "reclaim", "opening", "done")
@@ -64,7 +64,7 @@ def blocked(retired: RetiredPartition, reason: str | None) -> RetiredPartition:
 
 
 def unproved(retired: RetiredPartition, reason: str | None) -> RetiredPartition:
-    """Return the partition without its proof of the drain: clients read it until the next proof."""
+    """Return the partition without the proof of its drain: clients read the partition until the next proof."""
     return replace(blocked(retired, reason), drained_by=0, lowest_commit=None)
 
 
@@ -77,8 +77,8 @@ def partition_state(mode: PartitionMode, retired: RetiredPartition) -> Partition
 
 
 def carried(before: RetiredPartition | None) -> RetiredPartition:
-    """Return the partition at the switch, when it stops taking writes. A partition that an earlier shrink retired keeps
-    the facts about its log, and the offset at which groups without a commit resume."""
+    """Return the state of a partition at the switch, when it stops taking writes. If an earlier shrink has retired the
+    partition, keep the facts about its log, and the offset at which groups without a commit resume."""
     if before is None:
         return RetiredPartition()
     return RetiredPartition(
@@ -92,9 +92,9 @@ def carried(before: RetiredPartition | None) -> RetiredPartition:
 def current_record(record: TopicRecord | None, topic: str, topic_id: str, count: int) -> TopicRecord:
     """Return the current record of a topic that has ``count`` partitions on the brokers.
 
-    Without a record the topic was never changed: every partition is ReadWrite, the epoch -1. Partitions that another
-    tool has added are listed as ReadWrite while no partition is retired (:meth:`TopicView.mode`). While a partition is
-    retired they are not listed: groups may not read them yet.
+    Without a record the topic was never changed: every partition is ReadWrite, and the epoch is -1. Partitions that
+    another tool has added are listed as ReadWrite if no partition is retired (:meth:`TopicView.mode`). If a partition
+    is retired, the added ones are not listed, because groups may not read them yet.
     """
     record = record or TopicRecord(topic, topic_id, -1, -1, ())
     added = 0 if record.closed else max(count - len(record.modes), 0)
@@ -102,7 +102,7 @@ def current_record(record: TopicRecord | None, topic: str, topic_id: str, count:
 
 
 def all_retired(record: TopicRecord, count: int) -> TopicRecord:
-    """Return the record with the partitions that another tool has added, retired like the others."""
+    """Return the record after the switch, with partitions that another tool has added: these are retired as well."""
     if count <= len(record.modes):
         return record
     new = range(len(record.modes), count)
@@ -121,8 +121,8 @@ def partition_phase(mode: PartitionMode, retired: RetiredPartition) -> str:
 
 
 def partition_phases(record: TopicRecord) -> dict[int, str]:
-    """Return the phase of each partition that takes no writes, ascending: ``opening`` for a new partition, ``done`` for
-    all partitions of a released topic."""
+    """Return the phase of each partition that takes no writes, ascending. A new partition is ``opening``; all
+    partitions of a released topic are ``done``."""
     if record.replacing.released_ms is not None:
         return dict.fromkeys(record.closed, "done")
     retired = record.retired
@@ -138,8 +138,8 @@ def topic_phase(record: TopicRecord) -> str:
 
 
 def replacement_phase(record: TopicRecord, replacement: Replacement) -> str:
-    """Return the phase of an old topic: ``create``, ``announce``, ``seal``, ``drain``, ``reclaim`` while a deletion is
-    to come, or ``done``."""
+    """Return the phase of an old topic: ``create``, ``announce``, ``seal``, ``drain``, ``reclaim`` (until the topic is
+    deleted) or ``done``."""
     if replacement.switched_ms is None:
         return "create" if replacement.new_topic_id is None else "announce"
     if replacement.released_ms is not None:
@@ -148,7 +148,7 @@ def replacement_phase(record: TopicRecord, replacement: Replacement) -> str:
 
 
 def held_up(record: TopicRecord) -> dict[str, list[int]]:
-    """Return reason -> the partitions that it holds up; an empty list if it holds up the whole replacement."""
+    """Return reason -> the partitions that it holds up. If it holds up the whole replacement, the list is empty."""
     waiting: dict[str, list[int]] = {}
     if (whole := record.replacing.reason) is not None:
         waiting[whole] = []
@@ -161,7 +161,7 @@ def held_up(record: TopicRecord) -> dict[str, list[int]]:
 
 
 def in_progress(record: TopicRecord | None) -> bool:
-    """Return whether a change of the topic (also a replacement) is not complete."""
+    """Return whether the topic has a change (a replacement, too) that is not complete."""
     return record is not None and topic_phase(record) != "done"
 
 
@@ -179,14 +179,14 @@ def deletion_of(record: TopicRecord) -> DeleteTopicPartitions:
 def reclaim_policy(partition: int, record: TopicRecord, retired: RetiredPartition | None = None) -> str:
     """Return the reclaim policy of a shrink for a partition: ``retention``, ``drained`` or ``immediate``.
 
-    An ``immediate`` shrink deletes only the unread records that the answer to the request counted. Stragglers, records
-    that replaced truncated ones, and partitions that an earlier shrink retired are drained (invariant I2).
+    An ``immediate`` shrink deletes only the unread records that the response to the request counted. Three kinds are
+    drained: stragglers, records that replaced truncated ones, and partitions that an earlier shrink retired (I2).
 
     Args:
-        retired: the state of the partition, if it is newer than the record's.
+        retired: the state of the partition, if it is newer than the state in ``record``.
 
     Raises:
-        RequestRefused: as :func:`deletion_of` raises it.
+        RequestRefused: as in :func:`deletion_of`.
     """
     deletion = deletion_of(record)
     state = retired or record.retired[partition]

@@ -1,7 +1,8 @@
 """The steps of a pass: over a topic, and over each of its retired partitions. Pure.
 
 A pass takes a partition as far through its phases (:mod:`modeaware.lifecycle.state`) as the facts allow. Records are
-deleted in a later pass, which checks the proof again. If the next record would not fit the mode log, no drain counts.
+deleted in a later pass, which checks the drain again. If the topic's next record would be too large for the mode log,
+no drain counts: its proof could not be recorded.
 """
 
 from __future__ import annotations
@@ -59,8 +60,8 @@ def _advance(this: Pass) -> Advance:
 
 
 def _advance_replaced(this: Pass, topic: Replaced) -> Advance:
-    """Advance an old topic. The switch retires all partitions. Until then, partitions that an earlier shrink has
-    retired are advanced as well (invariant I2)."""
+    """Advance an old topic. Until the switch, which retires all partitions, also advance the partitions that an earlier
+    shrink has retired (invariant I2)."""
     record, replacement = topic
     watched = Advance()
     if replacement.switched_ms is None and record.retired and this.facts.topic_id == record.topic_id:
@@ -80,7 +81,7 @@ def _advance_replaced(this: Pass, topic: Replaced) -> Advance:
 
 
 def _advance_partitions(this: Pass) -> Advance:
-    """Take one step with every retired partition of the topic, and with every opening one."""
+    """Take one step with every retired partition of the topic, and with every new one that still opens."""
     this = replace(this, record=with_groups(this.record, this))
     steps = {p: _step_of(p, this) for p in sorted(this.record.retired)}
     opened = advance_opening(replace(this, record=_apply(this.record, steps)))
@@ -100,7 +101,7 @@ def _advance_partitions(this: Pass) -> Advance:
 class _Step:
     """The outcome of a pass for one partition.
 
-    ``drain`` is the proof by which the partition becomes or stays None. Its groups and waivers are recorded.
+    ``drain`` is the proof by which the partition becomes or stays None. Its groups and waivers go into the record.
     """
 
     mode: PartitionMode
@@ -112,7 +113,7 @@ class _Step:
 
 
 def _apply(record: TopicRecord, steps: Mapping[int, _Step]) -> TopicRecord:
-    """Return the record with the steps applied. A step outside the transition tables is a bug, and changes nothing."""
+    """Return the record with the steps applied. A step outside the transition tables is a bug: RequestRefused."""
     modes, retired, waived = list(record.modes), dict(record.retired), dict(record.waived)
     names: set[str] = set(record.drained_groups or ())
     for partition, step in steps.items():
@@ -135,11 +136,11 @@ def _apply(record: TopicRecord, steps: Mapping[int, _Step]) -> TopicRecord:
 
 
 def _step_of(partition: int, this: Pass) -> _Step:
-    """Take one retired partition (not an opening one) as far as the facts allow."""
+    """Take one retired partition as far through its phases as the facts allow."""
     mode, retired = this.record.modes[partition], this.record.retired[partition]
     log = this.facts.partitions.get(partition)
     if log is None:
-        # A None partition keeps its state: its proof is on the record.
+        # A partition that is None keeps its state: the record has the proof of its drain.
         return _Step(mode, retired if mode is PartitionMode.NONE else blocked(retired, reasons.UNAVAILABLE))
     if mode is PartitionMode.READ_ONLY:
         return _step_read_only(partition, log, this)
@@ -181,7 +182,8 @@ def _step_read_only(partition: int, log: PartitionFacts, this: Pass) -> _Step:
 def _drained(
     partition: int, retired: RetiredPartition, seal_offset: int, log: PartitionFacts, this: Pass
 ) -> tuple[Drain, int | None]:
-    """Return whether the reclaim policy lets the partition become None (invariants I1 and I2), and when it is due."""
+    """Return the drain by which the partition may become None under its reclaim policy (invariants I1 and I2), or the
+    reason why it may not; and when the requested delay ends."""
     deletion, policy = deletion_of(this.record), reclaim_policy(partition, this.record, retired)
     if not log.is_stable:
         return Drain(reason=reasons.OPEN_TRANSACTION), None
@@ -202,9 +204,9 @@ def _drained(
 
 
 def _step_none(partition: int, log: PartitionFacts, this: Pass) -> _Step:
-    """Watch a None partition (invariant I2), and delete its records up to the recorded seal if the policy requires it.
+    """Watch a partition that is None (invariant I2), and delete its records if the policy requires that.
 
-    Never delete up to the current end, and delete only with the proof on the record (invariant I1).
+    Delete up to the recorded offset, never to the current end, and only if the record has the proof (invariant I1).
     """
     retired = this.record.retired[partition]
     if retired.seal_offset is None or seal_broken_by(retired.seal_offset, log) is not None:
@@ -215,7 +217,7 @@ def _step_none(partition: int, log: PartitionFacts, this: Pass) -> _Step:
     if log.log_start >= reclaim_offset:
         return _Step(PartitionMode.NONE, replace(retired, replica_state=ReplicaState.DELETION_SUCCESSFUL))
     if retired.replica_state is ReplicaState.DELETION_SUCCESSFUL:
-        # Brokers checkpoint log starts once a minute; brokers killed together may lose the last one. Delete again.
+        # Brokers checkpoint log starts once a minute. If all are killed at once, the last start may be lost: repeat.
         again = deletion_of(this.record).policy != RETENTION
         return _Step(PartitionMode.NONE, retired, delete_up_to=reclaim_offset if again else None)
     drain = _still_drained(partition, retired, retired.seal_offset, log, this)
@@ -234,7 +236,7 @@ def _still_drained(
 ) -> Drain:
     """Check the drain again, right before the records are deleted (invariant I1)."""
     policy = reclaim_policy(partition, this.record)
-    if policy == RETENTION:  # the log start has moved back (an unclean leader election): nothing is deleted early
+    if policy == RETENTION:  # the log start is lower than before (unclean leader election): retention has to delete
         return Drain(reason=reasons.RETENTION)
     if this.facts.compacted:
         return Drain(reason=reasons.COMPACTED)
@@ -246,7 +248,7 @@ def _still_drained(
 
 
 def _waits_for_earlier_topic(this: Pass) -> Drain | None:
-    """Return a drain that waits if an earlier topic of the chain exists (again). A group that still reads that topic
-    is not among the groups of this one (invariant I1). New shrinks are refused meanwhile."""
+    """Return a drain that waits if an earlier topic of the chain exists (again): a group that still reads the earlier
+    topic is not among the groups of this topic (invariant I1). New shrinks of this topic are refused meanwhile."""
     topic = this.facts.earlier_topic
     return None if topic is None else Drain(reason=reasons.of_group(reasons.EARLIER_TOPIC_FIRST, topic))
