@@ -1,8 +1,8 @@
-"""A controller: one thread that owns all its work, and an endpoint that hands commands to it.
+"""A controller: one thread that owns all its work, and an endpoint that hands commands to this thread.
 
 The thread ``modeaware-controller`` owns the election's consumer, the log, the records and every decision
-(:mod:`modeaware.controller.worker`). The endpoint's thread puts commands into the controller's inbox. It returns modes
-from its own views (:class:`ControllerFacade`).
+(:mod:`modeaware.controller.worker`). The endpoint's thread puts commands into the controller's inbox, and returns modes
+from the endpoint's own views (:class:`ControllerFacade`).
 """
 
 from __future__ import annotations
@@ -49,29 +49,29 @@ logger = get_logger("modeaware.controller")
 START_TIMEOUT_S = 90.0
 STOP_TIMEOUT_S = 10.0
 ELECTION_SLACK_S = 12.0
-"""How much longer than a session ``run_once`` waits to be elected: for heartbeats, and for the brokers' delay of the
-first rebalance of an empty group."""
+"""How much longer than a session ``run_once`` waits to be elected. Heartbeats take time, and brokers delay the first
+rebalance of an empty group."""
 DEFAULT_LISTEN = "127.0.0.1:0"
 
 
 class Controller:
     """Keeps the partition modes of one cluster (KIP-694's TopicPartitionDeletionManager), or stands by.
 
-    Any number of controllers may run for one mode log. One of them is active, elected by a consumer group
-    (:mod:`modeaware.controller.election`); another one takes over when the active one stops, dies or hangs. All methods
-    and properties may be used from any thread.
+    Any number of controllers may run for one mode log. A consumer group elects the active one
+    (:mod:`modeaware.controller.election`). If the active controller stops, dies or hangs, another controller takes
+    over. All methods and properties may be used from any thread.
 
     Args:
         conf: librdkafka configuration (``bootstrap.servers``, security settings).
         config: the controller's configs.
         listen: ``HOST:PORT`` of the endpoint (:mod:`modeaware.endpoint`), which serves modes to clients and takes admin
-            commands (port 0: a free one); None: no endpoint.
-        advertised: ``HOST:PORT`` by which clients reach the endpoint; None: the address that the endpoint listens on.
-        tls_certificate, tls_key: PEM files of the endpoint's certificate and its key; None: no TLS.
+            commands (port 0: a free port). If it is None, there is no endpoint.
+        advertised: ``HOST:PORT`` by which clients reach the endpoint; by default the address that it listens on.
+        tls_certificate, tls_key: PEM files of the endpoint's certificate and its key. By default there is no TLS.
         controller_id: the unique name in the claim record; by default made of host name and process id.
 
     Raises:
-        ConfigError: a key without a certificate, or (without an endpoint) an advertised address or a certificate.
+        ConfigError: a key without a certificate, or an advertised address or a certificate without an endpoint.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class Controller:
 
     @property
     def is_active(self) -> bool:
-        """Return whether this controller has claimed the log and read no later claim; only brokers can confirm that."""
+        """Return whether this controller acts as the active one. Only brokers can confirm that no other took over."""
         return self._status.role is Role.ACTIVE
 
     @property
@@ -137,10 +137,10 @@ class Controller:
         """Join the election and serve; return once this controller is active or a standby.
 
         Args:
-            wait_active_s: then wait this many more seconds for this controller to become active.
+            wait_active_s: after that, wait up to this many seconds for this controller to become active.
 
         Raises:
-            ControllerUnavailable: another controller is active after ``wait_active_s``; this one has been stopped.
+            ControllerUnavailable: another controller is active after ``wait_active_s``; this controller was stopped.
             ClusterError, ModeSourceError: no broker answers, or the mode log or the election cannot be used.
             ConfigError: librdkafka rejects a setting, or a setting of the endpoint cannot be used.
         """
@@ -153,7 +153,7 @@ class Controller:
             self._thread.start()
             decided = self._status.wait(Role.ACTIVE, Role.STANDBY, timeout_s=START_TIMEOUT_S)
             if self._status.stopping.is_set():
-                return  # stopped meanwhile
+                return  # stopped while starting
             if not decided:
                 trouble = self._status.trouble
                 raise ClusterError(
@@ -180,7 +180,7 @@ class Controller:
             self._thread.join(STOP_TIMEOUT_S)
             if self._thread.is_alive():
                 logger.warning("stopped without waiting longer: a broker has not responded for %g s", STOP_TIMEOUT_S)
-        if self._server is not None:  # last, so that the endpoint answers the commands that have just finished
+        if self._server is not None:  # after the thread, so that the endpoint answers commands that have just finished
             self._server.stop()
         if self._facade is not None:
             self._facade.close()
@@ -196,7 +196,7 @@ class Controller:
     def run_once(self) -> None:
         """Advance every topic as far as possible now, then leave (``--once``); :meth:`stop` ends this early.
 
-        The run waits for the quiet period, because a seal needs one. It does not wait for groups, delays and retention.
+        The run waits for the quiet period of a seal, but not for groups, delays or retention.
 
         Raises:
             ControllerUnavailable, ControllerFenced: another controller is active, or has become active.
@@ -209,18 +209,18 @@ class Controller:
 
         Args:
             timeout_ms: after this time no further command is begun, and the future ends. Commands that were not begun
-                get the code THROTTLING_QUOTA_EXCEEDED. 0: no limit.
+                get the code THROTTLING_QUOTA_EXCEEDED. If it is 0, there is no limit.
 
-        The future may raise ControllerUnavailable: this controller stands by (the message names the active one), or
-        stops; nothing was done. The future may raise ControllerFenced or ClusterError, for all commands; the message
-        states whether anything was done.
+        The future may raise ControllerUnavailable: this controller stands by (the message names the active one) or
+        stops, and nothing was done. It may raise ControllerFenced or ClusterError if all commands failed alike; the
+        message states whether anything was done.
         """
         if self._status.stopping.is_set():
             future: Future[list[CommandResult]] = Future()
             future.set_exception(ControllerUnavailable("this controller is stopping"))
             return future
         future = self._inbox.put(commands, timeout_ms)
-        if self._status.role is Role.STOPPED:  # stopped meanwhile: the thread no longer reads the inbox
+        if self._status.role is Role.STOPPED:  # stopped just now: the thread no longer reads the inbox
             self._inbox.refuse_all("this controller has stopped: nothing was changed")
         return future
 
@@ -317,7 +317,7 @@ class Controller:
 
 
 def default_listen(conf: Mapping[str, Any]) -> str | None:
-    """Return the default of a controller's listener: a free loopback port; None if ``security.protocol`` is SSL."""
+    """Return where a controller listens by default: a free loopback port, or None if ``security.protocol`` is SSL."""
     return None if str(conf.get("security.protocol", "")).upper() == "SSL" else DEFAULT_LISTEN
 
 
@@ -382,7 +382,7 @@ class ControllerFacade:
         return self._ready().removed(topic_ids)
 
     def version(self) -> int:
-        # The version rises after a change is in force: a cached answer may be newer than its version, never older.
+        # The version rises after a change is in force, so a cached answer may be newer than its version, never older.
         return self._version
 
     def is_active(self) -> bool:

@@ -2,33 +2,34 @@
 
 *Election.* Controllers are members of the consumer group ``modeaware-controller.<mode log>`` (classic protocol,
 assignor ``range``). The member that is assigned the mode log's one partition is the leader. ``range`` assigns
-partitions in the order of member ids. A member id begins with the client id, and the client id with the time of
-joining. So the longest-standing member has the partition, and keeps it when a new member joins. Nothing is ever
-fetched.
+partitions in the order of member ids. A member id begins with the client id; after a ``!`` and a name, the client id
+contains the time of joining. So the member that joined first has the partition, and keeps it when others join. No
+member ever fetches a record.
 
-The group metadata that fence appends (KIP-447) are taken only during the assignment that contains the partition.
-Metadata of another time may be a standby's, and brokers would accept an append with them, too. A member that has lost
-its place (the session ran out) rejoins under a new client id, at the end of the queue.
+Each append contains the group metadata of its member, so that brokers fence the appends of former leaders (KIP-447).
+The metadata are taken only during the assignment that contains the partition. At another time they may be a standby's,
+and brokers would accept an append with these, too. A member that has lost its place (its session has ended) rejoins
+under a new client id, at the end of the queue.
 
-*Strangers.* A consumer that joins the group and subscribes to the mode log by mistake is behind every controller: the
+*Strangers.* A consumer that joins the group and subscribes to the mode log by mistake sorts after every controller: the
 client ids of controllers begin with ``!``, before which only a space sorts. A consumer that joins on purpose can take
-the partition, but cannot claim the mode log. To reveal such a leader, each leader writes the group's generation into
-its claim, again in each new generation. A standby whose own generation is not in the claim reports that no controller
-is active.
+the partition, but cannot claim the mode log. To reveal such a leader, each controller that leads writes the group's
+generation into its claim, again in each new generation. If a standby's own generation is not in the claim, the standby
+reports that no controller is active.
 
-*Lease.* Brokers check no generation in requests such as DeleteRecords. So before effects the group's coordinator has to
-confirm the leader, once for all effects of a pass, by a plain OffsetCommit (:meth:`Election.confirm`). The commit
-counts as a heartbeat: the coordinator removes this member a session later at the earliest. (An append proves leadership
-too, but the commit within its transaction extends no session.) The wait for the commit also polls. So rebalances
+*Lease.* In requests such as DeleteRecords, brokers check no generation. So before the effects of a pass, the group's
+coordinator has to confirm the leader once, by a plain OffsetCommit (:meth:`Election.confirm`). The commit counts as a
+heartbeat: the coordinator removes this member a session later at the earliest. (An append proves leadership too, but
+the commit in its transaction extends no session.) While it waits for the commit, the member polls. So rebalances
 continue, and librdkafka does not leave the group (``max.poll.interval.ms``, at least 60 s).
 
 The lease begins when the confirmation is requested, on a clock that also runs while the machine is suspended. The lease
-is half a session, or less if the rest would be shorter than a request may take. The steps before an effect's request
-(topic ids of all brokers, the leaders) may be slow. So the lease is checked again right before the request is sent.
-Then the request may wait for a connection, and is sent once more if the connection breaks. Both take at most the time
-limit of a request (:func:`request_timeout_s`), which is no longer than the rest of the session. Two cases remain: a
-process that stops for longer between check and sending, and a broker that carries out a request long after its arrival.
-So that a replaced controller repeats no postponed effect, the engine appends first.
+is half a session; it is less if the other half would be shorter than the time limit of a request. Before an effect's
+request, topic ids and leaders are read, which may be slow. So the lease is checked again right before the request is
+sent. Then the request may wait for a connection, and is sent once more if the connection breaks. Both take at most the
+time limit (:func:`request_timeout_s`), which is no longer than the rest of the session. Two cases remain: a process
+that stops for longer between check and sending, and a broker that carries out a request long after its arrival. The
+engine appends before effects, so that a replaced controller repeats no postponed effect.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ from modeaware.wire.brokers import REQUEST_TIMEOUT_S
 logger = get_logger("modeaware.controller")
 
 HEARTBEATS_PER_SESSION = 8
-"""A heartbeat's answer announces a rebalance: with a session of 8 s, within a second."""
+"""The answer to a heartbeat announces a rebalance. With a session of 8 s, that takes a second at most."""
 MAX_POLL_INTERVAL_MS = 60_000
 """A controller that is stuck in one step for this long loses its place, in spite of its heartbeats."""
 LEAVE_TIMEOUT_S = 3.0
@@ -93,10 +94,10 @@ class Election:
         term: a number that rises whenever this member becomes the leader anew. A rebalance that leaves the partition
             with this member (another member joined or left) does not change the term.
         group_metadata: the metadata to send with an append; None unless leader.
-        lost: whether the place was lost, or could not be taken; :meth:`join` takes a new one.
-        refusal: why the brokers reject the member permanently; None: they do not.
-        trouble: the last error that librdkafka has reported since the last assignment; None: no error.
-        generation: the group's generation of the last assignment, even an empty one; None: unknown.
+        lost: whether the place was lost, or could not be taken; :meth:`join` takes a new place.
+        refusal: why the brokers reject the member permanently, if they do.
+        trouble: the last error that librdkafka has reported since the last assignment, if any.
+        generation: the group's generation at the last assignment, even an empty one; None if unknown.
         since_ms: when the member took its place (wall-clock time, later than that of every earlier member).
     """
 
@@ -147,7 +148,7 @@ class Election:
         """Leave the present place, if any, and take a place at the end of the queue.
 
         Args:
-            after_ms: wall-clock time of an earlier member: it orders the members where hosts' clocks differ.
+            after_ms: the wall-clock time of an earlier member, after which this one sorts even if its clock is behind.
 
         Raises:
             ConfigError: librdkafka rejects a setting, or cannot read a setting's file. The place is then :attr:`lost`.
@@ -189,13 +190,13 @@ class Election:
     def confirm(self, timeout_s: float) -> bool | None:
         """Make the group's coordinator confirm this member's place, by a commit in its present generation.
 
-        Required before an action that fences other controllers, and before one that brokers do not fence: a process
-        that was paused has no other sign that its place was lost. After True, no other member is elected for a session
-        from this call, unless this one leaves.
+        Required before an action that fences other controllers, and before an action that brokers do not fence: a
+        process that was paused has no other sign that its place was lost. After True, no other member is elected within
+        a session from this call, unless this member leaves.
 
         Returns:
-            True: this is the leader. False: this is not the leader (:meth:`join` again where :attr:`lost`). None: no
-            answer in time.
+            True if this member leads; False if not (if the place is :attr:`lost`, call :meth:`join`); None if no broker
+            answered in time.
         """
         consumer, deadline_s = self._consumer, self._clock.monotonic_s() + timeout_s
         if consumer is None or not self.leader:
@@ -230,7 +231,7 @@ class Election:
         self.lost, self.generation = False, None
         if consumer is None:
             return
-        # In a thread, because closing can block for minutes. No other code uses this consumer any more.
+        # In a thread of its own, because closing can block for minutes. No other code uses this consumer any more.
         leaving = threading.Thread(target=consumer.close, name="modeaware-election-close", daemon=True)
         leaving.start()
         leaving.join(timeout_s)
@@ -248,7 +249,7 @@ class Election:
     # Callbacks: they run in poll() or close(), for the consumer in use or for one that is being closed.
 
     def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        # librdkafka fetches only partitions that the member holds, and a member may hold fewer than it was assigned.
+        # Hold no partition, so that librdkafka fetches nothing. The member stays assigned.
         consumer.assign([])
         if consumer is not self._consumer:
             return
@@ -301,7 +302,7 @@ class LeasedEffects:
         self._clock = clock
 
     def perform(self, effects: Sequence[Effect]) -> list[ClusterError | None]:
-        """Perform effects under one lease (invariant I5); return the failure of each."""
+        """Perform effects under one lease (invariant I5); return the failure of each effect, or None."""
         asked_s = self._clock.monotonic_s()
         if self._election.confirm(LEASE_CONFIRM_TIMEOUT_S) is not True:
             return [_put_off("the coordinator has not confirmed this controller as the leader")] * len(effects)

@@ -1,8 +1,8 @@
 """Commands on their way to the controller's thread, and the outcome of each.
 
 A request may name hundreds of topics. Its commands are executed in slices; between slices, other requests, due checks
-and the election get their turn. So the request can end early, by its deadline or because the controller stops. The
-answer then states for each command whether it was executed, was never begun, or has an unknown outcome.
+and the election get their turn. So the deadline, or the stop of the controller, may end a request between two slices.
+The answer then states for each command whether it was executed, was never begun, or has an unknown outcome.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class Job(Future[_Results]):
     result of its own, the future raises the common error instead.
 
     Args:
-        deadline_s: when commands are no longer begun (``Clock.monotonic_s``); None: never.
+        deadline_s: when commands are no longer begun (``Clock.monotonic_s``); None if there is no deadline.
 
-    ``in_command``: how many commands were begun and have no outcome yet.
+    ``in_command`` is the number of commands that were begun and have no outcome yet.
     """
 
     def __init__(self, commands: Sequence[Command], deadline_s: float | None = None) -> None:
@@ -48,8 +48,8 @@ class Job(Future[_Results]):
     def begin(self, now_s: float, most: int = 1) -> Sequence[Command]:
         """Begin the next commands: at most ``most``, each on another topic.
 
-        No command is begun if none is left (:meth:`finish` then answers the job). After the deadline, none is begun
-        either, and the job is answered.
+        If no command is left, return none; :meth:`finish` then answers the job. After the deadline, answer the job and
+        return none.
         """
         with self._lock:
             if self.complete or not self._start():
@@ -73,8 +73,8 @@ class Job(Future[_Results]):
         Args:
             unknown: the commands have failed, and may have been carried out; they are answered with
                 REQUEST_TIMED_OUT.
-            proved: no later controller was elected before these outcomes. A success that is never proved
-                (:meth:`prove`) is answered as a refusal.
+            proved: whether it is certain that no later controller was elected before these outcomes. A success that
+                never becomes certain (:meth:`prove`) is answered as a refusal.
         """
         with self._lock:
             self.in_command = 0
@@ -170,7 +170,7 @@ class Inbox:
         return job
 
     def put_back(self, job: Job) -> None:
-        """Queue a job that is not complete, behind all others."""
+        """Queue a job that is not complete again, behind all other jobs."""
         with self._changed:
             self._jobs.append(job)
 
@@ -180,7 +180,7 @@ class Inbox:
             self._changed.notify()
 
     def take(self, wait_s: float) -> Job | None:
-        """Return the next job, within ``wait_s`` seconds; None: there is none, or :meth:`wake` was called."""
+        """Return the next job, or None if none arrives within ``wait_s`` seconds or :meth:`wake` is called."""
         with self._changed:
             self._changed.wait_for(lambda: self._jobs or self._woken, max(wait_s, 0.0))
             self._woken = False

@@ -1,6 +1,7 @@
 """The mode log under a controller: created if missing, fenced, read to its end, appended to, watched.
 
-Only the election's leader opens it and appends (:class:`ControllerLog`); all follow the claim (:class:`ClaimWatch`).
+Only the election's leader opens the log and appends (:class:`ControllerLog`). All controllers follow the claim
+(:class:`ClaimWatch`).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from modeaware.wire.retries import Deadline
 logger = get_logger("modeaware.controller")
 
 READ_TIMEOUT_S = 20.0
-"""The time for reading the whole log. To open the log takes less than the election's max.poll.interval.ms (tested)."""
+"""The time for reading the whole log: short enough that opening takes less than max.poll.interval.ms (tested)."""
 SLOW_READ_S = 5.0
 """A read that takes longer is logged."""
 _T = TypeVar("_T")
@@ -38,11 +39,11 @@ class ControllerLog:
 
     Attributes:
         appends: the number of successful appends.
-        timeout_s: how long an append may take; None: the writer's default.
-        unfit: why the topic, altered since the claim, may lose the last append. Until the topic is fit again, no effect
-            of a record may be performed. None: the topic is fit.
-        observed: the observed brokers, as on the log; None: the record needs a newer reader. ``observed_unreadable``:
-            the last record could not be read, so clients have no record.
+        timeout_s: how long an append may take. If it is None, the writer's default holds.
+        unfit: why the topic, altered since the claim, may lose the last append, or None if the topic is fit. Until the
+            topic is fit again, no effect of a record may be performed.
+        observed: the observed brokers, as on the log; None if the record needs a newer reader.
+        observed_unreadable: whether the last record could not be read, so that clients have none.
     """
 
     def __init__(self, cluster: Cluster, conf: Mapping[str, Any], topic: str, election: Election) -> None:
@@ -77,7 +78,7 @@ class ControllerLog:
             raise
 
     def weakness(self) -> str | None:
-        """Return why the log is less safe than a new one; raise ClusterError if it is no longer fit."""
+        """Return why the log is less safe than a newly created one, or None. Raise ClusterError if it is unfit."""
         return log_weakness(self._cluster.admin, self._topic)
 
     def open(self) -> Replay:
@@ -107,15 +108,15 @@ class ControllerLog:
         """Append ``(key, value)`` records in one transaction, as the elected controller (invariant I5); a value of None
         is a tombstone.
 
-        The brokers describe the topic before each append: if the topic was recreated, the record would be the next
-        controller's whole log. Effects are performed right after an append. So the description also checks the topic's
-        id and configs before each effect; see :attr:`unfit`.
+        Before each append the brokers describe the topic. If it was recreated, nothing is appended, because the record
+        would be the next controller's whole log. Effects are performed right after an append. So the topic's configs
+        are also checked before each effect; see :attr:`unfit`.
 
         Raises:
             ControllerFenced: this is no longer the elected controller; nothing was appended.
             ClusterError: the append failed, or its outcome is unknown. With code NOT_BEGUN nothing was appended: the
-                log is not open, or its topic cannot be described, or has another id now. If :attr:`is_open` is False,
-                open the log before the next append.
+                log is not open, or its topic cannot be described, or its topic has another id now. If :attr:`is_open`
+                is False, open the log before the next append.
         """
         if self._writer is None:
             text = f"mode log: topic {self._topic!r} is not open for writing"
@@ -187,10 +188,10 @@ class ClaimWatch:
     """The latest claim on the mode log. Each read continues where the last one ended. One thread owns the watch.
 
     Attributes:
-        claim: the latest claim; None without one.
+        claim: the latest claim, or None if there is none.
         absent: whether the mode log was absent at the last read.
-        highest_epoch: the highest epoch of all claims ever read, even if the log has lost its tail or was recreated; 0:
-            none.
+        highest_epoch: the highest epoch of all claims ever read, even if the log has lost its tail or was recreated; 0
+            if no claim was read.
     """
 
     def __init__(self, conf: Mapping[str, Any], topic: str) -> None:
@@ -208,7 +209,7 @@ class ClaimWatch:
         except LogAbsent:
             self._position, self.claim, self.absent = 0, None, True
             return None
-        except LogRewound:  # another log has this name: the claim was on the earlier one
+        except LogRewound:  # another log has this name now: the claim was on the earlier log
             self._position, self.claim = 0, None
             self._position = read_to_end(self._conf, self._topic, 0, self._apply, timeout_s)
         self.absent = False
@@ -226,7 +227,7 @@ class ClaimWatch:
 
 
 def describe_claim(claim: ClaimRecord | None) -> str:
-    """Return in words which controller was active last. Only the election shows whether it still is active."""
+    """Return in words which controller was active last. Only the election shows whether that one is still active."""
     if claim is None:
         return "no controller has claimed the mode log yet"
     name = claim.controller_id if not claim.host else f"{claim.controller_id} on host {claim.host}"

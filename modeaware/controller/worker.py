@@ -1,10 +1,10 @@
 """The controller's thread: the election, the work of a leader, the answers of a standby.
 
-A *leader* claims the log, executes commands, and checks topics that are due. A leader never opens the log before the
-brokers confirm that it is the leader, so controllers do not fence each other in turns. After a failed append the
-content of the log is unknown. So the leader claims the log again, and every claim begins by reading the log. A
-*standby* follows the claim on the log; its answer to commands names the active controller. A member without progress
-rejoins the election.
+A *leader* of the election claims the log, executes commands, and checks topics that are due. To open the log fences
+other controllers (as Kafka fences producers). So a leader opens it only after the brokers have confirmed its place;
+otherwise two controllers could fence each other in turns. After a failed append the content of the log is unknown. So
+the leader claims the log again, and every claim begins by reading the log. A *standby* follows the claim on the log;
+its answer to commands names the active controller. A member without progress rejoins the election.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ POLL_S = 0.1
 SERVE_POLL_S = 0.5
 """How long the active controller waits for a command, unless a topic becomes due earlier."""
 STUCK_S = 45.0
-"""After this time without progress a member rejoins the election: a leader that cannot claim the log, or a member that
-is neither leader nor standby."""
+"""After this time a member without progress rejoins the election. It is a leader that cannot claim the log, or a member
+that is neither leader nor standby."""
 START_PATIENCE_S = 60.0
 """How long a start is retried while no broker answers."""
 FIRST_READ_TIMEOUT_S = 10.0
@@ -58,19 +58,19 @@ SLICE_S = 0.25
 FIRST_TOPICS, MOST_TOPICS = 64, 1_000
 LOOK_S = 1.0
 LOG_CHECK_INTERVAL_S = 60.0
-"""How often the active controller checks that the mode log is still fit, and how safe its replication is."""
+"""How often the active controller checks whether the mode log is still fit, and how safe its replication is."""
 CLAIM_READ_TIMEOUT_S = 5.0
 CLAIM_REFRESH_S, LEADERLESS_REFRESH_S = 10.0, 1.0
-"""After how long a standby reads the claim again: usually, and while the leader has not claimed the log."""
+"""After how long a standby reads the claim again. The second value holds while the leader has not claimed the log."""
 
 
 class Together:
     """The number of topics in one pass: ``topics``, :data:`FIRST_TOPICS` at first. Pure.
 
-    Each pass lists all groups, so large passes need fewer requests. But the election and other commands wait for the
-    end of a pass. After a pass of more than :data:`LOOK_S` the number is halved. If the smaller pass takes almost as
-    long (because one broker does not answer, for example), the number returns to what it was. After a pass of less than
-    half that time the number is doubled, up to :data:`MOST_TOPICS`.
+    Each pass lists all groups, so larger passes need fewer requests in all. But the election and other commands wait
+    for the end of a pass. After a pass of more than :data:`LOOK_S` the number is halved. If the smaller pass takes
+    almost as long (because one broker does not answer, for example), the former number is restored. After a pass of
+    less than half of :data:`LOOK_S` the number is doubled, up to :data:`MOST_TOPICS`.
     """
 
     def __init__(self) -> None:
@@ -92,8 +92,8 @@ class Together:
 class Worker:
     """The work of the thread ``modeaware-controller`` (with ``--once``, of the caller's thread).
 
-    Only that thread uses the worker's parts, except the inbox and the status. At the end, the worker closes the
-    ``clusters``, which its parts use. A failed append (ControllerFenced, ClusterError) ends the claim.
+    Only that thread uses the worker's parts; other threads may use the inbox and the status. At the end, the worker
+    closes the ``clusters``, which its parts use. A failed append (ControllerFenced, ClusterError) ends the claim.
     """
 
     engine: Engine
@@ -133,7 +133,7 @@ class Worker:
             self._leave()
 
     def run_once(self, patience_s: float) -> None:
-        """Wait ``patience_s`` for the election, advance every topic as far as possible now, and leave."""
+        """Wait up to ``patience_s`` to be elected, advance every topic as far as possible now, and leave."""
         try:
             self._enter()
             if self._elected_within(patience_s):
@@ -158,7 +158,7 @@ class Worker:
             self._join()
 
     def _patiently(self, step: Callable[[], object]) -> None:
-        """Run the step; repeat it while no broker answers: a single broker may be restarting."""
+        """Run the step; repeat it while no broker answers, because a cluster's only broker may be restarting."""
         deadline_s = self.clock.monotonic_s() + START_PATIENCE_S
         while not self._stopping:
             self.status.round_s = self.clock.monotonic_s()
@@ -178,7 +178,7 @@ class Worker:
         self._useful_s = self.clock.monotonic_s()
 
     def _rejoin(self) -> None:
-        """Rejoin the election behind the active controller. Waiting commands are refused: their clients retry."""
+        """Rejoin the election at the end of the queue. Waiting commands are refused: their clients retry."""
         self.inbox.refuse_all("this controller has lost its place in the election: nothing was changed")
         self.election.close()
         if self.status.role is Role.STARTING:
@@ -191,7 +191,7 @@ class Worker:
         except ConfigError as error:
             if self.status.role is Role.STARTING:
                 raise
-            # The settings worked before. One of their files may be being replaced.
+            # The settings worked before. One of the files that they name may be being replaced.
             logger.warning("%s; rejoining the election", error)
             self.status.stopping.wait(RETRY_DELAY_S)
 
@@ -246,7 +246,7 @@ class Worker:
             if term is not None:
                 self._serve(term)
         except ControllerFenced as error:
-            # Another controller has opened the log. It may be the new leader, or a former one whose process was paused.
+            # Another controller has opened the log: the new leader, or a former leader whose process was paused.
             logger.warning("%s; checking the election", error)
             self.log.close()
         except (ClusterError, ConfigError, ModeSourceError) as error:
@@ -254,8 +254,8 @@ class Worker:
                 if error.code not in (ErrorCode.REQUEST_TIMED_OUT, NOT_BEGUN):
                     raise
                 self.status.trouble = str(error)
-            # The outcome of the last append is unknown: a new claim reads the log again. A leader also claims anew if
-            # the log's topic cannot be described; if that fails too, another controller takes its place.
+            # The outcome of the last append is unknown: a new claim reads the log again. A leader also claims again if
+            # the log's topic could not be described. If the claim fails too, another controller becomes the leader.
             self.status.log_failures += 1
             logger.warning("%s; claiming the mode log again", error)
             self.log.close()
@@ -264,7 +264,7 @@ class Worker:
                 self.election.poll()
 
     def _still_leads(self, term: int) -> bool:
-        """Poll; return whether this is still the leader in ``term``. Waits for the end of a rebalance."""
+        """Poll; return whether this controller still leads in ``term``. Wait for the end of a rebalance."""
         election = self.election
         election.poll()
         self.status.round_s = self.clock.monotonic_s()
@@ -280,7 +280,7 @@ class Worker:
         return leads
 
     def _still_claims(self, term: int) -> bool:
-        """Return whether this is still the leader in ``term``; if so, renew the claim for the present generation."""
+        """Return whether this controller still leads in ``term``. If so, renew the claim for the present generation."""
         leads = self._still_leads(term)
         if leads:
             self.engine.renew(self._generation)
@@ -299,10 +299,10 @@ class Worker:
     # The leader
 
     def _claim(self) -> int | None:
-        """Claim the log, if the brokers confirm that this is the leader: else the claim would fence the real leader.
+        """Claim the log if the brokers confirm that this controller leads. Otherwise a claim would fence the leader.
 
         Returns:
-            The election's term of the claim; None if this is not the leader.
+            The election's term of the claim, or None if this controller does not lead.
         """
         confirmed = self.election.confirm(CONFIRM_TIMEOUT_S)
         if confirmed is None:
@@ -330,7 +330,7 @@ class Worker:
         return UNKNOWN_GENERATION if self.election.generation is None else self.election.generation
 
     def _release(self) -> None:
-        """Remove the address from the claim, if this is still the leader; log an error that prevents this."""
+        """Remove the address from the claim, if this controller still leads. Log an error that prevents the removal."""
         try:
             if not self.election.leader:
                 raise ControllerFenced("an election is under way")
@@ -376,8 +376,8 @@ class Worker:
     def _carry_out(self, job: Job, term: int) -> None:
         """Execute commands of the job for :data:`SLICE_S`, and answer once all of them have an outcome.
 
-        A successful append proves that this is the leader. A command that needs no append is answered from memory. In a
-        process that was paused, memory is stale. So the election confirms the leader before such an answer.
+        A successful append proves that this controller leads. A command that needs no append is answered from memory,
+        which is stale if the process was paused. So the election has to confirm the leader before such an answer.
         """
         until_s = self.clock.monotonic_s() + SLICE_S
         try:
@@ -387,7 +387,7 @@ class Worker:
                     with self._timed(len(commands)):
                         results = self.engine.execute(commands)
                 except (ClusterError, ControllerFenced) as error:
-                    # A fenced append may have succeeded: perhaps only the answer to its commit was lost.
+                    # An append that failed as fenced may have succeeded: perhaps only the commit's answer was lost.
                     harmless = self._is_harmless(error)
                     nothing = (harmless or error.code is NOT_BEGUN) and self.log.appends == appends
                     # To clients, a ControllerFenced means that the outcome is unknown.
@@ -404,7 +404,7 @@ class Worker:
                     break
             if not job.proved and self._surely_leads(term):
                 job.prove()
-        finally:  # answer a complete job; queue any other again, to be continued (perhaps under a new claim)
+        finally:  # answer a complete job; put any other back in the queue, for later (perhaps under a new claim)
             if job.in_command:
                 job.end([ClusterError("the controller failed on this command")] * job.in_command, unknown=True)
             if not job.proved:
@@ -433,14 +433,14 @@ class Worker:
             self._together.took(topics, self.clock.monotonic_s() - start_s)
 
     def _is_harmless(self, error: ModeAwareError) -> bool:
-        """Return whether certainly nothing was appended and a new claim would not help: the record is too large."""
+        """Return whether the error needs no new claim: the record was too large, so certainly nothing was appended."""
         if error.code is not ErrorCode.MESSAGE_TOO_LARGE or not self.log.is_open:
             return False
         logger.error("%s", error)
         return True
 
     def _watch_cluster(self) -> None:
-        """Watch topics and brokers while no command waits: a broker that does not answer takes seconds."""
+        """Watch topics and brokers. Skip this while a command waits: a broker that does not answer takes seconds."""
         topics, brokers, epoch = self.topics, self.brokers, self.status.epoch
         try:
             if topics is not None and self.inbox.empty:
@@ -455,8 +455,8 @@ class Worker:
         """Check the log's configs and replication, after a claim (which itself has to be quick) and periodically.
 
         A log that has become unfit (brokers may delete its records, for example) is reported at each check. The active
-        controller writes to it nevertheless, because it has all records in memory. It could not claim such a log again,
-        and a later claim would lack the deleted records. Effects wait until the log is fit.
+        controller still writes to it, because this controller has all records in memory. A new claim of such a log is
+        refused, because records that brokers deleted would be missing. Effects wait until the log is fit.
         """
         if self.clock.monotonic_s() < self._log_check_s or not self.inbox.empty:
             return  # a broker that does not answer takes seconds
@@ -474,7 +474,7 @@ class Worker:
     # The standby
 
     def _stand_by(self) -> None:
-        """Wait a moment for a command, and answer with the name of the active controller."""
+        """Wait a moment for a command, and refuse it with the name of the active controller."""
         if self.election.seat is Seat.STANDBY:
             self._step_down()
         self._follow_claim()
@@ -494,7 +494,7 @@ class Worker:
             self._claim_read_s = None
 
     def _watch_claim(self) -> None:
-        """Note since when the log has no claim of this member's generation: the leader may be no controller."""
+        """Note since when the log has no claim for this member's generation. The leader may then be no controller."""
         claim, status, now_s = self.claims.claim, self.status, self.clock.monotonic_s()
         generation = self.election.generation
         if self.election.seat is not Seat.STANDBY or generation is None:
@@ -541,7 +541,7 @@ class Worker:
 
 
 def run_worker(worker: Worker, status: Status, inbox: Inbox) -> None:
-    """Run the thread: set the failure that ended the worker, and answer all waiting commands."""
+    """Run the worker in its thread. At its end, set the failure that ended it, and answer all waiting commands."""
     try:
         worker.run()
         status.become(Role.STOPPED)
