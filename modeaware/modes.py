@@ -1,6 +1,6 @@
 """Partition modes and the states of a retiring partition (KIP-694, Metadata Changes and Proposed Changes).
 
-The transitions between them are in :mod:`modeaware.lifecycle.state`.
+:mod:`modeaware.lifecycle.state` has the transitions between modes, and between states.
 """
 
 from __future__ import annotations
@@ -89,13 +89,13 @@ def runs(partitions: Iterable[int]) -> Iterator[tuple[int, int]]:
 
 
 def divides(one: int, other: int) -> bool:
-    """Return whether one number of partitions divides the other: a hash modulo the number then moves fewest keys."""
+    """Return whether one number of partitions divides the other. A hash modulo the number then moves fewest keys."""
     return max(one, other) % min(one, other) == 0
 
 
 def nearest_dividing(before: int, wanted: int) -> list[int]:
-    """Return the numbers nearest to ``wanted``, below and above, that divide ``before`` or are its multiples.
-    ``before`` is left out. If ``wanted`` is such a number, it is the only one.
+    """Return the nearest numbers, one up to ``wanted`` and one from it on, that divide ``before`` or are its multiples.
+    If ``wanted`` is such a number, return it alone. ``before`` itself is left out.
 
     Raises:
         ValueError: a number is not positive.
@@ -111,7 +111,7 @@ def nearest_dividing(before: int, wanted: int) -> list[int]:
 
 
 def divides_text(before: int, after: int) -> str:
-    """Return a clause: whether one number of partitions divides the other, and which keys a hash would move."""
+    """Return in words whether one number of partitions divides the other, and which keys a hash would move."""
     shrinks, moves = after < before, "a hash modulo the number of partitions moves"
     if divides(before, after):
         relation = "divides" if shrinks else "is a multiple of"
@@ -119,4 +119,4 @@ def divides_text(before: int, after: int) -> str:
         return f"{after} {relation} {before}: {moves} {which}"
     relation = "does not divide" if shrinks else "is no multiple of"
     instead = " or ".join(map(str, nearest_dividing(before, after)))
-    return f"{after} {relation} {before}: {moves} keys between those that stay, too; not with {instead}"
+    return f"{after} {relation} {before}: {moves} keys also between partitions that stay ({instead} would not)"

@@ -47,8 +47,8 @@ class Admitted:
 
     @property
     def to_validate(self) -> tuple[Effect, ...]:
-        """Return the effects for brokers to validate: those of a growth, even if the command only validates; those of a
-        new replacement; the deletion of an undo."""
+        """Return the effects for brokers to validate: of a growth (also if the command itself only validates), of a new
+        replacement, or of an undo (the deletion of the new topic)."""
         command, count = self.command, self.facts.partition_count
         if isinstance(command, ReplaceTopicCommand):
             replacement = self.record.replacement if self.record is not None else None

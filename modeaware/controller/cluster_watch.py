@@ -1,11 +1,11 @@
 """What the active controller watches between passes: recreated topics, and brokers.
 
 *Topics.* A Metadata request for the names of all records shows within seconds that a topic was deleted or recreated
-(invariant I4), however long the check interval is. One broker's metadata only start an inquiry: a record is removed
-only when every live broker returns another topic id.
+(invariant I4), however long the check interval is. The metadata of one broker may be stale, so they only start an
+inquiry: a record is removed only when every live broker returns another topic id.
 
-*Brokers.* The mode log keeps observed brokers while they are registered, so a broker that is down is still known
-(KIP-409).
+*Brokers.* The mode log lists the brokers that were observed, as long as they are registered. So a broker that is down
+is still known (KIP-409).
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ logger = get_logger("modeaware.controller")
 
 TOPICS_INTERVAL_S = 3.0
 COST_SHARE = 1_000
-"""The pause after a comparison of topics is at least this many times the comparison's duration: 3 s with some hundred
-topics, some 15 s with 3 000. A comparison occupies the thread and a broker."""
+"""The pause after a comparison of topics is this many times the comparison's duration, because a comparison occupies
+the thread and a broker. The pause is at least 3 s (with some hundred topics); with 3 000 topics it is some 15 s."""
 LONGEST_INTERVAL_S = 60.0
 BROKERS_INTERVAL_S = 10.0
 
@@ -94,13 +94,13 @@ class TopicWatch:
 def replaced_records(records: Iterable[TopicRecord], answers: Sequence[Ids]) -> tuple[TopicRecord, ...]:
     """Return the records whose topic was deleted and recreated, according to all of ``answers``.
 
-    Every broker must return an id for the name, and none the record's id. Any other answer delays the removal, because
-    the broker may be stale. A topic that is missing on every broker is not decided here:
-    :class:`~modeaware.cluster.observer.Observer` waits before the topic counts as gone. The record of an alias outlives
-    its topic, so callers leave aliases out.
+    Every broker must return an id for the name, and no broker the record's id. Any other answer delays the removal,
+    because the broker may be stale. A topic that is missing on every broker is not returned:
+    :class:`~modeaware.cluster.observer.Observer` waits before such a topic counts as gone. The record of an alias
+    outlives its topic, so callers leave aliases out.
 
     Args:
-        answers: for each broker, name -> topic id; None: the broker has no topic of that name. Without answers, no
+        answers: for each broker, name -> topic id, or None if the broker has no topic of that name. Without answers, no
             record is returned.
     """
     return tuple(
@@ -125,11 +125,11 @@ class BrokerWatch:
     def step(self, controller_epoch: int) -> None:
         """If due, list the brokers; append the record if anything has changed.
 
-        After a claim, other work is more urgent, so the first listing waits. Only for a log's first record, or for a
-        new policy, the listing comes at once.
+        After a claim, other work is more urgent, so the first listing waits for :data:`BROKERS_INTERVAL_S`. The listing
+        comes at once only if the log has no record of brokers yet, or the policy has changed.
 
         Raises:
-            ControllerFenced, ClusterError: the log could not be appended to.
+            ControllerFenced, ClusterError: the append failed.
         """
         now_s = self._clock.monotonic_s()
         held = self._log.observed
@@ -148,7 +148,7 @@ class BrokerWatch:
         except ClusterError as error:
             logger.debug("cannot list the cluster's brokers now: %s", error)
             return
-        # A broker stays on record until the cluster confirms that the broker is no longer registered.
+        # A broker stays in the record until the cluster confirms that the broker is no longer registered.
         kept = {} if registered.complete else dict(held.brokers)
         racks = {broker.node_id: broker.rack for broker in registered.brokers.values()}
         after = replace(held, policy=self._policy or held.policy, brokers=MappingProxyType({**kept, **racks}))

@@ -18,7 +18,7 @@ MAX_REMEMBERED_FAILURES = 1_000
 class Failures:
     """Turns an unexpected exception into a ClusterError. Not thread-safe.
 
-    Each exception is logged with its traceback: first at ERROR, then at DEBUG while it repeats (type and place).
+    Each exception is logged with its traceback: first at ERROR, then at DEBUG while its type and place stay the same.
     """
 
     def __init__(self) -> None:
@@ -26,12 +26,12 @@ class Failures:
 
     @contextmanager
     def isolated(self, what: str, code: ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR) -> Iterator[None]:
-        """Contain an unexpected error in the work on one topic. Not for the mode log, whose failures end the claim."""
+        """Contain an unexpected error to one topic. Not for work on the mode log, whose errors end the claim."""
         try:
             yield
         except (ClusterError, RequestRefused, ControllerFenced):
             raise
-        except Exception as error:  # uncontained, it would end each active controller in turn
+        except Exception as error:  # uncontained, it would end one active controller after the other
             kind = type(error), str(traceback.extract_tb(error.__traceback__)[-1])
             level = logging.DEBUG if self._logged.get(what) == kind else logging.ERROR
             if len(self._logged) >= MAX_REMEMBERED_FAILURES:

@@ -1,8 +1,9 @@
-"""The active controller's decisions about gates: the decisions on the log, what snapshots have shown, and when the next
-snapshot and the next record are due. Pure; :mod:`modeaware.lifecycle.moved` has the rules.
+"""The active controller's decisions about gates: for which groups the new topic of a replacement is open. Pure.
 
-All draining topics are checked together, whenever one of them is due: their groups are listed once, so a snapshot of
-many topics costs little more than a snapshot of one. A decision stands even while its record is not appended yet.
+:mod:`modeaware.lifecycle.moved` has the rules. This module keeps the decisions on the log, what snapshots have shown,
+and when the next snapshot and the next record are due. All draining topics are checked together, whenever one of them
+is due: their groups are listed once, so a snapshot of many topics costs little more than a snapshot of one. A decision
+is in force even while its record is not appended yet.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ class MovedGroups:
     clock.
 
     Args:
-        records: topic id -> the decision on the log.
-        newer: keys of the log whose record needs a newer reader: the decision about these topics is unknown.
+        records: old topic's id -> the decision on the log.
+        newer: keys of the log whose record needs a newer reader, so that the decision about the topic is unknown.
     """
 
     def __init__(
@@ -60,7 +61,7 @@ class MovedGroups:
         return _NONE_MOVED if record is None else record.moved
 
     def looked(self, this: Pass, after: TopicRecord, at_ms: int) -> Decision:
-        """Process what a snapshot has shown; return the decision.
+        """Decide about the gates by what a snapshot has shown.
 
         Args:
             this: the pass.
@@ -101,13 +102,13 @@ class MovedGroups:
             self.draining.discard(after.topic_id)
 
     def with_draining(self, due: Sequence[str]) -> list[str]:
-        """Return the topics to check: ``due``, and all draining topics if one of ``due`` drains."""
+        """Return the topics to check: the ``due`` topics and, if one of them drains, all draining topics."""
         if self.draining.isdisjoint(due):
             return list(due)
         return list(dict.fromkeys((*due, *sorted(self.draining))))
 
     def next_look_ms(self, topic_id: str, decision: Decision, cost_ms: int, at_ms: int) -> int | None:
-        """Return when a topic is due because of its groups; None: not before its next regular check."""
+        """Return when a topic is due because of its groups, or None if its next regular check is enough."""
         record_ms = self._record_due_ms(topic_id)
         if topic_id not in self.draining:
             return record_ms
@@ -148,7 +149,7 @@ class MovedGroups:
         return topic_id in self._decided
 
     def forget(self, topic_id: str) -> None:
-        """Forget a topic whose decision is removed from the log."""
+        """Forget a topic, because its decision is removed from the log."""
         for known in (self._decided, self._on_log, self._appended_ms, self._seen):
             known.pop(topic_id, None)
         self.draining.discard(topic_id)

@@ -1,4 +1,4 @@
-"""When each topic is checked again, and for which topics a small snapshot is enough. Pure."""
+"""When each topic is checked again, and for which topics a small snapshot (of their logs only) is enough. Pure."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ MOST_SMALL_LOOKS = 72
 
 
 def elapsed_ms(clock: Clock) -> int:
-    """Return the monotonic time, for a schedule: a wall clock that is set back would delay every check."""
+    """Return the monotonic time for a schedule. (By the wall clock, setting the clock back would delay every check.)"""
     return round(clock.monotonic_s() * 1000)
 
 
 class Schedule:
-    """The due times of topics, by topic id, on the time of :func:`elapsed_ms`. Pure.
+    """The due times of topics, by topic id, in the time of :func:`elapsed_ms`. Pure.
 
     A topic without progress is checked after 1 s, 2 s, 4 s, ... and at the latest after the check interval
-    (``delete.topic.partition.check.interval.ms``); progress restarts that series.
+    (``delete.topic.partition.check.interval.ms``). Progress restarts the series at 1 s.
     """
 
     def __init__(self, check_interval_ms: int) -> None:
         self._check_interval_ms = check_interval_ms
         self._due_ms: dict[str, int] = {}
         self._next_ms: int | None = None
-        """The earliest due time, cached because it is read twice a second; None: unknown."""
+        """The earliest due time, cached because it is read twice a second; None if it has to be computed."""
         self._retry_ms: dict[str, int] = {}
 
     def now(self, topic_id: str, elapsed_ms: int) -> None:
@@ -42,11 +42,11 @@ class Schedule:
         due_in_ms: int | None = None,
         pace_ms: int | None = None,
     ) -> None:
-        """Plan the next check: for an ``idle`` topic after the interval, else a retry, or after ``due_in_ms`` if
-        earlier.
+        """Plan the next check: for an ``idle`` topic after the check interval; for any other topic as a retry, or after
+        ``due_in_ms`` if that is earlier.
 
         Args:
-            pace_ms: the time until groups make the topic due. It replaces the retry, and also the interval if shorter.
+            pace_ms: the time until groups make the topic due. It replaces the retry, and a longer check interval.
         """
         if progress:
             self._retry_ms.pop(topic_id, None)
@@ -88,9 +88,10 @@ class Schedule:
 class Resting:
     """Topics at rest: while nothing changes, a *small snapshot* (starts and ends of their logs) is enough. Pure.
 
-    A topic *rests* when its last whole snapshot led to no step, and only its logs can change that. The whole snapshot
-    *counts* while all later small snapshots equal the last one before it: they would have shown any change. If the set
-    of topics differs, that is a change. A whole snapshot counts for at most :data:`MOST_SMALL_LOOKS` small ones.
+    A topic *rests* when its last whole snapshot led to no step, and only a change of its logs can lead to one. The
+    whole snapshot *counts* as long as all small snapshots after it equal the last small one before it, because they
+    would show any change. Another set of topics is a change, too. A whole snapshot counts for at most
+    :data:`MOST_SMALL_LOOKS` small ones.
     """
 
     def __init__(self) -> None:

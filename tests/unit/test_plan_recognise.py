@@ -126,10 +126,10 @@ def test_targets(base: int, wanted: int, targets: tuple[int, ...]) -> None:
     [
         (12, 4, "4 divides 12: {} only keys of the retired ones"),
         (12, 24, "24 is a multiple of 12: {} keys to the new ones only"),
-        (12, 5, "5 does not divide 12: {} keys between those that stay, too; not with 4 or 6"),
-        (12, 11, "11 does not divide 12: {} keys between those that stay, too; not with 6"),
-        (12, 25, "25 is no multiple of 12: {} keys between those that stay, too; not with 24 or 36"),
-        (12, 13, "13 is no multiple of 12: {} keys between those that stay, too; not with 24"),
+        (12, 5, "5 does not divide 12: {} keys also between partitions that stay (4 or 6 would not)"),
+        (12, 11, "11 does not divide 12: {} keys also between partitions that stay (6 would not)"),
+        (12, 25, "25 is no multiple of 12: {} keys also between partitions that stay (24 or 36 would not)"),
+        (12, 13, "13 is no multiple of 12: {} keys also between partitions that stay (24 would not)"),
     ],
 )
 def test_whether_one_number_divides_the_other_is_said_with_the_nearest_that_do(

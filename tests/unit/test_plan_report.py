@@ -61,7 +61,7 @@ def planned(
         (
             "murmur2",
             5,
-            "moves keys between those that stay, too; not with 4 or 6.",
+            "moves keys also between partitions that stay (4 or 6 would not).",
             "by murmur2, the hash of Kafka's Java producer, ",
         ),
         ("murmur2", 4, "4 divides 12: a hash modulo the number of partitions moves only keys of the retired ones.", ""),
