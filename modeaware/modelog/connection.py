@@ -1,4 +1,4 @@
-"""The settings of our clients of the mode log: the connection settings of the application's client, and fixed ones."""
+"""The settings of our clients of the mode log: fixed settings, and the application's own connection settings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from modeaware.wire.capabilities import CLIENT_ID, SOFTWARE_NAME, UNDERLYING_NAM
 from modeaware.wire.security import bootstrap_servers
 
 # The connection settings of librdkafka (its CONFIGURATION.md) and confluent_kafka. All other settings are about
-# producing, consuming, groups, callbacks, logging or statistics and stay with the client.
+# producing, consuming, groups, callbacks, logging or statistics, and are not passed on.
 _EXACT = (
     "bootstrap.servers",
     "metadata.broker.list",
@@ -35,10 +35,10 @@ _PREFIXES = (
 )
 
 _DEFAULTS: dict[str, Any] = {
-    # To a client without this name, an endpoint that refuses old clients returns no leader for topics with retired
-    # partitions.
+    # An endpoint that refuses old clients recognises mode-aware clients by this name. To others it returns no leader for
+    # topics with retired partitions.
     SOFTWARE_NAME: UNDERLYING_NAME,
-    # How soon an unreachable log is read again, and how soon a frozen broker is detected.
+    # How soon an unreachable log is read again; then, how soon a frozen broker is detected.
     "reconnect.backoff.max.ms": 2_000,
     "socket.timeout.ms": 15_000,
 }
@@ -54,7 +54,7 @@ def shared_settings(conf: Mapping[str, Any]) -> dict[str, Any]:
 
 def connection_conf(conf: Mapping[str, Any], suffix: str) -> dict[str, Any]:
     """Return the settings of ``conf`` with which another client reaches the same cluster as the same user."""
-    # The package logs each error once; librdkafka's own log lines would repeat it.
+    # The package logs each error once; librdkafka's own log lines would repeat the error.
     quiet = {"log_level": 0, "client.id": f"{conf.get('client.id') or CLIENT_ID}-{suffix}"}
     return {**_DEFAULTS, **shared_settings(conf), **quiet}
 
@@ -62,8 +62,8 @@ def connection_conf(conf: Mapping[str, Any], suffix: str) -> dict[str, Any]:
 def tail_conf(conf: Mapping[str, Any], *, fetch_wait_ms: int) -> dict[str, Any]:
     """Return the settings of a consumer that reads the mode log for the client configured by ``conf``.
 
-    librdkafka requires a group id. The id is unique and the consumer never commits, so a user without rights on the
-    group can read the log. The consumer reads committed records only, and creates no topic.
+    librdkafka requires a group id. The consumer never joins or commits, so the user needs no right on the group; the id
+    is unique. The consumer reads committed records only, and creates no topic.
     """
     return {
         **connection_conf(conf, "modes"),
@@ -81,8 +81,8 @@ def tail_conf(conf: Mapping[str, Any], *, fetch_wait_ms: int) -> dict[str, Any]:
 
 
 def cluster_key(conf: Mapping[str, Any], topic: str) -> Hashable:
-    """Return the key of a tail: clients with equal bootstrap servers (in any order), security settings and log share
-    one tail."""
+    """Return the key of a tail. Clients share one tail if their bootstrap servers (in any order), security settings and
+    mode log are equal."""
     identity = {
         name: (value if isinstance(value, Hashable) else id(value)) if callable(value) else str(value)
         for name, value in conf.items()

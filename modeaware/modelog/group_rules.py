@@ -2,9 +2,9 @@
 
 One record holds all rules. The controller writes the record, the command line reads it, and clients ignore it.
 
-A group id may contain any character, also those of a glob, so each rule records whether its text is a name or a glob.
-If a name were read as a glob, a waiver could give up other groups' records. A requirement would no longer count once no
-broker lists the group.
+A group id may contain any character, also those of a glob. So each rule records whether its text is a name or a glob. A
+name must not be read as a glob: a waiver could then give up the records of other groups, and a requirement would no
+longer count once no broker lists the group.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ KINDS = (REQUIRE, WAIVE, CLOSED)
 
 
 def has_glob_characters(name: str) -> bool:
-    """Return whether a name can be a glob."""
+    """Return whether a name contains characters of a glob."""
     return any(character in name for character in "*?[")
 
 
@@ -38,15 +38,16 @@ class GroupRule(JsonFields):
 
     Attributes:
         kind: ``require``: the group must have consumed a retired partition before the partition's records are deleted.
-            A name counts whether or not the brokers list the group; a glob matches listed groups only. ``waive``: a
-            drain does not wait for the group. ``closed``: the operator declares that the registered and
-            the visible groups are all groups, because the controller may lack the right to see every group.
-        group: the group's name, taken literally; or a glob, if ``glob`` is set; ``""`` for ``closed``.
+            A name counts even if the brokers do not list the group; a glob matches listed groups only. ``waive``: a
+            drain does not wait for the group. ``closed``: the operator declares that there are no groups but the
+            registered and the visible ones, because the controller may lack the right to see every group.
+        group: the group's name, taken literally. If ``glob`` is set, a glob. ``""`` for ``closed``.
         topic: the topics of the rule: a name or a glob. (No topic's name can hold ``*``, ``?`` or ``[``.)
         reason: the operator's reason; quoted in the drain certificate.
-        created_ms, expires_ms: wall-clock times in ms since the epoch; ``expires_ms`` None: until removed.
-        uncommitted_only: the waiver applies only to partitions on which the group has never committed an offset.
-        glob: ``group`` is a pattern (``*``, ``?``, ``[...]``; case counts).
+        created_ms, expires_ms: wall-clock times in ms since the epoch. ``expires_ms`` is None if the rule holds until
+            it is removed.
+        uncommitted_only: whether a waiver applies only to partitions on which the group has no committed offset.
+        glob: whether ``group`` is a pattern (``*``, ``?``, ``[...]``; case counts).
     """
 
     kind: str = field(metadata=form(_read_kind))
@@ -60,14 +61,14 @@ class GroupRule(JsonFields):
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """Return the identity of a rule: a kind, group and topic have one rule at most."""
+        """Return the identity of the rule: there is at most one rule for a kind, group and topic."""
         return (self.kind, self.group, self.topic)
 
     @property
     def may_give_up_records(self) -> bool:
         """Return whether the rule may cause the deletion of records that would stay without the rule.
 
-        A requirement that expires may, because it may replace one that does not expire.
+        A requirement that expires may cause this, because it may replace a requirement that does not expire.
         """
         return self.kind != REQUIRE or self.expires_ms is not None
 
@@ -79,13 +80,13 @@ class GroupRule(JsonFields):
         return (self.expires_ms is None or now_ms < self.expires_ms) and is_for
 
     def matches(self, group: str) -> bool:
-        """Return whether the rule is for ``group``, by its name or as a glob."""
+        """Return whether the rule is for ``group``: its text is the group's name, or a glob that matches the name."""
         return group == self.group or (self.glob and fnmatchcase(group, self.group))
 
 
 @dataclass(frozen=True)
 class GroupRulesRecord(VersionedRecord):
-    """All rules in force, and those that have expired since the last change."""
+    """All rules in force. Rules that have expired stay in the record until its next change."""
 
     KIND = "a record of group rules"
 

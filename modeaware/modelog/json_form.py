@@ -14,7 +14,7 @@ from modeaware.modes import runs
 WRITER_VERSION = 1
 READER_VERSION = 1
 MAX_READ_BYTES = 1 << 20
-"""A longer value is malformed: readers in all languages have this bound."""
+"""A longer value is malformed. Readers in all languages have this limit."""
 
 
 class _Form(NamedTuple):
@@ -38,9 +38,9 @@ def form(
 
     Args:
         read: makes the value from JSON; may raise KeyError, TypeError, ValueError, AttributeError, OverflowError.
-        write: makes JSON from the value; None: the value is JSON already.
-        key: the key in JSON; None: the field's name.
-        required: the field is written also at its default, and JSON without the field is malformed.
+        write: makes JSON from the value. By default the value is JSON already.
+        key: the key in JSON. By default it is the field's name.
+        required: whether the field is written even at its default, and JSON without the field is malformed.
     """
     return {"read": read, "write": write, "key": key, "required": required}
 
@@ -99,13 +99,14 @@ def nested(kind: type[JsonFields]) -> dict[str, Any]:
 
 
 def columns(kind: type[JsonFields], limit: int, *, required: bool = False) -> dict[str, Any]:
-    """Return the ``metadata`` of a field that maps numbers below ``limit`` to rows of ``kind``, written by
+    """Return the ``metadata`` of a field that maps numbers below ``limit`` to rows of ``kind``, in the JSON form of
     :func:`write_columns`."""
     return form(lambda value: read_columns(kind, value, limit), write_columns, required=required)
 
 
 def read_runs(ranges: Any, limit: int) -> tuple[int, ...]:
-    """Return the numbers of a list of ``[first, last]``, ascending, below ``limit``; raises ValueError, TypeError."""
+    """Return the numbers in a list of ``[first, last]``. Raise ValueError or TypeError unless they ascend, below
+    ``limit``."""
     numbers: list[int] = []
     for first, last in map(listed, listed(ranges)):
         if not (numbers[-1] if numbers else -1) < integer(first) <= integer(last) < limit:
@@ -124,9 +125,9 @@ Row = TypeVar("Row", bound=JsonFields)
 
 
 def write_columns(rows: Mapping[int, JsonFields]) -> dict[str, Any]:
-    """Return many rows of one kind as columns, which take a fraction of the bytes.
+    """Return many rows of one kind as columns, which take fewer bytes.
 
-    Each key is written once, and so is a value that all rows share. Null stands for a field's default.
+    Each key is written once. A value that all rows share is also written once. Null stands for a field's default.
     """
     numbers = sorted(rows)
     columns_by_key: dict[str, Any] = {COLUMN_KEYS: write_runs(numbers)}
@@ -138,7 +139,7 @@ def write_columns(rows: Mapping[int, JsonFields]) -> dict[str, Any]:
 
 
 def read_columns(kind: type[Row], columns_by_key: Mapping[str, Any], limit: int) -> dict[int, Row]:
-    """Return the rows, by their numbers, that :func:`write_columns` has written; raises ValueError, TypeError."""
+    """Return number -> row, from the form of :func:`write_columns`. Raise ValueError or TypeError for another form."""
     numbers = read_runs(columns_by_key[COLUMN_KEYS], limit)
     rows: list[dict[str, Any]] = [{} for _ in numbers]
     fields_of_kind: Any = kind
@@ -218,8 +219,8 @@ def listed(value: Any) -> list[Any]:
 
 
 def integer(value: Any) -> int:
-    """Return a field that must be a whole number of 64 bits; raises TypeError, ValueError. Neither ``true`` nor ``1.0``
-    nor ``"1"`` is one."""
+    """Return a field that must be a whole number of 64 bits; raises TypeError, ValueError. No whole numbers are
+    ``true``, ``1.0`` and ``"1"``."""
     if type(value) is not int:
         raise TypeError(f"expected a whole number, not {type(value).__name__}")
     if not -(1 << 63) <= value < 1 << 63:

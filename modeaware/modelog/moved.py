@@ -1,9 +1,9 @@
-"""The gates of a new topic: the groups for which they are open, in one record for each old topic.
+"""The record of open gates: for one old topic, the groups that may read its new topic.
 
 The gates have a record of their own. Otherwise the old topic's whole record would be appended again for each group, and
-make up most of the log. The key is :data:`MOVED_PREFIX` and the id of the old topic. The controller
+these copies would make up most of the log. The key is :data:`MOVED_PREFIX` and the id of the old topic. The controller
 decides by :mod:`modeaware.lifecycle.moved` and appends the record; clients open their gates by the record. A tombstone
-ends the record when the old topic is gone.
+removes the record when the old topic is gone.
 
 Names are stored in full, not as hashes: 1 000 names of 255 bytes take 256 000 bytes in ASCII and 766 000 in another
 script, which fits :data:`~modeaware.modelog.records.MAX_RECORD_BYTES`. :mod:`modeaware.lifecycle.moved` decides about
@@ -26,7 +26,7 @@ def moved_key(topic_id: str) -> str:
 
 
 def topic_id_of(key: str) -> str | None:
-    """Return the id of the old topic in a key; None: the key belongs to another kind of record."""
+    """Return the id of the old topic in a key, or None if the key belongs to another kind of record."""
     return key.removeprefix(MOVED_PREFIX) if key.startswith(MOVED_PREFIX) else None
 
 
@@ -36,8 +36,8 @@ class MovedRecord(VersionedRecord):
 
     Attributes:
         topic_id: the old topic's id.
-        groups: the names of the groups; ignored if ``all`` is true.
-        all: the gate is open for every group.
+        groups: the names of these groups; ignored if ``all`` is true.
+        all: whether the gate is open for every group.
     """
 
     KIND = "a record of open gates"

@@ -1,13 +1,13 @@
-"""Reading the mode log with one consumer on its partition: once to its end, or on as the log grows.
+"""Reading the mode log with one consumer on its only partition: once to its end, or on and on as the log grows.
 
-The kind of a failure decides the state of the log. Only the cluster's response that the topic does not exist makes
+The kind of a failure decides in which state the log is. Only the cluster's response that the topic does not exist makes
 the log *absent*. A missing right is an error to report. A log that is shorter than the part already read was truncated,
 or deleted and created again: the log is read from its beginning. Any other error, unknown codes included, means that
 the log is unreachable for now.
 
 Only an empty fetch response shows the end of the log, and a broker may delay that response. So a stream that reads to
-the end has short fetch waits, and one that follows the log has long ones. :class:`Tail` reads to the end, then follows.
-If the log was absent, shorter or unreachable, another log may have taken its place. So the tail reads from the
+the end has short fetch waits. A stream that follows the log has long waits. :class:`Tail` reads to the end, then
+follows. If the log was absent, shorter or unreachable, another log may have taken its place. So the tail reads from the
 beginning again.
 """
 
@@ -34,20 +34,20 @@ BATCH = 500
 READ_WAIT_MS = 10
 """``fetch.wait.max.ms`` of a stream that reads to the end: the longest time to detect the end."""
 FOLLOW_WAIT_MS = 5_000
-"""``fetch.wait.max.ms`` while following: thousands of clients wait at one leader. Records end the wait at once."""
+"""``fetch.wait.max.ms`` while following: long, as thousands of clients wait at one leader. A record ends the wait."""
 SLICE_S = 0.1
 FOLLOW_SLICE_S = 0.3
-"""The maximum time of one poll of the tail, and so of a stop."""
+"""The maximum time of one poll while following, and so the time until a stop takes effect."""
 FIRST_SLICE_S = 0.02
 """The maximum time of a poll in the first second. An error, such as an unknown topic, does not end a poll early."""
 SILENCE_S = 1.0
-"""After this long without records or an end, the reason is requested from the cluster."""
+"""After this long without records or the log's end, the reason is requested from the cluster."""
 GRACE_S = 1.0
-"""A shorter time without the log is not reported: one of several brokers may be down, or a leader may be moving."""
+"""A shorter time without access to the log is not reported: a broker may be down, or a leader may be moving."""
 MARKER_WAIT_S = 1.0
 """How long a reader waits for the records behind an open transaction. A broker acknowledges a commit a moment before it
-writes the commit's marker, and the reader must not miss that commit. A transaction that never ends must not delay a
-start."""
+writes the commit's marker, and the reader must not miss that commit. The wait is short because a transaction may never
+end."""
 FIRST_BACKOFF_S, LAST_BACKOFF_S = 1.0, 30.0
 
 
@@ -58,7 +58,7 @@ class LogAbsent(ModeSourceError):
 
 
 class LogUnreachable(ModeSourceError):
-    """No broker that has the log can be reached, or the connection to one has just been lost."""
+    """No broker that has the log can be reached, or the connection to such a broker has just been lost."""
 
 
 class LogRewound(ModeSourceError):
@@ -92,8 +92,8 @@ _TEXTS = {
 
 
 def to_error(topic: str, code: int, text: str) -> ModeSourceError | None:
-    """Return the exception for an error code of the consumer (Kafka's, or librdkafka's below 0); None for an error
-    that does not affect reading the log."""
+    """Return the exception for an error code of the consumer (Kafka's, or librdkafka's below 0). Return None for an
+    error that does not affect reading the log."""
     kind = _KINDS.get(code, LogUnreachable)
     return None if kind is None else kind("mode log: " + _TEXTS[kind].format(topic, text), topic=topic)
 
@@ -109,8 +109,8 @@ class LogStream:
     """Reads the log from ``start`` on. For one thread, which also closes the stream.
 
     Attributes:
-        position: the offset after all returned records, and after the control records before the end.
-        end: the end of the log when it was last reached; None before that, and again while there are more records.
+        position: the offset after all returned records, and after any control records between these and the end.
+        end: the end of the log when it was last reached, or None if records have followed or it was never reached.
         at_end: whether the last :meth:`poll` has reached the end.
     """
 
@@ -144,10 +144,10 @@ class LogStream:
         self._target: int | None = None
 
     def poll(self, timeout_s: float) -> list[LogRecord]:
-        """Return the next records; an empty list at the end, or after ``timeout_s`` seconds without records."""
+        """Return the next records. At the end, or after ``timeout_s`` seconds without records, return none."""
         self.at_end = False
         first = os_threads.call(self._consumer.poll, timeout_s)
-        # consume(n, timeout) would wait for n messages: so wait for one, then take those that have arrived.
+        # consume(n, timeout) would wait for n messages. So wait for one message, then take those that have arrived.
         messages = [] if first is None else [first, *self._consumer.consume(BATCH, 0)]
         records = [record for record in map(self._sort, messages) if record is not None]
         if not records:  # errors come with the next call, after the records before them
@@ -155,8 +155,8 @@ class LogStream:
         return records
 
     def poll_or_ask(self, timeout_s: float) -> list[LogRecord]:
-        """Like :meth:`poll`; after :data:`SILENCE_S` with neither records nor the end, request the reason from the
-        cluster. Brokers return nothing to a consumer that is not authorized to describe the topic."""
+        """Like :meth:`poll`. After :data:`SILENCE_S` with neither records nor the end, request the topic's metadata:
+        brokers return no error to a consumer that is not authorized to describe the topic."""
         try:
             records = self.poll(timeout_s)
         except LogUnreachable:
@@ -171,15 +171,16 @@ class LogStream:
         return records
 
     def target(self, timeout_s: float) -> int | None:
-        """Return an offset at or past every record that was committed when the end was first reached; None before then.
+        """Return an offset at or past every record that was committed when the end was first reached. Return None until
+        the end is reached.
 
-        Blocks for up to ``timeout_s`` the first time; only for a stream with a short ``wait_ms``.
+        Blocks for up to ``timeout_s`` the first time. Only for a stream with a short ``wait_ms``.
         """
         if self._target is not None or self.end is None:
             return self._target
         try:
-            # ListOffsets returns the last stable offset, which is right after a fail-over too (KIP-207). A transaction
-            # with an acknowledged commit and no marker yet ends behind it, but below the fetched high watermark.
+            # ListOffsets returns the last stable offset, also right after a fail-over (KIP-207). If a transaction's
+            # commit is acknowledged, but has no marker yet, its records are behind that, but below the high watermark.
             _, stable = os_threads.call(self._consumer.get_watermark_offsets, self._partition, timeout=timeout_s)
             _, high = self._consumer.get_watermark_offsets(self._partition, cached=True)
         except KafkaException as error:
@@ -238,7 +239,7 @@ class LogStream:
 
 
 def read_mode_log(conf: Mapping[str, Any], topic: str, timeout_s: float, *, must_exist: bool = False) -> Replay:
-    """Read the mode log to its end: all records committed before the call.
+    """Read the mode log to its end: all records that were committed before the call.
 
     Raises:
         NotAuthorized: the user may not read the log.
@@ -268,7 +269,7 @@ def read_to_end(
     must_exist: bool = False,
     clock: Clock = SYSTEM_CLOCK,
 ) -> int:
-    """Pass all records from offset ``start`` on to ``apply``, in batches, up to the end at the time of the call.
+    """Pass all records from offset ``start`` on to ``apply``, in batches, until the end at the time of the call.
 
     Returns:
         The offset at which the log continues.
@@ -318,7 +319,7 @@ class TailSink(Protocol):
         """All committed records below ``position`` have been passed on."""
 
     def absent(self) -> None:
-        """The cluster has responded that there is no log."""
+        """The cluster has responded that the log does not exist."""
 
     def failed(self, error: ModeSourceError) -> None:
         """The log cannot be read now. The call is repeated until :meth:`reached_end` or :meth:`absent`."""
@@ -349,8 +350,8 @@ class Tail:
         self._stopping.set()
 
     def read_anew(self) -> None:
-        """Make :meth:`run` read from the beginning: the log is another one, or was not followed for a while. From any
-        thread."""
+        """Make :meth:`run` read from the beginning, because the log is another log now, or was not followed for a
+        while. From any thread."""
         self._anew.set()
 
     def run(self) -> None:
@@ -429,12 +430,12 @@ class Tail:
                         self._sink.reached_end(stream.position)
                 except LogUnreachable as error:
                     logger.debug("%s", error)
-                    shaken = True  # a connection was lost; requesting the end shows whether that matters
+                    shaken = True  # a connection was lost; reading to the end shows whether the log can be read
                 except LogAbsent:
                     self._anew.set()
                 lasted_s = self._clock.monotonic_s() - began_s
                 if shaken and lasted_s > self._backoff.now_s:
-                    # A bootstrap server that is down for good fails in every new stream: return after growing times.
+                    # A bootstrap server that is down for good fails in every new stream, so return after growing times.
                     self._backoff.next_s()
                     return
                 if lasted_s > 2 * LAST_BACKOFF_S:

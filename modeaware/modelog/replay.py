@@ -1,8 +1,8 @@
 """The fold over the mode log: from its records, in order, to the current state. Pure: no IO, no clock.
 
-A value is the whole truth about its key, so the fold is an idempotent upsert and needs only the latest record of each
-key: ``fold(compact(log)) == fold(log)``, and a repeated record changes nothing. Versions only rise (invariant I4), and
-the records of a replaced controller do not count (invariant I5).
+Each value is complete, so the fold needs only the latest record of each key: ``fold(compact(log)) == fold(log)``. A
+repeated record changes nothing. Versions only rise (invariant I4), and records that a replaced controller appended
+after a later claim do not count (invariant I5).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ logger = get_logger(__name__)
 
 _NONE_MOVED = Moved()
 MAX_REMEMBERED_KEYS = 1_000
-"""How many unreadable keys are remembered: malformed records must fill neither memory nor the program's log."""
+"""The most unreadable keys that are remembered: malformed records must fill neither memory nor the program's log."""
 
 
 class Replay:
@@ -36,12 +36,12 @@ class Replay:
     Attributes:
         records: topic id -> the latest record of that topic.
         moved: id of an old topic -> the latest record of the groups whose gate of its new topic is open.
-        claim: the claim of the latest controller; None: no claim was read.
-        group_rules: the operator's rules about groups; None: there are none.
-        observed_brokers: the brokers that were ever seen; None: no controller has recorded them.
+        claim: the claim of the latest controller, or None if no claim was read.
+        group_rules: the operator's rules about groups, if there are any.
+        observed_brokers: the brokers that were ever seen, or None if no controller has recorded them.
         rejected: how many records were malformed, outdated, or of a replaced controller.
         removed: the ids of topics whose latest record is a tombstone.
-        newer: the keys whose latest record was written for a newer reader; at most one key a topic.
+        newer: the keys whose latest record was written for a newer reader.
     """
 
     def __init__(self) -> None:
@@ -60,8 +60,8 @@ class Replay:
     def apply(self, key: str | bytes | None, value: bytes | None) -> frozenset[str]:
         """Apply the next record of the log (UTF-8 key; a value of None is a tombstone).
 
-        A record that cannot be read, or that is older than the held one, changes nothing. The record is counted, and
-        the program's log names it once per key.
+        A record that cannot be read, or is older than the record held for its key, changes nothing. Such a record is
+        counted, and the program's log has a warning, once per key.
 
         Returns:
             The names of the topics whose record may have changed: usually one; none for a claim or a rejected record.
@@ -87,7 +87,7 @@ class Replay:
         return changed
 
     def record(self, topic: str) -> TopicRecord | None:
-        """Return the record of the topic of that name; of several topic ids, the one that was written last."""
+        """Return the record of the topic of that name. If several topic ids have the name, the last one written."""
         records = self.records_of(topic)
         return records[-1] if records else None
 
@@ -111,7 +111,7 @@ class Replay:
 
     @property
     def unreadable(self) -> list[str]:
-        """Return the topics whose latest record was rejected, sorted; the key if the topic's name is unknown."""
+        """Return the topics whose latest record was rejected, sorted. Where the name is unknown, return the key."""
         return sorted(set(self._unreadable.values()))
 
     def is_unreadable(self, key: str) -> bool:
@@ -175,8 +175,8 @@ class Replay:
             raise RecordError(f"mode log: the record under the key {topic_id!r} is one of topic id {record.topic_id!r}")
         self._refuse_replaced(record.controller_epoch, repr(record.topic))
         _refuse_older(record, held, repr(record.topic))
-        # A record of the held version is a duplicate. It is applied all the same: compaction keeps the last copy, and
-        # the position of that copy decides between two topics of one name.
+        # A record of the held version is a duplicate, but is applied: compaction keeps the last copy, and the position
+        # of that copy decides which of two topics of one name was written last.
         changed = self._forget(topic_id)
         self.removed.discard(topic_id)
         self.records[topic_id] = record

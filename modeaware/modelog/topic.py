@@ -23,9 +23,9 @@ from modeaware.modelog.connection import is_transient
 from modeaware.wire.retries import Deadline
 
 ENSURE_TIMEOUT_S = 10.0
-"""For all requests together."""
+"""The time limit of :func:`ensure_mode_log`, for all its requests together."""
 LOOK_TIMEOUT_S = 3.0
-"""For the requests about an existing mode log."""
+"""The time limit of requests about an existing mode log."""
 AGAIN_S = 0.1
 _SLACK_S = 0.5
 
@@ -41,15 +41,15 @@ class LogTopic:
 
     @property
     def unfit(self) -> str | None:
-        """Return why the topic cannot be a mode log; None if it can."""
+        """Return why the topic cannot be a mode log, or None if it can."""
         return unfit(self.name, len(self.replicas), self.configs)
 
 
 def ensure_mode_log(admin: AdminClient, topic: str) -> str:
     """Create the mode log if it is missing, else check that the topic of that name can be a mode log.
 
-    A new mode log has one partition, compaction, and ``min(3, brokers)`` replicas. With three replicas, two must
-    acknowledge each append. An existing topic must have one partition and be compacted without deletion; its owner
+    A new mode log has one partition, is compacted, and has ``min(3, brokers)`` replicas. With three replicas, two must
+    acknowledge each append. An existing topic must have one partition, and ``cleanup.policy=compact`` alone; its owner
     decides on its replication.
 
     Returns:
@@ -83,13 +83,13 @@ def log_configs(brokers: int) -> dict[str, str]:
         # The cluster's default might be more than the number of replicas.
         "min.insync.replicas": "2" if brokers >= 3 else "1",
         "unclean.leader.election.enable": "false",
-        # The segment being written is not compacted, and every client reads the log from its beginning.
+        # Small, because the last segment is not compacted, and every client reads the log from its beginning.
         "segment.bytes": str(10 * 1024 * 1024),
     }
 
 
 def unfit(topic: str, partitions: int, configs: Mapping[str, str | None]) -> str | None:
-    """Return why a topic cannot be a mode log; None if it can."""
+    """Return why a topic cannot be a mode log, or None if it can."""
     if partitions != 1:
         return (
             f"topic {topic!r} has {partitions} partitions, but a mode log has 1: create it again, as after its loss "
@@ -105,7 +105,7 @@ def unfit(topic: str, partitions: int, configs: Mapping[str, str | None]) -> str
 
 
 def weakness(replicas: int, min_in_sync: str | None, brokers: int) -> str | None:
-    """Return why a mode log is less safe than a new one would be, and the remedy; None if it is as safe."""
+    """Return why a mode log is less safe than a new one would be, and the remedy, or None if it is as safe."""
     wanted, faults = min(3, brokers), []
     if replicas < wanted:
         faults.append(
@@ -119,7 +119,7 @@ def weakness(replicas: int, min_in_sync: str | None, brokers: int) -> str | None
 
 
 def log_weakness(admin: AdminClient, topic: str) -> str | None:
-    """Return the :func:`weakness` of the mode log; None also without an answer within :data:`LOOK_TIMEOUT_S`.
+    """Return the :func:`weakness` of the mode log. Return None if brokers do not answer in time, too.
 
     Raises:
         ClusterError: the topic was altered, and can no longer be a mode log.

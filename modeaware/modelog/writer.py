@@ -13,7 +13,7 @@ from modeaware.modelog.connection import connection_conf, is_transient
 from modeaware.wire.retries import Deadline
 
 TRANSACTION_TIMEOUT_MS = 15_000
-"""How long an unfinished transaction of a dead writer may block readers, unless the next writer opens sooner."""
+"""How long an unfinished transaction of a dead writer may block readers. The next writer ends it when it opens."""
 OPEN_TIMEOUT_S = 15.0
 APPEND_TIMEOUT_S = 10.0
 """An append takes milliseconds; after this time the caller opens a new producer."""
@@ -35,8 +35,8 @@ _NOT_ELECTED = (
 
 
 class ModeLogWriter:
-    """The one writer of the mode log. The last writer to open fences all earlier ones (invariant I5). One thread owns
-    a writer.
+    """Writes the mode log. When a writer opens, it fences all earlier writers (invariant I5), so there is only one. One
+    thread owns a writer.
 
     Args:
         conf: librdkafka settings (``bootstrap.servers``, security settings; others are ignored).
@@ -48,7 +48,7 @@ class ModeLogWriter:
         connection = connection_conf(conf, "modes-writer")
         self._conf = {
             **connection,
-            # librdkafka requires a timeout of at most the transaction's.
+            # librdkafka requires a socket timeout that is at most the transaction's timeout.
             "socket.timeout.ms": min(int(connection["socket.timeout.ms"]), TRANSACTION_TIMEOUT_MS),
             "transactional.id": election_group(topic),  # shared by all controllers of a log: it fences
             "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
@@ -58,13 +58,13 @@ class ModeLogWriter:
             "linger.ms": 0,
             # The JSON of a large topic shrinks to a tenth; every librdkafka has lz4.
             "compression.type": "lz4",
-            # Brokers reject batches by size: records that fit alone must not fail together.
+            # Brokers reject batches by size. Records that fit one by one must not be too large together.
             "batch.num.messages": 1,
             # The pause between requests to the coordinator while it completes the previous transaction.
             "retry.backoff.ms": 20,
             # librdkafka's send_offsets_to_transaction has no timeout. After a restart of the group coordinator the call
-            # hangs until the state of any connection changes (librdkafka issues 5456, 5511). So idle connections are
-            # closed.
+            # hangs until the state of any connection changes (librdkafka issues 5456, 5511). Closing idle connections
+            # is such a change.
             "connections.max.idle.ms": 3_000,
         }
         self._producer: Producer | None = None
@@ -101,16 +101,16 @@ class ModeLogWriter:
         Readers see the records a few milliseconds after this returns.
 
         Args:
-            membership: a consumer's ``consumer_group_metadata()``. The transaction commits an offset of that group as
-                well (always 0, of the mode log's partition; it is never read). The group's coordinator accepts the
-                offset from a member of the current generation only (KIP-447). The offset is sent before the records: if
-                the offset is rejected, no record has been sent.
-            timeout_s: for the whole append, in seconds; :data:`APPEND_TIMEOUT_S` by default. An abort at the last
-                moment may take a second more.
+            membership: a consumer's ``consumer_group_metadata()``. The transaction then also commits an offset of that
+                group (always 0, for the mode log's partition; it is never read). The group's coordinator accepts the
+                offset only from a member of the current generation (KIP-447). The offset is sent before the records, so
+                if it is rejected, no record has been sent.
+            timeout_s: the time limit of the whole append, in seconds; :data:`APPEND_TIMEOUT_S` by default. An abort at
+                the last moment may take a second more.
 
         Raises:
-            ControllerFenced: another writer was opened since, or the member's generation is over. This writer is
-                closed. Nothing was appended, unless only the answer to the commit was lost.
+            ControllerFenced: another writer was opened later, or the member's generation is over. This writer is
+                closed. Usually nothing was appended; but the commit may have succeeded if its answer was lost.
             ClusterError: nothing was appended, or the outcome is unknown. If :attr:`is_open` is False, open the writer
                 again and read the log to its end before the next append. With code MESSAGE_TOO_LARGE nothing was
                 appended, and an append of the same records would fail again.
@@ -139,13 +139,14 @@ class ModeLogWriter:
         except KafkaException as error:
             cause = error.args[0]
             # librdkafka lacks KIP-890: after a transaction that timed out (or failed permanently), the producer's next
-            # transaction could include records of the failed one. So the producer is closed, like a fenced one.
+            # transaction could include records of the failed one. So the producer is closed, as after a fence.
             fenced = cause.code() in (*_FENCED, *_NOT_ELECTED)
             if fenced or cause.fatal() or cause.code() == KafkaError._TIMED_OUT or cause.retriable():
                 self.close()
             else:
                 self._abort(producer, deadline)
-            # A batch that a broker rejects leaves a gap in librdkafka's sequence: the next transaction fails, once.
+            # A batch that a broker rejects leaves a gap in librdkafka's sequence numbers: the next transaction fails
+            # once. The append is then repeated.
             gap, self._sequence_gap = self._sequence_gap, cause.code() in _TOO_LARGE
             if gap and self.is_open and cause.code() == KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER:
                 self.append(records, membership, deadline.left_s())
@@ -157,7 +158,7 @@ class ModeLogWriter:
         return self._producer is not None
 
     def close(self) -> None:
-        """Drop the producer. The next writer, or the timeout, ends an open transaction. Idempotent."""
+        """Drop the producer. An open transaction ends when the next writer opens, or times out. Idempotent."""
         producer, self._producer = self._producer, None
         if producer is not None:
             producer.purge()
