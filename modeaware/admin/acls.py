@@ -1,12 +1,13 @@
-"""ACLs that match only the old or only the new topic's name: they grant or remove access at the switch.
+"""ACLs that match only the old or only the new topic's name: they change access at the switch.
 
-An ACL of one name is *covered* by an ACL of the other name with the same permission, the same principal or ``User:*``,
-and the same host or ``*``. The operation must be the same, All, or, if the ACL allows, one that implies it.
+An ACL of one name is *covered* by an ACL of the other name that has the same permission, the same principal or
+``User:*``, and the same host or ``*``. The covering ACL's operation must be the same, or All. If the ACLs allow, it may
+also be an operation that implies the covered one.
 
-- An ACL of the old topic may not be covered on the new topic. Then users lose access at the switch if the ACL allows,
-  and gain access if it denies. Users also lose access if the new topic has an ACL that denies and is not covered. A
-  replacement is refused in all these cases.
-- An ACL of the new topic that allows, and is not covered on the old topic, is only shown: it may be intended.
+- If an ACL of the old topic is not covered on the new topic, users lose access at the switch (if the ACL allows), or
+  gain access (if it denies). If an ACL of the new topic denies and is not covered on the old topic, users lose access.
+  In all these cases the replacement is refused.
+- If an ACL of the new topic allows and is not covered on the old topic, it is only shown: it may be intended.
 """
 
 from __future__ import annotations
@@ -23,16 +24,16 @@ from modeaware.wire.brokers import Brokers
 from modeaware.wire.requests import DescribeAclsRequest
 
 ADMIN_CONFIG = "admin.properties"
-"""Placeholder in commands of Kafka's tools for the file with an administrator's settings."""
+"""In commands of Kafka's tools, the placeholder for the file with an administrator's settings."""
 ANY, ALL_OPERATIONS, DENY, PREFIXED = 1, 2, 2, 4
-"""Kafka's numbers in DescribeAcls: for any filter, operations, permissions, kinds of names."""
+"""Kafka's numbers in DescribeAcls: any value (a filter), the operation All, the permission Deny, a prefixed name."""
 OPERATIONS = (
     *("Unknown", "Any", "All", "Read", "Write", "Create", "Delete", "Alter", "Describe", "ClusterAction"),
     *("DescribeConfigs", "AlterConfigs", "IdempotentWrite", "CreateTokens", "DescribeTokens", "TwoPhaseCommit"),
 )
 """The names of kafka-acls.sh, by number."""
 _IMPLIED_BY = {"Describe": ("Read", "Write", "Delete", "Alter"), "DescribeConfigs": ("AlterConfigs",)}
-"""Operation -> the operations that imply it in ACLs that allow, by the brokers' rules."""
+"""Operation -> the operations that imply it in an ACL that allows, by the brokers' rules."""
 SECURITY_DISABLED, CLUSTER_AUTHORIZATION_FAILED = 54, 31
 
 
@@ -69,7 +70,7 @@ class Acl(NamedTuple):
 
 @dataclass(frozen=True)
 class ClusterAcls:
-    """The ACLs on the topics of a cluster; ``unknown``: the reason why they are unknown."""
+    """The ACLs on the topics of a cluster; or, in ``unknown``, the reason why these are unknown."""
 
     bindings: Sequence[Acl] = ()
     unknown: str | None = None
@@ -80,10 +81,10 @@ class TopicAcls:
     """The ACLs that an old and a new topic do not share.
 
     Attributes:
-        commands: commands of kafka-acls.sh that add the missing ACLs to the new topic; those that deny come first.
-        denied: ACLs that deny, of the new topic's name alone.
-        allowed: ACLs that allow, of the new topic's name alone.
-        unknown: the reason why the ACLs are unknown; null: they are known.
+        commands: commands of kafka-acls.sh that add the missing ACLs to the new topic; ACLs that deny come first.
+        denied: ACLs that deny, and match only the new topic's name.
+        allowed: ACLs that allow, and match only the new topic's name.
+        unknown: the reason why the ACLs are unknown; null if they are known.
     """
 
     commands: tuple[str, ...] = ()
@@ -93,10 +94,10 @@ class TopicAcls:
 
 
 def read_acls(brokers: Brokers) -> ClusterAcls | None:
-    """Return the ACLs on topics, which needs DESCRIBE on the cluster; None: the cluster has no authorizer.
+    """Return the ACLs on topics, or None if the cluster has no authorizer. The user needs DESCRIBE on the cluster.
 
     Raises:
-        ClusterError: no answer, or an error other than a missing right to list them.
+        ClusterError: no broker answered, or there was an error other than a missing right to list ACLs.
     """
     request = DescribeAclsRequest(
         resource_type_filter=TOPIC_RESOURCE,
@@ -126,7 +127,7 @@ def read_acls(brokers: Brokers) -> ClusterAcls | None:
 
 
 def compare_acls(acls: ClusterAcls | None, topic: str, new_topic: str, servers: str) -> TopicAcls | None:
-    """Return the ACLs that an old and a new topic do not share; ``servers`` are for the commands."""
+    """Return the ACLs that the two topics do not share, if there is an authorizer. ``servers``: for the commands."""
     if acls is None or acls.unknown is not None:
         return None if acls is None else TopicAcls(unknown=acls.unknown)
     old, new = ([acl for acl in acls.bindings if acl.matches(name)] for name in (topic, new_topic))

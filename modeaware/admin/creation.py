@@ -1,8 +1,8 @@
 """Creating topics and partitions: typed answers (KIP-195), and a minimum of live replicas (KIP-409).
 
-A creation with a minimum is placed here and sent with its assignment: the brokers' own placement (KRaft's) ignores
-which brokers are alive. An error that concerns one topic alone is returned: RequestRefused means that nothing was
-created, ClusterError that the outcome is unknown.
+If a creation has a minimum, this module chooses the brokers and sends the assignment: the brokers' own placement
+(KRaft's) ignores which brokers are alive. An error that concerns one topic alone is returned. RequestRefused means that
+nothing was created, ClusterError that the outcome is unknown.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from modeaware.wire.retries import Deadline
 _T = TypeVar("_T")
 Outcomes = dict[str, CreationResult | ModeAwareError]
 LOOK_DELAY_S = 0.1
-"""The pause between requests for the brokers' metadata, which lags behind the controller's."""
+"""The pause between requests for the brokers' metadata, which lags behind the metadata of the cluster's controller."""
 
 
 @dataclass(frozen=True)
@@ -35,9 +35,9 @@ class Placement:
     """The partitions of a topic that are to be created, and their brokers.
 
     Attributes:
-        first, count: the new partitions are those from ``first`` on, below ``count``.
-        assignments: the brokers of their replicas; None: the brokers decide.
-        live: the brokers that were alive at the time; None: not requested.
+        first, count: the new partitions are those from ``first`` to ``count - 1``.
+        assignments: the brokers of their replicas, or None if the cluster decides.
+        live: the brokers that were alive at the time, or None if they were not requested.
     """
 
     topic: str
@@ -48,16 +48,16 @@ class Placement:
 
 
 Send = Callable[[Sequence[Placement]], Mapping[str, object]]
-"""Creates partitions; returns for each topic an error, or any other value. An exception is the error of each topic."""
+"""Creates partitions; returns for each topic an error, or any other value. If it raises, all topics have that error."""
 
 
 class Creation:
-    """The creations of one call. One thread; facts about the cluster are read once, when first needed.
+    """The creations of one call. For one thread. Facts about the cluster are read once, when first needed.
 
     Args:
         brokers: the connection; the caller closes it.
-        observed: reads the observed brokers and the policy; None if the mode log has no such record. Called only if a
-            minimum is requested.
+        observed: reads the record of observed brokers and the policy, and returns it or None. Called only if a minimum
+            is requested.
         deadline: the deadline of all requests together.
     """
 
@@ -69,7 +69,7 @@ class Creation:
         self._deadline = deadline
 
     def create_topics(self, topics: Iterable[NewTopic], validate_only: bool = False) -> Outcomes:
-        """Create topics with a minimum, each by its own request, so that a refusal affects no other topic."""
+        """Create topics that have a minimum. Each gets its own request, so that a refusal affects no other topic."""
         return {new.topic: _outcome(partial(self._create_topic, new, validate_only)) for new in topics}
 
     def create_partitions(
@@ -78,7 +78,7 @@ class Creation:
         """Grow topics by one request. A topic that the answer leaves out is missing from the outcomes.
 
         Args:
-            send: creates the placed partitions; None: the brokers do.
+            send: creates the placed partitions. By default, a request to the brokers does.
         """
         try:
             placements = self._place_growths(growths)
@@ -103,7 +103,7 @@ class Creation:
     def _place_growths(self, growths: Mapping[str, NewPartitions]) -> dict[str, Placement | ModeAwareError]:
         """Return which partitions to create and, if there is a minimum, on which brokers.
 
-        A topic that does not exist also gets a placement, which the brokers reject.
+        A topic that does not exist also gets a placement. The brokers then reject the creation.
         """
         shapes = created_partitions(self._brokers, growths)
         moving = self._moving({t: s for t, new in growths.items() if new.new_total_count > len(s := shapes.get(t, {}))})
@@ -120,7 +120,7 @@ class Creation:
         try:
             return {topic for topic, _ in list_reassignments(self._brokers, partitions, self._deadline.left_s())}
         except (RequestRefused, ClusterError) as error:
-            # Before Kafka 2.4; or no broker is the controller right now, and then the growth itself is refused.
+            # Kafka before 2.4 lists none. If no broker is the controller right now, the growth itself is refused.
             unknown = (ErrorCode.UNSUPPORTED_VERSION, ErrorCode.NOT_CONTROLLER)
             if isinstance(error, ClusterError) and error.code not in unknown:
                 raise
@@ -130,7 +130,7 @@ class Creation:
         """Return the cluster's description of the new partitions, once it shows them.
 
         Raises:
-            ClusterError: (REQUEST_TIMED_OUT) they were created, and no broker shows them in time.
+            ClusterError: (REQUEST_TIMED_OUT) the partitions were created, but no broker shows them in time.
         """
         topic, partitions = placement.topic, tuple(range(placement.first, placement.count))
         if not validate_only:
@@ -175,12 +175,12 @@ class Creation:
         return self._placed(placement, len(replicas[min(replicas)]), minimum)
 
     def _awaited(self, topic: str, count: int) -> Mapping[int, Sequence[int]]:
-        """Return the partitions of a topic that one broker did not show: the topic may be new.
+        """Return the partitions of a topic that one broker did not show. The topic may be new.
 
-        A growth needs them: they determine the first new partition, and the replication factor for a minimum.
+        A growth needs the present partitions: they determine the first new one, and the replication factor.
 
         Raises:
-            RequestRefused: no such topic, or another refusal of the growth.
+            RequestRefused: there is no such topic, or the growth is refused for another reason.
             ClusterError: no answer, or no broker shows the topic in time.
         """
         unplaced = [Placement(topic, 0, count)]
@@ -257,7 +257,7 @@ def _given(assignments: Sequence[Sequence[int]] | None) -> Assignments | None:
 def create_topic(
     brokers: Brokers, new: NewTopic, assignments: Assignments | None, validate_only: bool, timeout_s: float
 ) -> Any:
-    """Create one topic and return the broker's result; ``assignments`` replace its counts.
+    """Create one topic and return the broker's result. ``assignments`` replace the counts in ``new``.
 
     Raises:
         RequestRefused: nothing was created; ``code`` is the broker's.
@@ -293,7 +293,7 @@ def create_partitions(
     """Grow topics by one request; return for each topic an error, or None.
 
     Raises:
-        RequestRefused: (UNSUPPORTED_VERSION) the cluster is older than KIP-195.
+        RequestRefused: (UNSUPPORTED_VERSION) the cluster does not support KIP-195 yet.
         ClusterError: the outcome is unknown.
     """
     topic = CreatePartitionsRequest.CreatePartitionsTopic

@@ -1,4 +1,4 @@
-"""Topics and partitions to create, their placement, and the results. Pure. The classes are confluent_kafka's with
+"""Topics and partitions to create, their placement, and the results. Pure. The classes extend confluent_kafka's by
 KIP-195's form and KIP-409's minimum. A placement is rack-aware and even, and gives each partition enough live replicas.
 """
 
@@ -41,7 +41,7 @@ class NewTopic(_WithMinimum, librdkafka.NewTopic):
             ``replica_assignment``, ``config``.
         min_required_replication_factor: the topic may be created while some of its brokers are down, if each partition
             has this many live replicas and the controller's ``modeaware.under.replicated.creation`` allows it.
-            None: no minimum.
+            By default there is no minimum.
 
     Raises:
         TypeError, ValueError: the minimum is not an int, or below 1.
@@ -67,12 +67,12 @@ class NewPartitions(_WithMinimum, librdkafka.NewPartitions):
         *,
         min_required_replication_factor: int | None = None,
     ) -> NewPartitions:
-        """Return KIP-195's ``NewPartitions.increaseTo``. A mapping from topic names contains the returned object.
+        """Return a growth to ``count`` partitions (KIP-195's ``increaseTo``), for a mapping from topic names.
 
         Args:
             count: the total number of partitions; for a topic with retired partitions, the number of writable ones.
-            assignments: the brokers of each newly created partition, the preferred leader first: one list for each new
-                partition, as long as the topic's replication factor. None: the cluster decides.
+            assignments: one list of brokers for each newly created partition, the preferred leader first. Each list is
+                as long as the topic's replication factor. By default the cluster decides.
             min_required_replication_factor: as for :class:`NewTopic`.
         """
         chosen = {} if assignments is None else {"replica_assignment": [list(brokers) for brokers in assignments]}
@@ -80,7 +80,7 @@ class NewPartitions(_WithMinimum, librdkafka.NewPartitions):
 
 
 class Accepted(NamedTuple):
-    """Accepted consequences of a switch, which is refused otherwise: see :class:`TopicReplacement`."""
+    """Accepted consequences of a switch. Others prevent the switch: see :class:`TopicReplacement`."""
 
     access_loss: bool = False
     mirroring: bool = False
@@ -94,19 +94,19 @@ class TopicReplacement:
     Attributes:
         new_topic: the new topic's name. No topic may have this name yet.
         num_partitions: the number of partitions of the new topic, more or fewer than the old topic has.
-        replication_factor: the new topic's; None: the old topic's; -1: the brokers' default.
-        config: configs of the new topic. They override the copied configs, which are those set on the old topic itself.
-            A copied ``retention.bytes``, the limit of one partition, is scaled so that all partitions keep as much.
+        replication_factor: the new topic's replication factor: by default the old topic's; -1 for the brokers' default.
+        config: configs of the new topic. They override those copied from the old topic: the configs set on that topic
+            itself. A copied ``retention.bytes``, which limits one partition, is scaled: the topic keeps as much data.
         delete_partitions_delay_ms: delete the old topic when every group has read it, and no earlier than this many
-            milliseconds from now. None: not before its own retention has emptied it.
+            milliseconds from now. By default, its own retention has to empty it first.
         fence: ``config``: brokers refuse data for the old topic before its end counts as final; ``none``: brokers
-            refuse nothing, and the end of a quiet topic counts as final.
+            refuse nothing, and the end counts as final once no more records arrive.
         accept_state_loss: the names of groups that keep state per partition (Kafka Streams) and may lose that state.
-            The controller refuses if such a group is not named here.
-        evacuate: only for a compacted topic: delete it only after the Spark job ``modeaware.spark.evacuate`` has copied
-            the latest values of its keys to the new topic.
+            The controller refuses the replacement if such a group is not named here.
+        evacuate: for a compacted topic: delete it only after the Spark job ``modeaware.spark.evacuate`` has copied the
+            latest values of its keys to the new topic.
         accept_access_loss: proceed although the ACLs of the two names differ.
-        accept_mirroring: proceed although MirrorMaker 2 is in use; it must not copy the configs of the fence.
+        accept_mirroring: proceed although MirrorMaker 2 is in use. It must not copy the configs of the fence.
         keep_name: replace the old topic by an interim topic, and the interim topic by a new topic of the old name.
             ``new_topic`` repeats that name (docs/replace-reference.md#keep-the-name).
         accept_auto_create: with ``keep_name``: proceed although brokers create topics automatically.
@@ -162,14 +162,14 @@ def check_replacement(topic: str, wanted: TopicReplacement) -> None:
 
 @dataclass(frozen=True)
 class CreationResult:
-    """The result of a creation, and its under-replicated partitions, read from the cluster's metadata afterwards.
+    """The result of a creation. Its under-replicated partitions are read from the cluster's metadata afterwards.
 
     Attributes:
         topic: the topic's name.
         partitions: the new partitions; () if revived partitions were enough.
-        under_replicated: new partition -> its brokers that are not in sync, usually because they are down. They catch
-            up later. Empty: all replicas are in sync.
-        validate_only: nothing was created: ``partitions`` and ``under_replicated`` are the expected result.
+        under_replicated: new partition -> its brokers that are not in sync, usually because they are down, and catch up
+            later. Empty if all replicas are in sync.
+        validate_only: whether nothing was created: the other attributes are then the expected result.
     """
 
     topic: str
@@ -181,7 +181,7 @@ class CreationResult:
         """Raise an exception if replicas are missing.
 
         Raises:
-            CreatedUnderReplicated: created, with missing replicas (KIP-409's CREATED_UNDER_REPLICATED).
+            CreatedUnderReplicated: partitions were created, but replicas are missing (KIP-409).
         """
         if self.under_replicated and not self.validate_only:
             raise CreatedUnderReplicated(
@@ -201,7 +201,7 @@ class CreationResult:
 
 
 def minimum_of(new: librdkafka.NewTopic | librdkafka.NewPartitions) -> int | None:
-    """Return the requested minimum; None for the stock classes, which have none."""
+    """Return the requested minimum, or None if there is none, as in stock classes."""
     minimum: int | None = getattr(new, "min_required_replication_factor", None)
     return minimum
 
@@ -220,13 +220,13 @@ def place_by_policy(
     Args:
         topic: for messages.
         factor, minimum: the replication factor, and the number of replicas of each partition that must be live.
-        brokers: live ones and those that are down.
-        policy: ``disabled``: all replicas must be live. ``enabled``: live brokers first, then others.
-            ``enabled_prefer_observed``: live brokers for the minimum, then any.
+        brokers: all known brokers, live or down.
+        policy: ``disabled``: all replicas must be live. ``enabled``: live brokers get replicas first, then others.
+            ``enabled_prefer_observed``: live brokers get the minimum of replicas, then any broker.
         start: the start of the rotation: any number, preferably random.
 
     Raises:
-        RequestRefused: (INVALID_REPLICATION_FACTOR) not enough brokers, or not enough live ones.
+        RequestRefused: (INVALID_REPLICATION_FACTOR) there are too few brokers, or too few live ones.
     """
     live = [broker for broker in brokers if broker.live]
     required = factor if policy == DISABLED else minimum
@@ -256,7 +256,7 @@ def check_given(
     """Check that the caller's assignments have enough live replicas.
 
     Raises:
-        RequestRefused: (INVALID_REPLICATION_FACTOR) some partition has too few.
+        RequestRefused: (INVALID_REPLICATION_FACTOR) a partition has too few.
     """
     alive = set(live)
     for number, replicas in enumerate(assignments):
@@ -274,13 +274,13 @@ def place(count: int, factor: int, brokers: Sequence[RegisteredBroker], live_req
     """Place partitions as Kafka does: the replicas of a partition are on different brokers and, if there are enough, on
     different racks. Leaders, and then all replicas, are spread evenly over the brokers.
 
-    Racks count only if every broker has one (Kafka's rule). The first replica is a live one, and live brokers come
-    first up to the required number.
+    Racks count only if every broker has a rack (Kafka's rule). In each partition, the first ``live_required`` replicas
+    are on live brokers.
 
     Args:
         count: the number of partitions.
-        factor: the number of replicas of each; at most the number of brokers.
-        live_required: the least number of replicas on live brokers; 1 to the number of live brokers.
+        factor: the number of replicas of each partition; at most the number of brokers.
+        live_required: the least number of replicas on live brokers: from 1 to the number of live brokers.
         start: the start of the rotation.
     """
     ring = _striped(brokers)
@@ -295,7 +295,7 @@ def place(count: int, factor: int, brokers: Sequence[RegisteredBroker], live_req
         used: Counter[str | None] = Counter()
         while len(chosen) < factor:
             free = [b for b in rotated if b not in chosen and (b.live or len(chosen) >= live_required)]
-            # min takes the first of equals, so the rotation decides between them.
+            # min takes the first of equal brokers, so the rotation decides between these.
             if chosen:
                 best = min(free, key=lambda b: (used[b.rack] if with_racks else 0, load[b.node_id]))
             else:

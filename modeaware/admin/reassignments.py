@@ -37,7 +37,7 @@ class PartitionReassignment:
     Attributes:
         replicas: all replicas now, including added ones and those that will be removed.
         adding_replicas: brokers that are getting a replica.
-        removing_replicas: brokers whose replica is removed when the others are in sync.
+        removing_replicas: brokers whose replica is removed when all other replicas are in sync.
     """
 
     replicas: Replicas
@@ -51,7 +51,7 @@ class PartitionReassignment:
 
     @property
     def original(self) -> Replicas:
-        """The replicas before the reassignment, and after a cancellation; perhaps in another order."""
+        """The replicas before the reassignment, which a cancellation restores. Their order may differ."""
         return tuple(broker for broker in self.replicas if broker not in self.adding_replicas)
 
 
@@ -60,11 +60,12 @@ def list_reassignments(
     partitions: Iterable[PartitionKey] | None = None,
     timeout_s: float = REQUEST_TIMEOUT_S,
 ) -> dict[PartitionKey, PartitionReassignment]:
-    """Return the reassignments in progress, by the controller of the cluster: of these partitions, or (None) of all.
+    """Return the reassignments in progress, as the controller of the cluster reports them: of ``partitions``,
+    or of all.
 
     Raises:
-        RequestRefused: for example, not authorized.
-        ClusterError: no answer.
+        RequestRefused: the user is not authorized, for example.
+        ClusterError: no broker answered.
     """
     topic = ListPartitionReassignmentsRequest.ListPartitionReassignmentsTopics
     topics = None
@@ -95,18 +96,18 @@ def alter_reassignments(
     allow_replication_factor_change: bool = True,
     timeout_s: float = REQUEST_TIMEOUT_S,
 ) -> dict[PartitionKey, ModeAwareError | None]:
-    """Start reassignments, or cancel them (replicas None). Return partition -> its error; None: accepted.
+    """Start reassignments, or cancel them (where the replicas are None).
 
     Args:
-        allow_replication_factor_change: False: KIP-860's guard, enforced by the controller of the cluster; it does not
-            affect cancellations.
+        allow_replication_factor_change: if False, the controller of the cluster refuses such a change (KIP-860). It
+            accepts cancellations in any case.
 
     Returns:
-        RequestRefused: nothing was changed for the partition, and ``code`` is Kafka's reason. ClusterError: the outcome
-        is unknown, because there was no answer.
+        Partition -> None if the request was accepted, or an error. RequestRefused: nothing was changed for the
+        partition, and ``code`` is Kafka's reason. ClusterError: there was no answer, so the outcome is unknown.
 
     Raises:
-        ClusterError: no broker answered before anything was sent.
+        ClusterError: no broker answered, and nothing was sent.
     """
     route = route_to_controller(brokers)
     if allow_replication_factor_change or all(replicas is None for replicas in wanted.values()):
@@ -114,7 +115,7 @@ def alter_reassignments(
     answers = _alter(brokers, route, wanted, False, timeout_s)
     if any(error is None or error.code is not ErrorCode.UNSUPPORTED_VERSION for error in answers.values()):
         return answers
-    # The whole request was refused: by the client, or by a controller that is older than the broker.
+    # The whole request was refused: by this client, or by a controller of the cluster that is older than the broker.
     unsupported = ErrorCode.UNSUPPORTED_VERSION
     refused: dict[PartitionKey, ModeAwareError | None] = {
         (topic, p): RequestRefused(OPTION_NOT_SUPPORTED, code=unsupported, topic=topic, partition=p)
@@ -126,10 +127,11 @@ def alter_reassignments(
 
 
 def assigned_replicas(brokers: Brokers, topics: Iterable[str]) -> dict[PartitionKey, Replicas]:
-    """Return the replicas of all partitions of these topics by one broker's metadata, without topics unknown to it.
+    """Return the replicas of all partitions of these topics, from one broker's metadata. Topics that are not in the
+    metadata are left out.
 
-    A partition that is being reassigned has all its replicas, added and old (KIP-860 describes the consequences);
-    :func:`list_reassignments` returns which partitions those are.
+    A partition that is being reassigned has all its replicas here, added and old (KIP-860 describes the consequences).
+    :func:`list_reassignments` returns the partitions that are being reassigned.
 
     Raises:
         ClusterError: no broker answered.
@@ -223,7 +225,7 @@ def _partition_failure(
 def request_failure(
     what: str, number: int, message: str | None, topic: str | None = None, partition: int | None = None
 ) -> ModeAwareError:
-    """Return the error for a broker's code: RequestRefused (nothing was changed), or ClusterError (outcome unknown)."""
+    """Return the error for a broker's code: RequestRefused (nothing was changed) or ClusterError (unknown outcome)."""
     error = refusal(what, number, message, topic=topic, partition=partition)
     if number in _PERHAPS_DONE:
         return error
@@ -237,12 +239,12 @@ def _ids(replicas: Replicas) -> str:
 
 @dataclass(frozen=True)
 class MoveState:
-    """One planned partition.
+    """The progress of one planned partition.
 
     Attributes:
-        current: its replicas; empty if there is no such partition.
+        current: its present replicas; empty if there is no such partition.
         target: the planned replicas.
-        active: whether a reassignment of the partition, this or another, is in progress.
+        active: whether any reassignment of the partition, planned here or not, is in progress.
     """
 
     current: Replicas
@@ -261,12 +263,12 @@ def move_states(
     """Return the progress of each planned partition.
 
     Args:
-        pauses_s: while a partition is neither moving nor on its planned brokers, look again after each of these pauses:
-            the broker that answers may be behind the controller.
+        pauses_s: while a partition is neither moving nor on its planned brokers, check again after each of these
+            pauses: the metadata of the broker that answers may be behind the controller's.
 
     Raises:
-        RequestRefused: for example, not authorized.
-        ClusterError: no answer.
+        RequestRefused: the user is not authorized, for example.
+        ClusterError: no broker answered.
     """
     states: dict[PartitionKey, MoveState] = {}
     for pause_s in (0.0, *pauses_s):
@@ -284,10 +286,10 @@ def move_states(
 def replicas_before(
     current: Mapping[PartitionKey, Replicas], in_progress: Mapping[PartitionKey, PartitionReassignment]
 ) -> dict[PartitionKey, Replicas]:
-    """Return the replicas from before the reassignments in progress, which a rollback restores.
+    """Return the replicas before the reassignments in progress. A rollback restores these.
 
-    Metadata has all replicas of a moving partition, old and new. An assignment with all of them would raise its
-    replication factor (KIP-860).
+    In metadata, a moving partition has all its replicas, old and new. An assignment of all these would raise the
+    partition's replication factor (KIP-860).
     """
     return {key: in_progress[key].original if key in in_progress else ids for key, ids in current.items()}
 
@@ -297,8 +299,8 @@ def uncertain_before(
 ) -> list[PartitionKey]:
     """Return, sorted, the partitions for which :func:`replicas_before` may be wrong.
 
-    A reassignment may be redirected while in progress. Kafka then takes all replicas of that moment as the original
-    ones, so their number differs from the target's. A wanted change of the replication factor has the same effect.
+    A reassignment may be redirected while it is in progress. Kafka then takes all replicas of that moment, old and new,
+    as the original ones. So their number differs from the target's, as it does if the replication factor is changed.
     """
     moving = {key: in_progress[key] for key in current if key in in_progress}
     return sorted(key for key, move in moving.items() if len(move.original) != len(move.target))

@@ -1,7 +1,7 @@
-"""The creation of a replacement's new topic: the old topic's own configs and replicas.
+"""The creation of a replacement's new topic, with the old topic's own configs and replication factor.
 
-The requester of a replacement copies the configs here, and the request has all of them. So a plan shows the configs,
-the requester's own rights decide which ones may be read, and the controller creates exactly what was requested.
+The client that requests a replacement copies the configs here, and the request contains all of them. So a plan can show
+the configs, the rights of that client's user decide which may be read, and the controller creates what was requested.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from modeaware.wire.retries import Retrying
 from modeaware.wire.transport import Ask
 
 OF_PARTITIONS = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
-"""Configs that name partitions of the topic, so they are not copied."""
+"""Configs that are not copied, because they name partitions of the old topic."""
 PER_PARTITION = ("retention.bytes", "local.retention.bytes")
-"""Limits of one partition, which are scaled by the counts; negative: no limit."""
+"""Limits of one partition, which are scaled by the numbers of partitions. A negative value means no limit."""
 AUTO_CREATE = "auto.create.topics.enable"
 BROKER_RESOURCE = 4
 TOPICS_A_REQUEST = 500
-"""The description of all configs of a topic takes some 3 KB of the answer."""
+"""The most topics in one request: all configs of one topic take some 3 KB in the answer."""
 
 
 @dataclass(frozen=True)
@@ -47,9 +47,9 @@ class OldTopic:
     """A topic that is to be replaced, as the brokers describe it.
 
     Attributes:
-        replication_factor: the lowest of its partitions; one that is being reassigned has more for a while.
+        replication_factor: the lowest number of replicas of its partitions, because a partition that is being
+            reassigned has more for a while.
         configs: the configs set on the topic itself.
-        topic_id: its id.
     """
 
     partition_count: int
@@ -59,8 +59,8 @@ class OldTopic:
 
 
 def describe_old_topics(brokers: Brokers, topics: Sequence[str]) -> dict[str, OldTopic | ModeAwareError]:
-    """Return the brokers' descriptions of topics to be replaced, or their errors: RequestRefused (no such topic, or the
-    user lacks DESCRIBE or DESCRIBE_CONFIGS on it), ClusterError (no broker answers)."""
+    """Return topic -> the brokers' description, or an error: RequestRefused (there is no such topic, or the user lacks
+    DESCRIBE or DESCRIBE_CONFIGS on it) or ClusterError (no broker answers)."""
     answers: dict[str, OldTopic | ModeAwareError] = {}
     for some in (topics[start : start + TOPICS_A_REQUEST] for start in range(0, len(topics), TOPICS_A_REQUEST)):
         try:
@@ -95,8 +95,9 @@ def _describe(brokers: Brokers, topics: Sequence[str]) -> dict[str, OldTopic | M
 
 
 def new_topic_configs(old_topic: OldTopic, wanted: TopicReplacement) -> dict[str, str]:
-    """Return the configs of the new topic: the copied ones, overridden by the requested ones. A fence of an earlier
-    replacement (whose mode log was lost, say) is not copied: the new topic would take no records."""
+    """Return the configs of the new topic: the copied ones, overridden by the requested ones. The old topic may have a
+    fence from an earlier replacement (whose mode log was lost, say): with a copied fence, the new topic would take no
+    records, so it is left out."""
     left_out = {*OF_PARTITIONS, *(FENCE_CONFIGS if is_fence(old_topic.configs) else ())}
     copied = {name: value for name, value in old_topic.configs.items() if name not in left_out}
     for name in PER_PARTITION:
@@ -118,7 +119,7 @@ def replace_command(
     undo: bool = False,
     validate_only: bool = False,
 ) -> ReplaceTopicCommand:
-    """Return the command to replace ``topic``; without ``old_topic`` nothing is copied (it is under way)."""
+    """Return the command to replace ``topic``. If ``old_topic`` is None (already under way), no config is copied."""
     factor = wanted.replication_factor
     if factor is None:
         factor = -1 if old_topic is None else old_topic.replication_factor
@@ -147,12 +148,12 @@ def replace_commands(
     retrying: Callable[[], Retrying],
     **options: bool,
 ) -> tuple[list[ReplaceTopicCommand], dict[str, ModeAwareError]]:
-    """Return the commands to replace ``topics``, and errors of topics that cannot be described, whose new topics do not
-    have the same ACLs, or whose configs MirrorMaker may copy.
+    """Return the commands to replace ``topics``, and topic -> error for topics that cannot be described, or that
+    :func:`check_consequences` refuses.
 
     Args:
-        under_way: the new topics of replacements under way: nothing is copied for them again.
-        servers: the bootstrap servers for commands of Kafka's tools.
+        under_way: old topic -> new topic, of replacements under way: no configs are copied again.
+        servers: the bootstrap servers, to be shown in commands of Kafka's tools.
         retrying: makes retries of the requests about topics, ACLs, names and brokers.
         options: as for :func:`replace_command`.
     """
@@ -181,22 +182,22 @@ def replace_commands(
 
 
 def _interim_of(topic: str, old_topic: OldTopic | None, under_way: ReplacedBy | None) -> str:
-    """Return the interim topic of a replacement that keeps the name; ``under_way``: the new topic of a replacement in
-    progress. If neither is known there is nothing to undo, and any name is refused."""
+    """Return the name of the interim topic of a replacement that keeps the name. ``under_way`` is the new topic of a
+    replacement in progress. Without both there is nothing to undo: any name will be refused."""
     if old_topic is not None:
         return interim_name(topic, old_topic.topic_id)
     return topic if under_way is None else under_way.topic
 
 
 def mirrors(names: Collection[str]) -> list[str]:
-    """Return those of the topics that are MirrorMaker 2's own."""
+    """Return the topics that MirrorMaker 2 itself creates, out of all topic names."""
     own = ("mm2-configs", "mm2-offset", "mm2-status")
     also = (".checkpoints.internal",) if "heartbeats" in names else ()
     return [name for name in names if name.startswith(own) or name.endswith(also)]
 
 
 def creating_broker(brokers: Brokers) -> int | None:
-    """Return a broker that creates topics automatically; None: no broker does.
+    """Return the id of a broker that creates topics automatically, or None if no broker does.
 
     Raises:
         RequestRefused: the user lacks DESCRIBE_CONFIGS on the cluster.
@@ -217,8 +218,8 @@ def creating_broker(brokers: Brokers) -> int | None:
 
 
 def automatic_creation(creates: Callable[[], int | None]) -> str | None:
-    """Return why a change that keeps a name is risky in this cluster: while no topic has the name, a client may make a
-    broker create the topic. None: no broker creates topics automatically.
+    """Return why a change that keeps a name is risky in this cluster, or None. While no topic has the name, a broker
+    with automatic creation may create such a topic for a client.
 
     Args:
         creates: returns the result of :func:`creating_broker`.
@@ -240,12 +241,12 @@ def check_consequences(
     creates: Callable[[], int | None],
     servers: str,
 ) -> None:
-    """Refuse a command that leads to the switch, unless its effects on access and mirrors are accepted. Also refuse one
-    that keeps a name while brokers create topics (:func:`automatic_creation`).
+    """Refuse a command that leads to the switch, unless its effects on access and mirrors are accepted. Also refuse a
+    command that keeps a name if brokers create topics automatically (:func:`automatic_creation`).
 
     Args:
-        acls: returns the result of :func:`read_acls`, ``names`` the names of all topics, ``creates`` the result of
-            :func:`creating_broker`; each is called only if needed.
+        acls: returns the result of :func:`read_acls`. ``names`` returns the names of all topics, ``creates`` the result
+            of :func:`creating_broker`. Each of the three is called only if needed.
 
     Raises:
         RequestRefused: with the code POLICY_VIOLATION.
@@ -267,10 +268,10 @@ def check_consequences(
 
 
 def validate_new_topic(brokers: Brokers, command: ReplaceTopicCommand, timeout_s: float) -> None:
-    """Make the cluster validate the creation of the new topic. A topic that exists passes: the controller checks it.
+    """Make the cluster validate the creation of the new topic. If the topic exists, pass: the controller checks that.
 
     Raises:
-        RequestRefused: the topic would not be created; ``code`` is the broker's.
+        RequestRefused: the brokers would not create the topic; ``code`` is the broker's.
         ClusterError: no answer.
     """
     new = NewTopic(

@@ -35,8 +35,8 @@ _PREFIXES = (
 )
 
 _DEFAULTS: dict[str, Any] = {
-    # An endpoint that refuses old clients recognises mode-aware clients by this name. To others it returns no leader for
-    # topics with retired partitions.
+    # An endpoint that refuses old clients recognises mode-aware clients by this name. It returns no leader
+    # to other clients, for topics with retired partitions.
     SOFTWARE_NAME: UNDERLYING_NAME,
     # How soon an unreachable log is read again; then, how soon a frozen broker is detected.
     "reconnect.backoff.max.ms": 2_000,
