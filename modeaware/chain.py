@@ -1,9 +1,8 @@
 """The chain of topics that begins at a name: each topic replaces the topic before it.
 
-Producers write to the last topic of the chain whose switch has taken place (:mod:`modeaware.lifecycle.replacement`).
-The gates decide which topics of the chain a group reads (:mod:`modeaware.clients.subscription`). After a rename
-back, an earlier name is in the chain again, with another topic id. So :func:`walk` follows names, and yields each topic
-id once.
+Producers write to the new topic of the last switch in the chain (:mod:`modeaware.lifecycle.replacement`). The gates
+decide which topics of the chain a group reads (:mod:`modeaware.clients.subscription`). After a rename back, an earlier
+name is in the chain again, with another topic id. So :func:`walk` follows names, and yields each topic id once.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import Protocol, TypeVar
 from modeaware.topic_view import ReplacedBy, TopicView
 
 Views = Callable[[str], TopicView]
-"""Returns the view of the topic that has a name."""
+"""A function from a name to the view of the topic that has the name."""
 
 
 class _Link(Protocol):
@@ -26,7 +25,7 @@ Link = TypeVar("Link", bound=_Link)
 
 
 def walk(first: Iterable[Link], step: Callable[[Link], Iterable[Link]]) -> Iterator[Link]:
-    """Yield ``first`` and all links that repeated ``step`` calls return, nearest first, each topic id once."""
+    """Yield ``first``, the links that ``step`` returns for these, and so on; nearest first, each topic id once."""
     passed: set[str | None] = set()
     links = list(first)
     for link in links:
@@ -42,8 +41,8 @@ def written_topic(topic: str, views: Views) -> TopicView:
 
 
 def present_topic(topic: str, views: Views) -> TopicView:
-    """Return the view of the topic that has the name now; else of the first topic of its chain that exists; else of the
-    chain's last topic.
+    """Return the view of the topic that has the name now. If there is none, return the view of the first topic of its
+    chain that exists, or else of the chain's last topic.
 
     After a rename back (``a``, ``b``, ``a``), this is the view of the second ``a``, not of ``b``.
     """
@@ -68,8 +67,8 @@ def segments(topic: str, views: Views) -> tuple[TopicView, ...]:
 
 
 def old_topics(views: Mapping[str, TopicView]) -> dict[str, TopicView]:
-    """Return name of a new topic -> view of its old topic. Names that another topic has now are left out (invariant
-    I8)."""
+    """Return name of a new topic -> view of its old topic. If another topic has the new topic's name now, that name is
+    left out (invariant I8)."""
     before: dict[str, TopicView] = {}
     for view in views.values():
         if view.replaced_by is not None and _following(view.replaced_by, views.get) is not None:
@@ -78,9 +77,9 @@ def old_topics(views: Mapping[str, TopicView]) -> dict[str, TopicView]:
 
 
 def _following(new_topic: ReplacedBy, views: Callable[[str], TopicView | None]) -> TopicView | None:
-    """Return the view of the new topic; None if another topic has the new topic's name.
+    """Return the view of the new topic, or None if another topic has the new topic's name.
 
-    During a rename back, the name's view may still be that of a deleted topic (an alias): the name is free then.
+    During a rename back, the view under the name may still be of a deleted topic (an alias). The name is free then.
     """
     view = views(new_topic.topic)
     if view is not None and view.topic_id == new_topic.topic_id:
@@ -100,7 +99,7 @@ def links(topic: str, views: Callable[[str], TopicView | None]) -> tuple[TopicVi
 
 
 def read_topics(topic: str, views: Callable[[str], TopicView | None], needs: Callable[[TopicView], bool]) -> list[str]:
-    """Return the topics that a member subscribes to for ``topic``: the last topic of the chain, and the earlier ones
+    """Return the topics to which a member subscribes for ``topic``: the last topic of the chain, and the earlier topics
     that the member's group needs (invariant I2).
 
     Args:
@@ -111,11 +110,11 @@ def read_topics(topic: str, views: Callable[[str], TopicView | None], needs: Cal
 
 
 def logical_topic(topic: str, is_named: Callable[[str], bool], before: Mapping[str, TopicView]) -> str:
-    """Return the earliest name before ``topic`` in the chain for which ``is_named`` is true; ``topic`` if there is
-    none.
+    """Return the earliest name before ``topic`` in the chain for which ``is_named`` is true. If there is none, return
+    ``topic``.
 
     Args:
-        before: :func:`old_topics`.
+        before: the result of :func:`old_topics`.
     """
     named = [view.topic for view in topics_before(topic, before) if is_named(view.topic)]
     return named[-1] if named else topic
@@ -125,7 +124,7 @@ def topics_before(topic: str, before: Mapping[str, TopicView]) -> Iterator[Topic
     """Yield the topics before ``topic`` in the chain, the last one first.
 
     Args:
-        before: :func:`old_topics`.
+        before: the result of :func:`old_topics`.
     """
 
     def replaced_by(view: TopicView) -> Iterable[TopicView]:

@@ -1,7 +1,7 @@
-"""Settings of modeaware: a client's, which stand beside librdkafka's, and the controller's configs.
+"""Settings of modeaware: the settings of clients, and the configs of controllers.
 
-Client settings begin with ``modeaware.``; librdkafka gets the rest of the configuration. The controller's configs have
-KIP-694's names if the KIP names them.
+A client's configuration has our settings, which begin with ``modeaware.``, and librdkafka's, which are passed on. The
+controller's configs have KIP-694's names if the KIP names them.
 """
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ class ClientConfig:
             (``__partition_modes``).
         view_timeout_ms: ``modeaware.view.timeout.ms``, how long the first send or assignment waits for the first view
             (10000).
-        on_unknown: ``modeaware.on.unknown``, what a send does if the first view is late: ``block`` (the default)
-            raises BufferError, which callers retry; ``writable`` treats every partition as ReadWrite; ``error`` raises
-            :class:`~modeaware.errors.ViewTimeout`.
-        mode_source: ``modeaware.mode.source``, the source of the modes: ``log`` (the mode log, through the brokers),
-            ``wire`` (KIP-694's Metadata, from a bootstrap server with the feature; needs kafka-python), or ``auto``
-            (the default): the wire if a bootstrap server has the feature, else the log.
+        on_unknown: ``modeaware.on.unknown``, what a send does if the first view has not arrived in time: ``block`` (the
+            default) raises BufferError, which callers retry; ``writable`` treats every partition as ReadWrite;
+            ``error`` raises :class:`~modeaware.errors.ViewTimeout`.
+        mode_source: ``modeaware.mode.source``, the source of the modes: ``log`` (the mode log, through the brokers);
+            ``wire`` (KIP-694's Metadata, from a bootstrap server that supports it; needs kafka-python); ``auto`` (the
+            default): the wire if a bootstrap server supports it, else the log.
         on_resize: ``modeaware.on.resize``, what a producer does when a topic with keys gets another number of writable
             partitions: ``warn`` once (the default), or ``ignore``.
         resize_callback: ``modeaware.resize_cb``, called with the ``modeaware.Resize`` as part of the warning.
-        on_replace: ``modeaware.on.replace``, how a consumer reads a topic that is replaced: ``ordered`` (the default):
-            the new topic after the group has read the old topic, so that every key keeps its order; ``unordered``: both
-            topics at once; ``named``: only the topics that the application subscribes to (the default of QuixStreams
-            under ``modeaware.install()``).
-        topic_names: ``modeaware.topic.names``, the topic name in a consumer's message if a topic is replaced:
-            ``physical``: the topic that holds the record (the default); ``logical``: the topic that the application
-            subscribed to.
+        on_replace: ``modeaware.on.replace``, how a consumer reads a topic that is replaced. With ``ordered`` (the
+            default), the new topic after the group has read the old one, so that the records of each key stay in order;
+            with ``unordered``, both topics at once; with ``named``, only the topics that the application subscribes to
+            (the default of QuixStreams under ``modeaware.install()``).
+        topic_names: ``modeaware.topic.names``, the topic name in a consumer's message if a topic is replaced. With
+            ``physical`` (the default), the topic that holds the record; with ``logical``, the topic that the
+            application subscribed to.
         refresh_interval_ms: librdkafka's ``topic.metadata.refresh.interval.ms`` (300000): how old a view may grow
             before the client requests views again. librdkafka gets this setting too.
     """
@@ -76,7 +76,7 @@ class ControllerConfig:
     Attributes:
         enable: ``delete.topic.partition.enable`` (true): whether shrinks and replacements are admitted (KIP-694).
         check_interval_ms: ``delete.topic.partition.check.interval.ms`` (300000): the time between two checks of a
-            drain that does not wait for a group, and of partitions in mode None. The first checks come sooner.
+            drain that does not wait for a group, or of partitions in mode None. The first checks come sooner.
         seal_quiet_ms: ``modeaware.seal.quiet.ms`` (10000): how long the end offset of a retired partition must stay
             the same before the partition is sealed.
         open_timeout_ms: ``modeaware.open.timeout.ms`` (60000): the longest time for which new partitions take no writes
@@ -86,26 +86,26 @@ class ControllerConfig:
             it at their next refresh, and request views every second from then on.
         fence_after_ms: ``modeaware.fence.after.ms`` (60000): the longest time between the switch and the fence. Until
             the fence, brokers accept records for the old topic.
-        gate_given_ms: ``modeaware.gate.given.ms`` (10000): how long the new topic is hidden from a group that was given
-            all records of the old topic, but has not committed the last ones.
+        gate_given_ms: ``modeaware.gate.given.ms`` (10000): how long the new topic is hidden from a group that has
+            received all records of the old topic, but has not committed the last ones.
         gate_unnoted_ms: ``modeaware.gate.unnoted.ms`` (300000): how long the new topic is hidden from a group that has
-            committed all records, if no member reports them as handled. Set it to the largest ``max.poll.interval.ms``
-            of the groups' members.
+            committed all records, if no member reports them as handled. Set this to the largest
+            ``max.poll.interval.ms`` of the groups' members.
         ignored_groups: ``modeaware.ignored.groups`` (``console-consumer-*``), comma-separated globs (``[[]`` is a
-            literal ``[``): groups that count only once they have committed an offset on the topic. Kafka's console
+            literal ``[``) of groups that count only once they have committed an offset on the topic. Kafka's console
             consumer makes a new group at each start, and commits nothing.
         session_timeout_ms: ``modeaware.controller.session.timeout.ms`` (8000): how long an active controller may be
             silent before a standby takes over; 1000 to 10000, and within the brokers' ``group.min.session.timeout.ms``.
         old_clients: ``modeaware.old.clients`` (``serve``): the endpoint's response about topics with retired partitions
-            to clients that cannot read modes: ``serve``: the broker's response; ``refuse``: LEADER_NOT_AVAILABLE
-            (KIP-694, Compatibility).
+            to clients that cannot read modes. With ``serve``, the broker's response; with ``refuse``, the error
+            LEADER_NOT_AVAILABLE (KIP-694, Compatibility).
         endpoint_share: ``modeaware.endpoint.share`` (``connection``): while requests wait, each ``connection``, or each
             client ``address``, gets an equal share of the endpoint's time. Clients may share an address (NAT, a proxy).
         under_replicated_creation: ``modeaware.under.replicated.creation``: whether a creation that requests a minimum
-            of live replicas may have fewer live replicas than the replication factor (KIP-409, Broker Configuration):
-            ``disabled``: no; ``enabled``: yes, live brokers get replicas first, then brokers that are down;
-            ``enabled_prefer_observed``: yes, all brokers ever seen get replicas, by racks. The mode log keeps the
-            value; None (the default) leaves the kept value, which is ``disabled`` at first.
+            of live replicas may have fewer live replicas than the replication factor (KIP-409, Broker Configuration).
+            With ``disabled``, no; with ``enabled``, yes: live brokers get replicas first, then brokers that are down;
+            with ``enabled_prefer_observed``, yes: all brokers ever seen get replicas, by racks. The mode log keeps the
+            value. A controller without this config uses the kept value, which is ``disabled`` at first.
         mode_log_topic: ``modeaware.mode.log.topic`` (``__partition_modes``).
     """
 
@@ -128,8 +128,8 @@ class ControllerConfig:
 def split_client_config(conf: Mapping[str, Any]) -> tuple[ClientConfig, dict[str, Any]]:
     """Split ``conf`` into our settings and librdkafka's.
 
-    An ``oauth_cb`` may be a text, ``package.module:name``, which becomes the function of that name. Unlike a function,
-    a text fits in a file of settings, and in a configuration for another process.
+    An ``oauth_cb`` may be a text, ``package.module:name``, which is replaced by the function of that name. Unlike a
+    function, a text can stand in a file of settings, and in a configuration for another process.
 
     Raises:
         ConfigError: an unknown ``modeaware.`` setting (the message gives the nearest known name), a bad value, or an
@@ -146,7 +146,7 @@ def split_client_config(conf: Mapping[str, Any]) -> tuple[ClientConfig, dict[str
 
 
 def with_oauth_callback(conf: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``conf`` with the function in place of the name of an ``oauth_cb``.
+    """Return ``conf``; if its ``oauth_cb`` is a name, with the function of that name in its place.
 
     Raises:
         ConfigError: there is no function of that name.
@@ -187,10 +187,10 @@ def named_function(setting: str, name: str) -> Callable[..., Any]:
 def set_process_settings(settings: Mapping[str, Any]) -> None:
     """Set our settings for all clients made in this process from now on (:func:`modeaware.install`).
 
-    A client's own configuration has precedence. Replaces earlier process settings.
+    A client's own configuration has precedence. Earlier process settings are replaced.
 
     Raises:
-        ConfigError: an unknown setting, one that is not ours, or a bad value; nothing has changed.
+        ConfigError: a setting is unknown, is not ours, or has a bad value. Nothing has changed.
     """
     global _process_settings
     _parse(settings, CLIENT_SETTINGS, "setting")
@@ -208,10 +208,9 @@ def with_process_settings(conf: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def with_topic_config(conf: Mapping[str, Any]) -> dict[str, Any]:
-    """Return librdkafka's settings, overridden by the entries of ``default.topic.config``.
+    """Return librdkafka's settings, overridden by the entries of ``default.topic.config`` as in confluent_kafka.
 
-    confluent_kafka has the same precedence. A ``default.topic.config`` that is no mapping is ignored here, and rejected
-    by confluent_kafka.
+    A ``default.topic.config`` that is no mapping is ignored here, because confluent_kafka rejects it.
     """
     of_topics = conf.get("default.topic.config")
     return {**conf, **(of_topics if isinstance(of_topics, Mapping) else {})}

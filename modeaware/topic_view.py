@@ -1,7 +1,7 @@
 """A topic's id, and the *view* of the topic with that id: the immutable part of its record that clients apply.
 
-A topic id has one form here: Kafka's own, URL-safe base64 without padding, 22 characters. The mode log keys its records
-by this form. On the wire an id is 16 bytes, kafka-python returns a ``UUID``, and librdkafka a type of its own.
+A topic id has one form here: Kafka's own, URL-safe base64 without padding, 22 characters. The records of the mode log
+have this form as their key. On the wire an id is 16 bytes; kafka-python returns a ``UUID``, librdkafka its own type.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def base64_id(topic_id: object) -> str:
 
 
 def known_id(topic_id: object) -> str | None:
-    """Return :func:`base64_id`; None if the broker has returned no id (None, or the zero UUID)."""
+    """Return the id in the form of :func:`base64_id`, or None if the broker has returned None or the zero UUID."""
     text = None if topic_id is None else base64_id(topic_id)
     return None if text == NO_TOPIC_ID else text
 
@@ -38,9 +38,9 @@ class Moved:
     """The groups with an open gate to the new topic of a replacement, as the controller has decided.
 
     Attributes:
-        all: every group has an open gate.
-        groups: the groups with an open gate. A client over the wire gets only its own groups here.
-        version: ``(controller epoch, epoch)`` of the decision. Versions order decisions; equality ignores them.
+        all: whether every group has an open gate.
+        groups: the groups with an open gate. A client that gets its modes over the wire gets only its own groups here.
+        version: ``(controller epoch, epoch)`` of the decision, by which decisions are ordered. Equality ignores it.
     """
 
     all: bool = False
@@ -58,15 +58,15 @@ class ReplacedBy:
 
     Attributes:
         topic, topic_id, partition_count: the new topic's name, id and number of partitions.
-        switched: producers write to the new topic. Before the switch, they write to the old topic.
-        released: every required group has read the old topic, and ``read_up_to`` is complete. Members of a group with
-            an open gate need not subscribe to the old topic any more.
-        gone: the old topic does not exist any more.
-        read_up_to: partition of the old topic -> the offset behind its last record, once that is final.
-        groups: the groups that used the old topic at the switch: they read the new topic from its start. After a
-            controller has deleted the old topic, only waived groups: all others have an offset on each partition.
-        groups_complete: False: ``groups`` may lack a group, so any group reads the new topic from its start.
-        moved: the groups with an open gate: the controller has found that they have read the old topic.
+        switched: whether producers write to the new topic. Before the switch, they write to the old topic.
+        released: whether every required group has read the old topic, and ``read_up_to`` is complete. Members of a
+            group with an open gate need not subscribe to the old topic any more.
+        gone: whether the old topic has ceased to exist.
+        read_up_to: partition of the old topic -> the offset behind its last record, once that offset is final.
+        groups: the groups that used the old topic at the switch, and read the new topic from its start. After a
+            controller has deleted the old topic, only waived groups: all others have offsets on the new topic.
+        groups_complete: False if ``groups`` may lack a group: any group then reads the new topic from its start.
+        moved: the groups with an open gate: by the controller's decision they have read the old topic.
     """
 
     topic: str
@@ -82,12 +82,12 @@ class ReplacedBy:
 
     @property
     def state(self) -> int:
-        """Return the number of the last of :data:`REPLACEMENT_STATES` that holds."""
+        """Return the index of the last of :data:`REPLACEMENT_STATES` that has been reached."""
         return max(n for n, name in enumerate(REPLACEMENT_STATES) if not n or getattr(self, name))
 
 
 REPLACEMENT_STATES = ("announced", "switched", "released", "gone")
-"""The states of a replacement, in order; each includes those before it."""
+"""The states of a replacement, in order. In each state, the states before it hold as well."""
 
 
 @dataclass(frozen=True)
@@ -97,14 +97,14 @@ class TopicView:
     Attributes:
         topic: the topic's name.
         topic_id: the topic id (Kafka's base64 form); None if the topic has no record.
-        version: ``(controller epoch, topic epoch)``; views are ordered by it and never go back (invariant I4).
+        version: ``(controller epoch, topic epoch)``. An older view never replaces a newer one (invariant I4).
         modes: the mode of partition 0, 1, 2, ...; empty if the topic has no record. While a topic has retired
             partitions, a partition that is not listed is readable but not writable: another tool may have grown the
             topic, and groups may not read the partition yet.
         resume_offsets: for retired and newly opened partitions, the offset from which a group without a commit has to
             read the partition once it is readable: the seal, or the offset at which the partition was opened.
         reclaimed: the partitions whose records were deleted up to the resume offset.
-        previous_count: how many partitions were writable before the shrink in force; None: no shrink is in force.
+        previous_count: how many partitions were writable before the shrink in force; None if none is in force.
         replaced_by: the topic that replaces this one, once it exists.
     """
 
@@ -123,18 +123,18 @@ class TopicView:
         return cls(topic)
 
     def applies_to(self, topic_id: str | None) -> bool:
-        """Return whether the view may be applied to the topic with the id ``topic_id`` (None: not known): a topic that
-        was deleted and created again is another topic (invariant I8)."""
+        """Return whether the view may be applied to the topic with this id, or to one whose id is not known (None). A
+        topic that was deleted and created again is another topic (invariant I8)."""
         return topic_id is None or self.topic_id is None or self.topic_id == topic_id
 
     def is_older_than(self, other: TopicView | None) -> bool:
-        """Return whether ``other``, of the same topic id, is later. This view never replaces it (invariant I4)."""
+        """Return whether ``other`` has the same topic id and a newer version: this view then never replaces it (I4)."""
         return other is not None and other.topic_id == self.topic_id and self.version < other.version
 
     def over(self, held: TopicView | None) -> TopicView:
-        """Return the view that is in force when this view arrives after ``held`` (invariant I4).
+        """Return the view that is in force when this view arrives and ``held`` was in force (invariant I4).
 
-        For one topic id, that is the newer view, with the newer decision about open gates: decisions and views have
+        For one topic id, this is the newer view, with the newer decision about open gates. Decisions and views have
         separate versions.
         """
         if held is None or held.topic_id != self.topic_id:
@@ -162,17 +162,17 @@ class TopicView:
 
     @cached_property
     def writable(self) -> tuple[int, ...]:
-        """The partitions producers may choose, ascending; empty for an unlisted topic (then all are)."""
+        """The partitions that producers may choose, ascending. Empty for an unlisted topic, where all are writable."""
         return tuple(p for p, mode in enumerate(self.modes) if mode.writable)
 
     @cached_property
     def readable(self) -> tuple[int, ...]:
-        """The partitions consumers are assigned, ascending; empty for an unlisted topic (then all are)."""
+        """The partitions that consumers are assigned, ascending. Empty for an unlisted topic, where all are readable."""
         return tuple(p for p, mode in enumerate(self.modes) if mode.readable)
 
     @cached_property
     def all_writable(self) -> bool:
-        """Whether no partition is retired, so that a stock client's behaviour is right for this topic."""
+        """Whether no partition is retired, so that this topic needs no more than a stock client does."""
         return len(self.writable) == len(self.modes)
 
     @cached_property
@@ -181,7 +181,7 @@ class TopicView:
         return len(self.readable) == len(self.modes)
 
     def is_writable(self, partition: int) -> bool:
-        """Whether producers may write to ``partition``: to an unlisted one only if none is retired (invariant I3)."""
+        """Whether producers may write to ``partition``. An unlisted one takes writes only if none is retired (I3)."""
         if self.all_writable:
             return True
         return 0 <= partition < len(self.modes) and self.modes[partition].writable
@@ -194,7 +194,7 @@ class TopicView:
         return not 0 <= partition < len(self.modes) or self.modes[partition].readable
 
     def mode(self, partition: int) -> PartitionMode:
-        """The mode of ``partition``. An unlisted one is ReadWrite, or ReadOnly while any other is retired."""
+        """The mode of ``partition``. An unlisted partition is ReadWrite, or ReadOnly while any other one is retired."""
         if 0 <= partition < len(self.modes):
             return self.modes[partition]
         return PartitionMode.READ_WRITE if self.all_writable else PartitionMode.READ_ONLY
