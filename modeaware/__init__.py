@@ -4,7 +4,7 @@
 replacements for confluent_kafka's classes of the same names. A name is loaded when first used, so importing the package
 costs next to nothing.
 
-PYTEST_DONT_REWRITE: pytest looks for this word. Otherwise it would warn that it cannot rewrite a loaded package.
+PYTEST_DONT_REWRITE: without this word, pytest would warn that it cannot rewrite a package that is already loaded.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def lazy_exports(
     """Return ``__all__``, ``__getattr__`` and ``__dir__`` of a package whose names are loaded when first used.
 
     Args:
-        modules: module below ``package`` -> the names that the module defines.
+        modules: module in ``package`` -> the names that the module defines.
     """
     homes = {name: f"{package}.{module}" for module, names in modules.items() for name in names}
     exported = sorted(homes)

@@ -1,6 +1,6 @@
-"""confluent_kafka's asyncio clients (``confluent_kafka.aio``) on our clients, with the same constructors and methods.
+"""confluent_kafka's asyncio clients (``confluent_kafka.aio``) on top of our clients: same constructors and methods.
 
-Only this module imports ``confluent_kafka.aio``, so that the other clients need not load it.
+Only this module imports ``confluent_kafka.aio``, so that applications without asyncio need not load it.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ V = TypeVar("V")
 def with_names(init: Callable[..., Any], **others: Any) -> Callable[..., Any]:
     """Return a copy of ``init``, a constructor of ``confluent_kafka.aio``, with ``others`` in place of its globals.
 
-    Such a constructor calls ``confluent_kafka.Producer(conf)``, and has no parameter for another class. A stock client
-    that is made first and replaced later would have connected already. So the copy runs the same code with another
-    ``confluent_kafka``.
+    Such a constructor calls ``confluent_kafka.Producer(conf)``, and has no parameter for another class. If the stock
+    client were made first and replaced later, it would have connected already. So the copy runs the constructor's code
+    with another object under the name ``confluent_kafka``.
     """
     assert isinstance(init, FunctionType)
     if not others.keys() <= set(init.__code__.co_names) or init.__closure__:
@@ -53,8 +53,8 @@ class _BatchProducer(Producer):
             if len(messages) == 1:
                 messages[0]["_error"] = as_kafka_error(refusal)
                 return 0
-        # The first view may arrive between two messages. So after a retriable refusal, later records of the same key
-        # are refused as well: they would overtake the refused record.
+        # The first view may arrive between two messages. After a retriable refusal, later records of the same key would
+        # then overtake the refused record. So they are refused as well.
         queued = 0
         refused: dict[bytes, KafkaError] = {}
         for message in messages:
@@ -96,8 +96,8 @@ class AIOProducer(stock.AIOProducer):
         _init_producer(self, with_oauth_callback(producer_conf), *args, **kwargs)
 
     async def close(self) -> None:
-        """Close the producer, then the inner client. If the first close fails or is cancelled, messages may be left.
-        The inner client's close would wait for them, so garbage collection releases the inner client instead."""
+        """Close the producer, then the inner client. If the producer's close fails or is cancelled, messages may be
+        left. As closing the inner client would wait for these, it is left to garbage collection."""
         await super().close()
         await asyncio.get_running_loop().run_in_executor(None, self._producer.close)
 

@@ -1,8 +1,8 @@
 """Application code and log handlers run only while their thread holds no lock of this package.
 
-A log handler, a callback or a warning filter of the application may send a record, or wait for a thread that sends
-one. A send takes a lock of this package, and a log handler takes a lock of its own. Two threads that take the two locks
-in opposite order wait for each other for ever.
+A log handler, a callback or a warning filter of the application may send a Kafka record, or wait for a thread that
+sends one. A send takes a lock of this package, and a log handler takes a lock of its own. If two threads take these two
+locks in opposite order, they wait for each other for ever.
 
 So every lock of the package is an :class:`InnerLock`, every logger comes from :func:`get_logger`, and application code
 is called through :func:`call_out`. A call by a thread that holds an inner lock is deferred: deferred calls run in that
@@ -26,7 +26,7 @@ class _Here(threading.local):
     """The inner locks and the deferred calls of one thread."""
 
     def __init__(self) -> None:
-        self.locks: list[InnerLock] = []  # a signal handler that raises may leave a lock that is not held
+        self.locks: list[InnerLock] = []  # may have a lock that is not held, after a signal handler has raised
         self.due: deque[Callable[[], object]] = deque()
 
 
@@ -34,7 +34,7 @@ _here = _Here()
 
 
 class InnerLock(_Lock):  # type: ignore[misc] # its class has no public name
-    """A ``threading.RLock``: its last release runs deferred calls. A ``threading.Condition`` may use it."""
+    """A ``threading.RLock`` whose last release runs deferred calls. A ``threading.Condition`` may use this lock."""
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         _here.locks.append(self)
@@ -61,7 +61,7 @@ class InnerLock(_Lock):  # type: ignore[misc] # its class has no public name
         state = super()._release_save()
         try:
             _call_due()
-        except BaseException:  # such as Ctrl-C: the block that waits expects to hold the lock
+        except BaseException:  # Ctrl-C, for example: the block that waits expects to hold the lock
             self._acquire_restore(state)
             raise
         return state
@@ -73,7 +73,7 @@ def is_inside() -> bool:
 
 
 def call_out(function: Callable[..., object], *args: Any) -> None:
-    """Call ``function`` now, or when this thread has released its last inner lock.
+    """Call ``function`` now; if this thread holds an inner lock, when it has released the last one.
 
     An exception of an immediate call propagates. A deferred call has no caller, so its exception is logged.
     """
@@ -114,12 +114,12 @@ class _Deferral(logging.Filter):
     def _handle(self, record: logging.LogRecord) -> None:
         try:
             self._logger.handle(record)
-        except Exception:  # noqa: BLE001 - a handler's exception must not hide one of the caller
+        except Exception:  # noqa: BLE001 - a handler's exception must not hide an exception of the caller
             logging.Handler().handleError(record)
 
 
 def get_logger(name: str) -> logging.Logger:
-    """Return the logger ``name``. Its handlers run when :func:`call_out` would run them."""
+    """Return the logger ``name``. Its handlers run at the time at which :func:`call_out` would call them."""
     logger = logging.getLogger(name)
     if not any(isinstance(log_filter, _Deferral) for log_filter in logger.filters):
         logger.filters.insert(0, _Deferral(logger))  # first: the application's filters run once, without locks

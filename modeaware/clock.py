@@ -1,4 +1,4 @@
-"""Sources of time. A decision that depends on time gets its clock as an argument."""
+"""Sources of time. Code whose decisions depend on time gets its clock as an argument."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """A source of time. ``now_ms`` is wall-clock time (records carry it). ``monotonic_s`` is for waiting, and for
-    leases: it never goes back. It also runs while the machine is suspended, if the operating system has such a clock.
+    """A source of time. ``now_ms`` is wall-clock time, as in records. ``monotonic_s`` is for waits and leases, because
+    it never goes back. If the operating system has such a clock, it also runs while the machine is suspended.
     """
 
     def now_ms(self) -> int: ...
@@ -17,7 +17,7 @@ class Clock(Protocol):
     def monotonic_s(self) -> float: ...
 
 
-# Linux stops CLOCK_MONOTONIC in a suspend: a lease would then outlast the session, which brokers time out.
+# Linux stops CLOCK_MONOTONIC in a suspend. By that clock a lease would last longer than the session at the brokers.
 _MONOTONIC: int | None = getattr(time, "CLOCK_BOOTTIME", None)
 
 
@@ -43,7 +43,7 @@ class Backoff:
         self.now_s = first_s
 
     def next_s(self, last_s: float | None = None) -> float:
-        """Return the pause before the next attempt, and double it up to ``last_s`` (None: the maximum)."""
+        """Return the pause before the next attempt, and double it, up to ``last_s`` (by default the maximum)."""
         last_s = self.last_s if last_s is None else last_s
         pause_s = min(self.now_s, last_s)
         self.now_s = min(2 * pause_s, last_s)
@@ -57,7 +57,7 @@ class Backoff:
 def utc(ms: int, timespec: str = "seconds") -> str:
     """Return a wall-clock time in ms since the epoch as text: ``2026-01-31 12:00:00 UTC``.
 
-    Producers may put any number into a record. A number beyond the calendar becomes ``<n> ms``.
+    A record's timestamp may be any number. A number beyond the calendar becomes ``<n> ms``.
 
     Args:
         timespec: as for ``datetime.isoformat``, such as ``"milliseconds"``.

@@ -1,7 +1,7 @@
 """Durations as people write them in options and files: ``500ms``, ``90s``, ``30m``, ``12h``, ``7d``.
 
-Settings and configs whose names end in ``.ms`` keep Kafka's form, a number of milliseconds, and so do the options of
-``modeaware topics``.
+Settings and configs whose names end in ``.ms``, and the options of ``modeaware topics``, have Kafka's form instead: a
+number of milliseconds.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from argparse import ArgumentTypeError
 _UNITS_MS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
 _DURATION = re.compile(r"(\d+)(ms|[smhd])", re.ASCII)
 _MOST_MS = 2**62
-"""The time of a request plus this duration still fits into 64 bits."""
+"""The longest duration: added to the time of a request, it still fits into 64 bits."""
 
 
 def parse_duration_ms(text: str) -> int:

@@ -16,8 +16,8 @@ _E = TypeVar("_E", bound=Exception)
 
 
 def without_frames(error: _E) -> _E:
-    """Return a copy of ``error`` without its traceback, to keep or to raise repeatedly. A traceback's frames would keep
-    the callers' objects alive, such as clients."""
+    """Return a copy of ``error`` without its traceback, to be kept or raised repeatedly. A traceback's frames would keep
+    objects of the callers alive, clients for example."""
     return copy(error)
 
 
@@ -90,13 +90,13 @@ class ConfigError(ModeAwareError, ValueError):
 
 
 class RequestRefused(ModeAwareError):
-    """The controller refused a command; nothing was changed. ``code`` is the reason as a Kafka error code."""
+    """A command was refused, by the controller or a broker; nothing was changed. ``code`` is the Kafka error code."""
 
     default_code = ErrorCode.INVALID_REQUEST
 
 
 class CreatedUnderReplicated(ModeAwareError):
-    """Partitions were created, but not all replicas are alive (KIP-409, whose code 79 has another meaning today)."""
+    """Partitions were created, but replicas are missing (KIP-409). There is no code: its 79 has another meaning now."""
 
 
 class ModeSourceError(ModeAwareError):
@@ -104,7 +104,7 @@ class ModeSourceError(ModeAwareError):
 
 
 class NotAuthorized(ModeSourceError):
-    """The principal may not read the mode log. This is an error to report, not a missing log."""
+    """The principal may not read the mode log. It may exist, so this is an error to report, not a missing log."""
 
     default_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
@@ -120,7 +120,7 @@ class RecordError(ModeAwareError):
 
 
 class NewerRecord(RecordError):
-    """A record of the mode log was written for a newer reader (``min_reader``), and is left unchanged."""
+    """A record of the mode log was written for a newer reader (``min_reader``). This version does not change it."""
 
     default_code = ErrorCode.UNSUPPORTED_VERSION
 
@@ -139,8 +139,8 @@ class PartitionRetired(ModeAwareError):
 class TopicReplaced(ModeAwareError):
     """Brokers rejected a record that was queued for an old topic before the switch.
 
-    This attempt has not stored the record. After a retry the outcome is unknown: an earlier attempt may have stored the
-    record. The application may send the record again under the same name, and so to the new topic.
+    The rejected attempt has not stored the record. If it was a retry, the outcome is unknown: an earlier attempt may
+    have stored the record. The application may send the record again under the same name, which reaches the new topic.
 
     Attributes:
         new_topic: the name of the new topic, if known.

@@ -1,4 +1,5 @@
-"""The name of the interim topic, in a replacement that keeps the name (:mod:`modeaware.lifecycle.keep_name`)."""
+"""The name of the interim topic, by way of which a replaced topic keeps its name
+(:mod:`modeaware.lifecycle.keep_name`)."""
 
 from __future__ import annotations
 
@@ -20,6 +21,6 @@ def is_interim_of(topic: str, kept: str) -> bool:
 
 
 def kept_name(topic: str) -> str | None:
-    """Return the kept name if ``topic`` has the form of an interim topic's name; else None."""
+    """Return the kept name in ``topic``, or None if ``topic`` does not have the form of an interim topic's name."""
     match = _SUFFIX.search(topic)
     return topic[: match.start()] if match is not None else None

@@ -18,7 +18,7 @@ def jar_path() -> Path:
     """Return the path of the jar.
 
     Raises:
-        ModeAwareError: the package was built without the jar; the message says how to get one.
+        ModeAwareError: the package was built without the jar. The message has the ways to get the jar.
     """
     if not _JAR.is_file():
         raise ModeAwareError(HOW_TO_GET)

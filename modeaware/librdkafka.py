@@ -1,8 +1,8 @@
 """The only module that imports confluent_kafka's clients and admin client. Other modules import them from here.
 
 ``Producer``, ``Consumer``, ``SerializingProducer`` and ``DeserializingConsumer`` are the classes that
-``confluent_kafka`` exports when this module is first imported. So an earlier replacement of one, by a tracer or a mock,
-stays in effect below our clients. ``confluent_kafka`` is the module itself, with its current exports.
+``confluent_kafka`` exports when this module is first imported. So if a tracer or a mock has replaced such a class
+before, our clients use the replacement. ``confluent_kafka`` is the module itself, with its current exports.
 """
 
 from __future__ import annotations
@@ -49,22 +49,22 @@ NO_ANSWER = frozenset(
         KafkaError._ALL_BROKERS_DOWN,
     }
 )
-"""librdkafka's codes for a request that no broker answered: _DESTROY_BROKER if the connection to a bootstrap server has
-ended during the request."""
+"""librdkafka's codes for a request that no broker answered. _DESTROY_BROKER means that the connection to a bootstrap
+server has ended during the request."""
 C_HASHES: Mapping[Hash, HashFunction] = {Hash.CRC32: consistent, Hash.MURMUR2: murmur2, Hash.FNV1A: fnv1a}
 """librdkafka's functions for the hashes of :mod:`partitioners`: they are faster than functions in Python."""
 RENEW_S = 10.0
-"""A client that gets no answer for this long is replaced. If a broker that has just started returns no brokers,
-librdkafka removes all brokers from its list, and never connects again (librdkafka#5301)."""
+"""A client that gets no answer for this long is replaced. The reason: if a broker that has just started returns an
+empty list of brokers, librdkafka drops all its brokers, and never connects again (librdkafka#5301)."""
 REFUSED_S = 60.0
-"""If no new client can be made, this much is added before the next attempt to make one."""
+"""If no new client can be made, the next attempt to make one comes this much later."""
 TO_THE_END: Mapping[str, object] = {
     "enable.auto.commit": False,
     "enable.partition.eof": True,
     "fetch.wait.max.ms": 5,
 }
-"""Settings of a consumer that reads a log to its end. Only an empty response shows the end. A response that waits for
-500 ms, the default, would contain the next marker of a producer that aborts again and again."""
+"""Settings of a consumer that reads a log to its end. Only an empty response shows the end, so fetches wait briefly. In
+500 ms, the default, a producer that aborts again and again would always have written another marker."""
 _C = TypeVar("_C")
 _A = TypeVar("_A")
 
@@ -75,7 +75,8 @@ def with_credentials(conf: Mapping[str, Any], username: str, password: str) -> d
 
 
 class Renewed(Generic[_C]):
-    """A client for requests, made when first needed, and replaced after :data:`RENEW_S` in silence. For one thread.
+    """A client for requests, for one thread. It is made when first needed, and replaced after :data:`RENEW_S` without
+    an answer.
 
     Args:
         make: makes a client.
@@ -121,7 +122,7 @@ class Renewed(Generic[_C]):
         elif now_s - self._silent_since_s >= RENEW_S:
             try:
                 new = self._new()
-            except KafkaException:  # such as no OAuth token within 10 s: keep the old client
+            except KafkaException:  # no OAuth token within 10 s, for example: keep the old client
                 self._silent_since_s = self._monotonic_s() + REFUSED_S
                 return
             self.close()

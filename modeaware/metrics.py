@@ -1,7 +1,7 @@
 """Metrics of this process's clients for Prometheus (extra ``metrics``). See docs/observability.md.
 
-Call ``modeaware.metrics.register()`` once in a process with mode-aware clients. Nothing is counted per record: a
-scrape reads the views and the clients.
+Call ``modeaware.metrics.register()`` once in a process with mode-aware clients. Metrics cost nothing per record: each
+scrape reads the state of the views and the clients.
 """
 
 from __future__ import annotations
@@ -66,11 +66,11 @@ def register(registry: CollectorRegistry = REGISTRY, topics: Collection[str] | N
     """Export the metrics of this process's clients. A second call for the same registry changes nothing.
 
     Args:
-        registry: a registry of prometheus_client; by default the one that its own servers export.
+        registry: a registry of prometheus_client; by default the registry that prometheus_client's servers export.
         topics: see :class:`ClientCollector`.
 
     Returns:
-        The collector of that registry, for ``registry.unregister``.
+        The collector in the registry, to be passed to ``registry.unregister``.
     """
     with _registering:
         known = _registered.get(registry)
@@ -85,7 +85,7 @@ class ClientCollector(Collector):
     """Exports the views of this process's clients and counts of their events. Thread-safe.
 
     Args:
-        topics: the topics whose epochs and modes are exported; None: every topic with a record in the mode log.
+        topics: the topics whose epochs and modes are exported; by default every topic with a record in the mode log.
     """
 
     def __init__(self, topics: Collection[str] | None = None) -> None:
@@ -108,7 +108,7 @@ class ClientCollector(Collector):
         yield from families.values()
 
     def _add(self, families: Families, labels: tuple[str, str], labelled: list[Source]) -> None:
-        """Add the worst values of sources with equal labels, so that a failing source shows."""
+        """Add the worst value of all sources with equal labels, so that a failing source is visible."""
         stats = [source.stats for source in labelled]
         if (age_ms := max(one["view_age_ms"] for one in stats)) >= 0:
             families["view_age_seconds"].add_metric(labels, age_ms / 1000)

@@ -2,8 +2,8 @@
 
 gevent and eventlet replace threads by greenlets. Our helper threads are then greenlets as well, so locks, events,
 loggers and callbacks work as everywhere in that process. But librdkafka's calls block in C: a greenlet that makes such
-a call would stop all others. So the call runs in a thread of the operating system, and the greenlet waits at a socket,
-so that other greenlets run. The thread runs nothing else, and takes no lock of this package.
+a call would stop all other greenlets. So the call runs in a thread of the operating system. The greenlet waits at a
+socket for its end, and other greenlets run. The thread runs nothing else, and takes no lock of this package.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _PARKED_S = 3600.0
 
 
 def _unpatched() -> Any:
-    """Return another instance of ``_thread``, with the interpreter's own functions."""
+    """Return another instance of the module ``_thread``, with the interpreter's own functions, not gevent's."""
     spec = find_spec("_thread")
     assert spec is not None, "it is built in"
     assert spec.loader is not None, "it is built in"
@@ -73,14 +73,14 @@ def call(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         except NoThread:
             os.close(done)
             raise
-        ours.recv(1, socket.MSG_PEEK)  # a forked child has the same socket: the byte stays there for the parent
+        ours.recv(1, socket.MSG_PEEK)  # only peek: a forked child has the same socket, and the parent needs the byte
     end_in_child_of(pid)
     return outcome()
 
 
 def call_apart(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call ``function`` in another thread, and return its result. No greenlet runs meanwhile, so that a callback from C
-    may call this.
+    """Call ``function`` in another thread, and return its result. No greenlet runs meanwhile, so callbacks from C may
+    call this, too.
 
     Raises:
         NoThread: no thread can be started.
@@ -117,16 +117,17 @@ def _start(function: Callable[[], T], wake: Callable[[], object]) -> Callable[[]
 
 
 def end_in_child_of(pid: int) -> None:
-    """Never return in a process other than ``pid``. After a fork, all greenlets continue in the child: those that are
-    the parent's helpers must not use the parent's connections there."""
+    """Never return in a process other than ``pid``. After a fork, all greenlets continue in the child. There the helper
+    greenlets of the parent must not use the parent's connections."""
     while os.getpid() != pid:
         time.sleep(_PARKED_S)  # for ever
 
 
 class Polled(Future[T]):
-    """A future that a thread of the operating system fulfils, for greenlets, which such a thread cannot wake.
+    """A future for greenlets that a thread of the operating system fulfils. Such a thread cannot wake greenlets.
 
-    Greenlets' locks work within one thread only. So the inner future is read once fulfilled, when no thread locks it.
+    The locks of greenlets work within one thread only. So the inner future is read only once it is fulfilled: no thread
+    locks it any more.
     """
 
     def __init__(self, future: Future[T]) -> None:
@@ -155,5 +156,5 @@ class Polled(Future[T]):
 
 
 def awaitable(future: Future[T]) -> Future[T]:
-    """Return ``future``, which librdkafka's thread fulfils, in a form that any thread or greenlet may wait for."""
+    """Return ``future``, which a thread of librdkafka fulfils, in a form that threads and greenlets may wait for."""
     return Polled(future) if are_greenlets() else future

@@ -2,13 +2,13 @@ r"""Names and texts of the cluster, made safe for people to read.
 
 A group id, a member id or the reason of a waiver may hold any character: ESC sequences that move a terminal's cursor, a
 line end that forges a line of a report, a right-to-left override that shows a name backwards. :func:`printable` shows
-each such character as its escape (``\x1b``, ``\n``, ``\u202e``). Text is escaped where it is shown, not where a
-name is received:
+each such character as its escape (``\x1b``, ``\n``, ``\u202e``). Text is escaped where it is shown, so names stay exact
+inside the program:
 
 - errors: :class:`~modeaware.errors.ModeAwareError` escapes its message;
 - logs: :func:`escape_logs`, for every logger below ``modeaware``;
-- text of commands: :func:`printable_lines` joins lines, :func:`table` escapes cells before it aligns them, ``tell`` and
-  the displays of progress escape what they print;
+- output of commands: :func:`printable_lines` escapes the lines that it joins, :func:`table` the cells that it aligns;
+  ``tell`` and the displays of progress escape what they print;
 - HTML: jinja2 in :mod:`modeaware.plan.html` escapes values; ``shown`` in ``topic.js`` does so for the status page.
 
 JSON stays exact: it has escapes of its own.
@@ -22,7 +22,7 @@ from itertools import chain
 
 
 class Printable(str):
-    """Text that :func:`printable` leaves as it is: it is escaped already, and its line ends were added here."""
+    """Text that :func:`printable` does not change: it is escaped already; line ends in it are intended."""
 
     __slots__ = ()
 
@@ -30,8 +30,9 @@ class Printable(str):
 def printable(text: object) -> Printable:
     r"""Return ``text`` with an escape for every character that is not printable.
 
-    By :meth:`str.isprintable` these are control characters (C0, DEL, C1), format characters (bidirectional controls,
-    zero-width ones), surrogates, unassigned characters, and all separators but the space. A backslash stays as it is.
+    By :meth:`str.isprintable`, not printable are control characters (C0, DEL, C1), format characters (bidirectional
+    controls, zero-width characters), surrogates, unassigned characters, and all separators but the space. A backslash
+    is not escaped.
     """
     if isinstance(text, Printable):
         return text
@@ -42,7 +43,7 @@ def printable(text: object) -> Printable:
 
 
 def printable_lines(lines: Iterable[object]) -> Printable:
-    """Return ``lines``, each of them :func:`printable`, joined by line ends."""
+    """Return ``lines`` joined by line ends, each made :func:`printable`."""
     return Printable("\n".join(printable(line) for line in lines))
 
 
@@ -64,18 +65,18 @@ def number(value: float) -> str:
 
 
 class _Escaping(logging.Handler):
-    """Escapes a record's message before the handlers further up see it. Writes nothing itself."""
+    """Escapes a log record's message before the handlers of parent loggers get the record. Writes nothing itself."""
 
     def handle(self, record: logging.LogRecord) -> bool:
         try:
             message = record.getMessage()
         except (TypeError, ValueError, KeyError):
-            return True  # the arguments do not fit the format: each handler reports that, and none raises
+            return True  # the arguments do not fit the format: each handler reports that itself
         if not message.isprintable():
             record.msg, record.args = printable(message), ()
         last = logging.lastResort
         if last is not None and record.levelno >= last.level and not self._has_others(record.name):
-            last.handle(record)  # logging uses it only if it finds no handler, and it finds this one
+            last.handle(record)  # logging uses lastResort only without a handler, and this is one
         return True
 
     def _has_others(self, name: str) -> bool:

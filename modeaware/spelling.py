@@ -1,6 +1,7 @@
-"""Hints at the known name that a misspelt name may mean. A comparison takes milliseconds, so only people get hints.
+"""Hints at the known name that a misspelt name may mean.
 
-A controller compares no names: a request may contain many, and other requests would wait (import-linter).
+A comparison takes milliseconds, so only commands and clients give hints. A controller compares no names: a request may
+contain many names, and other requests would wait. (import-linter checks which packages import this module.)
 """
 
 from __future__ import annotations
@@ -9,11 +10,11 @@ import difflib
 from collections.abc import Iterable
 
 ALIKE, NEARLY_SAME = 0.6, 0.85
-"""The similarity of two names, from 0 to 1, that is enough for a hint; for a refusal."""
+"""The similarity of two names (0 to 1) that is enough for a hint; the second one is enough for a refusal."""
 
 
 def nearest(name: str, known: Iterable[str], cutoff: float = ALIKE) -> str | None:
-    """Return the known name that is most similar to ``name``; None if no similarity reaches ``cutoff``."""
+    """Return the known name that is most similar to ``name``, or None if no similarity reaches ``cutoff``."""
     return next(iter(difflib.get_close_matches(name, list(known), n=1, cutoff=cutoff)), None)
 
 

@@ -162,12 +162,12 @@ class TopicView:
 
     @cached_property
     def writable(self) -> tuple[int, ...]:
-        """The partitions that producers may choose, ascending. Empty for an unlisted topic, where all are writable."""
+        """The partitions that producers may choose, ascending. Empty for an unlisted topic: all are writable."""
         return tuple(p for p, mode in enumerate(self.modes) if mode.writable)
 
     @cached_property
     def readable(self) -> tuple[int, ...]:
-        """The partitions that consumers are assigned, ascending. Empty for an unlisted topic, where all are readable."""
+        """The partitions that consumers are assigned, ascending. Empty for an unlisted topic: all are readable."""
         return tuple(p for p, mode in enumerate(self.modes) if mode.readable)
 
     @cached_property
