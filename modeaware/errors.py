@@ -16,8 +16,8 @@ _E = TypeVar("_E", bound=Exception)
 
 
 def without_frames(error: _E) -> _E:
-    """Return a copy of ``error`` without its traceback, to be kept or raised repeatedly. A traceback's frames would keep
-    objects of the callers alive, clients for example."""
+    """Return a copy of ``error`` without its traceback, to be kept or raised repeatedly. A traceback's frames would
+    keep objects of the callers alive, clients for example."""
     return copy(error)
 
 

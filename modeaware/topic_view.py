@@ -128,7 +128,7 @@ class TopicView:
         return topic_id is None or self.topic_id is None or self.topic_id == topic_id
 
     def is_older_than(self, other: TopicView | None) -> bool:
-        """Return whether ``other`` has the same topic id and a newer version: this view then never replaces it (I4)."""
+        """Return whether ``other`` is a later view of the same topic id, which this view never replaces (invariant I4)."""
         return other is not None and other.topic_id == self.topic_id and self.version < other.version
 
     def over(self, held: TopicView | None) -> TopicView:
@@ -181,7 +181,7 @@ class TopicView:
         return len(self.readable) == len(self.modes)
 
     def is_writable(self, partition: int) -> bool:
-        """Whether producers may write to ``partition``. An unlisted one takes writes only if none is retired (I3)."""
+        """Whether producers may write to ``partition``. An unlisted one: only if none is retired (invariant I3)."""
         if self.all_writable:
             return True
         return 0 <= partition < len(self.modes) and self.modes[partition].writable

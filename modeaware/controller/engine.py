@@ -193,7 +193,7 @@ class Engine:
         return epoch
 
     def renew(self, generation: int) -> None:
-        """Append the claim again if the election's group has a new, known generation and still this leader."""
+        """Append the claim again if the election's group has a new, known generation, with the same leader."""
         if self._claim is not None and generation not in (self._claim.generation, UNKNOWN_GENERATION):
             claim = replace(self._claim, generation=generation)
             self._log.append([(CLAIM_KEY, claim.to_json())])
@@ -645,7 +645,7 @@ class Engine:
         ]
 
     def _alter_group_rules(self, command: AlterGroupRulesCommand) -> CommandResult:
-        """Change the rules, and check every waiting topic again. Refuse to change a newer version's rules (I4)."""
+        """Change the rules, and check every waiting topic again. Rules of a newer version stay (invariant I4)."""
         try:
             if GROUP_RULES_KEY in self._newer:
                 raise _newer("the rules about groups")

@@ -136,7 +136,7 @@ def _retire(
     """Return the record that retires the highest partitions.
 
     These become ReadOnly first, so that no data is hidden before it is read (invariant I2). The highest ids retire, so
-    that each key has one partition per epoch (invariant I3). The record notes an uncertain list of groups (I1).
+    that each key has one partition per epoch (invariant I3). An uncertain list of groups is noted (invariant I1).
     """
     keep, writable = command.total_count, record.writable_count
     modes = list(record.modes)

@@ -64,7 +64,7 @@ def record_after(record: TopicRecord, now_ms: int) -> TopicRecord | None:
         return None
     if replacement.gone_ms is not None:
         return record
-    # Every group may read the new topic now. If the controller deleted the old topic, the seals stay: its proof.
+    # Every group may read the new topic now. After a deletion by the controller, the seals stay as its proof.
     gone = replace(replacement, gone_ms=now_ms, released_ms=replacement.released_ms or now_ms, reason=None)
     retired = record.retired if replacement.deleting_ms is not None else {}
     return replace(replace(record, replacement=gone), retired=retired)

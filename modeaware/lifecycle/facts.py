@@ -37,8 +37,8 @@ class PartitionFacts:
         quiet_since_ms: the wall-clock time since which the controller has seen this end offset under this leader epoch.
         moved: whether the controller saw another end offset before ``quiet_since_ms``.
         seal_epoch_end: where, in the leader's log, the leader epoch ends under which the seal was read or found broken;
-            requested if that epoch is over. If it ends below the seal, the log was truncated, even if it has grown
-            again.
+            requested if that epoch is over. An end below the seal shows that the log was truncated, even if it has
+            grown again.
         writers: the producers that the leader remembers; requested while a transaction is open.
         straggler: the first record after the seal, if known; requested if records follow the seal.
         samples: descriptions of some records after the seal.
@@ -255,6 +255,6 @@ class TopicFacts:
 
     @property
     def offsets_left(self) -> list[str]:
-        """Return the groups with offsets beyond the end of an empty topic: these groups would skip records (invariant
-        I2). Coordinators keep offsets if they were down when an earlier topic of the name was deleted."""
+        """Return the groups with offsets beyond the end of an empty topic: they would skip records (invariant I2). A
+        coordinator keeps such offsets if it was down when an earlier topic of the name was deleted."""
         return sorted(name for name, group in self.groups.items() if self.untouched and any(group.committed.values()))

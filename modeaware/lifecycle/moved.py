@@ -21,11 +21,11 @@ UNOWNED     the group has members, and none of them has owned the partition for 
 WAIVED      the operator has waived the group on the partition                                            yes
 ==========  ============================================================================================  =======
 
-*Why a commit is not enough.* Client libraries commit by a timer: the application has received these records, but may
-not have handled them. A mode-aware member notes ``read`` when the application polls again. Two kinds of members commit
+*Why a commit is not enough.* Client libraries commit by a timer, so the application may not have handled the committed
+records yet. A mode-aware member notes ``read`` when the application polls again. Two kinds of members commit
 without a note: stock members, and members that have not yet seen the new topic. When its ``max.poll.interval.ms`` is
 over, such a member has handled its records or has left the group. So ``unnoted_ms`` has to be the largest
-``max.poll.interval.ms`` in the group. Subscriptions decide nothing: members may subscribe before they handle records.
+``max.poll.interval.ms`` in the group. Subscriptions decide nothing: a member may subscribe too early.
 
 *Why two snapshots for LEFT.* A snapshot lists the members, then reads offsets; in between a member may join and commit.
 The second snapshot lists members after the first has read the offsets. So if the second one shows no members, the
@@ -35,8 +35,8 @@ member that committed these offsets is gone. Its work is done, or is lost with t
 the records that would cause the next commit. So the gate opens without that commit. But the old topic is not deleted
 before the commit (:mod:`modeaware.lifecycle.drain`).
 
-*Opened at once*: a gate that was open before, if the restored mode log lacks the decision. The group's commits on the
-new topic prove it: every partition has a commit, and one commit has the note ``opened`` or is behind the log's start.
+*Opened at once*: a gate that was open before, if a restored mode log lacks the decision. The group's commits on the
+new topic prove that: every partition has a commit, and one commit has the note ``opened`` or is behind the log's start.
 
 *Closed again*: the gate of a group that begins anew. Two snapshots show no members, and the group has not read the old
 topic by the rules above. The group has no commit on the new topic, or was set back on both topics. If the group has an

@@ -42,7 +42,7 @@ def still_reading(requirement: Requirement, replacement: Replacement, facts: Top
 
 
 def _has_moved(name: str, replacement: Replacement, facts: TopicFacts) -> bool:
-    """Return whether a group has an offset on each partition of the new topic, so that it skips no record (I2)."""
+    """Return whether a group has an offset on each partition of the new topic, so it skips none (invariant I2)."""
     group = facts.new_topic.groups.get(name) if facts.new_topic is not None else None
     return group is not None and group.has_committed(replacement.num_partitions)
 

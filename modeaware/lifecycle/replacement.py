@@ -226,8 +226,8 @@ def _switch(topic: Replaced, new_topic: TopicFacts, this: Pass) -> Advance:
     """Make the switch: one record points the name to the new topic and closes all partitions of the old topic to
     writes.
 
-    A group that began to use the old topic after the last list also has to read the new topic from its start (invariant
-    I2). So the first certain list after the switch adds the groups that are missing.
+    If a group began to use the old topic after the last list, it also has to read the new topic from its start
+    (invariant I2). So the first certain list after the switch adds the groups that are missing.
     """
     (record, replacement), facts, requirement = topic, this.facts, this.requirement
     if new_topic.topic_id != replacement.new_topic_id:
@@ -262,7 +262,7 @@ def _switch(topic: Replaced, new_topic: TopicFacts, this: Pass) -> Advance:
 def _objection(replacement: Replacement, facts: TopicFacts, requirement: Requirement) -> str | None:
     """Return why the switch has to wait (invariants I1 and I2).
 
-    The fence has to work before the switch: without it, no end offset of the old topic would ever be final.
+    It must be certain that the fence works: without a fence, no end offset of the old topic would ever be final.
     """
     if facts.compacted and replacement.evacuation_epoch is None:
         return reasons.COMPACTED

@@ -8,7 +8,7 @@ phase     mode      replica state              ends when                        
 ========  ========  =========================  ====================================================  =========
 seal      ReadOnly  OnlineReplica              its end offset has not moved for a while, with no     ``seal``
                                                open transaction: this offset becomes the seal
-drain     ReadOnly  ReplicaDeletionIneligible  the reclaim policy allows None: usually, all          ``drain``
+drain     ReadOnly  ReplicaDeletionIneligible  the reclaim policy is satisfied: usually, all         ``drain``
                                                required groups have consumed it to the seal
 reclaim   None      ReplicaDeletionStarted     its log start has reached the recorded offset         ``steps``
 done      None      ReplicaDeletionSuccessful  its end offset differs from the seal                  ``seal``
@@ -179,8 +179,8 @@ def deletion_of(record: TopicRecord) -> DeleteTopicPartitions:
 def reclaim_policy(partition: int, record: TopicRecord, retired: RetiredPartition | None = None) -> str:
     """Return the reclaim policy of a shrink for a partition: ``retention``, ``drained`` or ``immediate``.
 
-    An ``immediate`` shrink deletes only the unread records that the response to the request counted. Three kinds are
-    drained: stragglers, records that replaced truncated ones, and partitions that an earlier shrink retired (I2).
+    An ``immediate`` shrink deletes only the unread records that the response to the request counted. Stragglers,
+    records that replaced truncated ones, and partitions that an earlier shrink retired are drained (invariant I2).
 
     Args:
         retired: the state of the partition, if it is newer than the state in ``record``.

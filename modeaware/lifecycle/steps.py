@@ -147,7 +147,7 @@ def _step_of(partition: int, this: Pass) -> _Step:
     return _step_none(partition, log, this)
 
 
-# ReadOnly: seal, drain
+# A ReadOnly partition: seal, drain
 
 
 def _step_read_only(partition: int, log: PartitionFacts, this: Pass) -> _Step:
@@ -200,7 +200,7 @@ def _drained(
     return check_drain(partition, seal_offset, retired.truncated_to, log, this.facts, this.requirement), None
 
 
-# None: reclaim, watch
+# A partition that is None: reclaim, watch
 
 
 def _step_none(partition: int, log: PartitionFacts, this: Pass) -> _Step:

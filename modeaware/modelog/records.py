@@ -170,7 +170,7 @@ class RetiredPartition(JsonFields):
             group would receive nothing between its offset and the seal. 0 for an empty partition.
         lowest_commit: the lowest of these offsets if it is below the seal; else None.
         resume_offset: the offset at which a group without a commit continues once the partition is readable again: the
-            first broken seal, or the end of the log if a truncation left it lower. None: the seal itself.
+            first broken seal, or the end of the log if a truncation left it lower; None for the seal itself.
         reason: the code of what delays the partition (see :mod:`modeaware.lifecycle.reasons`), optionally with a group:
             ``"group-lag:billing"``. None if nothing delays it.
         stragglers: the number of seals that a late record broke.
