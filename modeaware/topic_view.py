@@ -128,7 +128,7 @@ class TopicView:
         return topic_id is None or self.topic_id is None or self.topic_id == topic_id
 
     def is_older_than(self, other: TopicView | None) -> bool:
-        """Return whether ``other`` is a later view of the same topic id, which this view never replaces (invariant I4)."""
+        """Return whether ``other`` is a later view of the same topic id. This view never replaces it (invariant I4)."""
         return other is not None and other.topic_id == self.topic_id and self.version < other.version
 
     def over(self, held: TopicView | None) -> TopicView:

@@ -37,7 +37,7 @@ class Placement:
     Attributes:
         first, count: the new partitions are those from ``first`` to ``count - 1``.
         assignments: the brokers of their replicas, or None if the cluster decides.
-        live: the brokers that were alive at the time, or None if they were not requested.
+        live: the brokers that were alive at the time, or None if this was not determined.
     """
 
     topic: str

@@ -80,7 +80,7 @@ class NewPartitions(_WithMinimum, librdkafka.NewPartitions):
 
 
 class Accepted(NamedTuple):
-    """Accepted consequences of a switch. Others prevent the switch: see :class:`TopicReplacement`."""
+    """Consequences of a switch that are accepted. Any other one prevents it: see :class:`TopicReplacement`."""
 
     access_loss: bool = False
     mirroring: bool = False

@@ -99,8 +99,8 @@ def alter_reassignments(
     """Start reassignments, or cancel them (where the replicas are None).
 
     Args:
-        allow_replication_factor_change: if False, the controller of the cluster refuses such a change (KIP-860). It
-            accepts cancellations in any case.
+        allow_replication_factor_change: if False, the controller of the cluster refuses to change a replication factor
+            (KIP-860). It accepts cancellations in any case.
 
     Returns:
         Partition -> None if the request was accepted, or an error. RequestRefused: nothing was changed for the

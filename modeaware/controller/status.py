@@ -157,7 +157,7 @@ class TopicSeen:
         trouble: why the last pass failed, or None if it succeeded.
         blocked_since: partition, or :data:`WHOLE`, -> the time since which it is held up in its phase (wall clock, ms).
             All reasons count as one hold-up, because reasons alternate: any rebalance makes the list of groups
-            uncertain. Requested waits count as another. After a takeover, the time of the record's last change.
+            uncertain. Requested waits count apart. After a takeover, the time is that of the record's last change.
         stragglers: the number of broken seals that this controller has observed.
         fences_lifted: how often this controller has found the topic's fence lifted.
         known_ms: the time of this controller's claim, or of the topic's first record if later.
@@ -380,7 +380,7 @@ LEADERLESS_S = 10.0
 
 
 def alive(snapshot: Snapshot) -> str | None:
-    """Return why the controller is not alive: its thread hangs or has stopped. Return None before it begins, too."""
+    """Return why the controller's thread hangs or has stopped, or None if it works or has not begun yet."""
     if snapshot.role is Role.STOPPED:
         return f"stopped: {snapshot.stopped_by}" if snapshot.stopped_by else "stopped"
     age_s = snapshot.loop_age_s

@@ -1,6 +1,6 @@
 """The controller's thread: the election, the work of a leader, the answers of a standby.
 
-A *leader* of the election claims the log, executes commands, and checks topics that are due. To open the log fences
+A *leader* of the election claims the log, executes commands, and checks topics that are due. Opening the log fences
 other controllers (as Kafka fences producers). So a leader opens it only after the brokers have confirmed its place;
 otherwise two controllers could fence each other in turns. After a failed append the content of the log is unknown. So
 the leader claims the log again, and every claim begins by reading the log. A *standby* follows the claim on the log;

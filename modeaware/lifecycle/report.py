@@ -126,7 +126,7 @@ class ReplacementReport:
     Attributes:
         new_topic_id: null until the new topic exists.
         fence: config or none.
-        delay_ms: the delay before the topic may be deleted; null: its own retention has to empty it first.
+        delay_ms: the delay before the topic may be deleted; null if its own retention has to empty it first.
         announced_ms: when clients were first able to see the new topic.
         switched_ms: when producers began to write to the new topic.
         fenced_ms: when brokers were first found to refuse data for the topic.
@@ -197,7 +197,7 @@ GAP = "gap"
 
 @dataclass(frozen=True)
 class KeptNameReport:
-    """A change that keeps the topic's name. An interim topic replaces the old topic, then a new topic the interim one.
+    """A change that keeps a name: an interim topic replaces the old one, then a new topic replaces the interim topic.
 
     Attributes:
         name: the name that is kept.

@@ -19,8 +19,8 @@ growth (``growth``) makes the partition ReadWrite again. A new partition starts 
 becomes ReadWrite once groups have an offset on it. A replacement has phases of its own (``replacement``).
 
 The *reclaim policy* of a shrink decides when records are deleted. ``retention``: only when the topic's own retention
-deletes them. ``drained``: once every required group has read them and the requested delay is over. ``immediate``: at
-once, without waiting for groups or a delay.
+deletes them. ``drained``: once every required group has read them and the requested delay is over. ``immediate``: once
+the partition is sealed, without waiting for groups or a delay.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def replacement_phase(record: TopicRecord, replacement: Replacement) -> str:
 
 
 def held_up(record: TopicRecord) -> dict[str, list[int]]:
-    """Return reason -> the partitions that it holds up. If it holds up the whole replacement, the list is empty."""
+    """Return reason -> the partitions that it holds up. A reason of the whole replacement has an empty list."""
     waiting: dict[str, list[int]] = {}
     if (whole := record.replacing.reason) is not None:
         waiting[whole] = []

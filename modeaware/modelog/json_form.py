@@ -105,8 +105,8 @@ def columns(kind: type[JsonFields], limit: int, *, required: bool = False) -> di
 
 
 def read_runs(ranges: Any, limit: int) -> tuple[int, ...]:
-    """Return the numbers in a list of ``[first, last]``. Raise ValueError or TypeError unless they ascend, below
-    ``limit``."""
+    """Return the numbers in a list of ranges ``[first, last]``. Raise ValueError or TypeError unless the ranges ascend
+    and end below ``limit``."""
     numbers: list[int] = []
     for first, last in map(listed, listed(ranges)):
         if not (numbers[-1] if numbers else -1) < integer(first) <= integer(last) < limit:
@@ -219,8 +219,8 @@ def listed(value: Any) -> list[Any]:
 
 
 def integer(value: Any) -> int:
-    """Return a field that must be a whole number of 64 bits; raises TypeError, ValueError. No whole numbers are
-    ``true``, ``1.0`` and ``"1"``."""
+    """Return a field that must be a whole number of 64 bits. Raise TypeError for another type (``true``, ``1.0`` or
+    ``"1"``, for example), ValueError for another number."""
     if type(value) is not int:
         raise TypeError(f"expected a whole number, not {type(value).__name__}")
     if not -(1 << 63) <= value < 1 << 63:

@@ -180,7 +180,7 @@ class LogStream:
             return self._target
         try:
             # ListOffsets returns the last stable offset, also right after a fail-over (KIP-207). If a transaction's
-            # commit is acknowledged, but has no marker yet, its records are behind that, but below the high watermark.
+            # commit is acknowledged, but has no marker yet, its end is behind this, but below the high watermark.
             _, stable = os_threads.call(self._consumer.get_watermark_offsets, self._partition, timeout=timeout_s)
             _, high = self._consumer.get_watermark_offsets(self._partition, cached=True)
         except KafkaException as error:

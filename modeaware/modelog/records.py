@@ -175,7 +175,7 @@ class RetiredPartition(JsonFields):
             ``"group-lag:billing"``. None if nothing delays it.
         stragglers: the number of seals that a late record broke.
         straggler: the record that broke the last of these seals.
-        truncated_to: the lowest end of the log that was observed below a seal, even if only for a while; else None.
+        truncated_to: the lowest end of the log that was observed below a seal, even for a while, if there was one.
         evacuated_to: in a compacted old topic, the offset up to which records were copied to the new topic.
         read_up_to: in a sealed partition of an old topic, the offset behind the last record that readers are given.
     """
@@ -465,7 +465,7 @@ class ClaimRecord(JsonRecord):
     """Names the active controller.
 
     Attributes:
-        controller_epoch: grows by one with every claim.
+        controller_epoch: higher than in every earlier claim. A renewed claim (another generation) keeps its epoch.
         address: the controller's listener, ``host:port``; None when the controller has stopped, or has no listener.
         controller_id: the controller's name. Its listener returns the same name, so that a command reaches the
             controller that claimed, or no controller.

@@ -119,7 +119,7 @@ def weakness(replicas: int, min_in_sync: str | None, brokers: int) -> str | None
 
 
 def log_weakness(admin: AdminClient, topic: str) -> str | None:
-    """Return the :func:`weakness` of the mode log. Return None if brokers do not answer in time, too.
+    """Return the :func:`weakness` of the mode log. Return None also if brokers do not answer in time.
 
     Raises:
         ClusterError: the topic was altered, and can no longer be a mode log.
