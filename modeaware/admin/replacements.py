@@ -95,8 +95,8 @@ def _describe(brokers: Brokers, topics: Sequence[str]) -> dict[str, OldTopic | M
 
 
 def new_topic_configs(old_topic: OldTopic, wanted: TopicReplacement) -> dict[str, str]:
-    """Return the configs of the new topic: the copied ones, overridden by the requested ones. A fence left from an earlier
-    replacement (its mode log was lost, say) is not copied: with it, the new topic would take no records."""
+    """Return the configs of the new topic: the copied ones, overridden by the requested ones. A fence is not copied (an
+    earlier replacement, whose mode log was lost, may have left one): with it, the new topic would take no records."""
     left_out = {*OF_PARTITIONS, *(FENCE_CONFIGS if is_fence(old_topic.configs) else ())}
     copied = {name: value for name, value in old_topic.configs.items() if name not in left_out}
     for name in PER_PARTITION:
