@@ -69,5 +69,5 @@ def _take(session: Session, topic: str) -> Certificate:
     with Session(session.conf, session.config, session.controller) as own:
         certificate = take_certificate(own, topic)
     if certificate.topic != topic:
-        raise RequestRefused(f"its record was removed; {certificate.topic} has replaced it", topic=topic)
+        raise RequestRefused(f"the topic's record was removed; {certificate.topic} has replaced the topic", topic=topic)
     return certificate

@@ -116,7 +116,7 @@ class AdminClient(librdkafka.AdminClient):
             views = self._calls.views(Deadline(REQUEST_TIMEOUT_S if timeout_s < 0 else timeout_s))
         except ModeSourceError as error:
             log.warning(
-                "%s: it is unknown whether this topic was replaced; listing it under this name: %s", name, error
+                "%s: listed under this name, because it is unknown whether the topic was replaced (%s)", name, error
             )
             return name
         return present_topic(name, views.view).topic

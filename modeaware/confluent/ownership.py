@@ -399,7 +399,7 @@ class Ownership:
         return True
 
     def lacks_owner(self, topics: set[str], given: set[Key]) -> bool:
-        """Return whether one of ``topics`` has no partition that a member was given. Return False if unknown."""
+        """Return whether no member was given a partition of one of ``topics``. Return False if unknown."""
         try:
             group = self._describer.describe(self._stock.memberid(), given)
         except (GroupMoved, GroupUnknown) as error:
@@ -409,7 +409,7 @@ class Ownership:
 
     @property
     def is_uncertain(self) -> bool:
-        """Whether there may be more to do for the present assignment than to hold the owned partitions."""
+        """Whether the present assignment may need more work than holding the owned partitions."""
         return any(possible != _NOTHING_HIDDEN for possible in self._possible.values())
 
     def due_s(self) -> float | None:

@@ -137,10 +137,10 @@ class Controller:
         """Join the election and serve; return once this controller is active or a standby.
 
         Args:
-            wait_active_s: after that, wait up to this many seconds for this controller to become active.
+            wait_active_s: how long to wait, in seconds, for a standby to become active; None: do not wait.
 
         Raises:
-            ControllerUnavailable: another controller is active after ``wait_active_s``; this controller was stopped.
+            ControllerUnavailable: another controller is active after ``wait_active_s``, or this controller was stopped.
             ClusterError, ModeSourceError: no broker answers, or the mode log or the election cannot be used.
             ConfigError: librdkafka rejects a setting, or a setting of the endpoint cannot be used.
         """
@@ -278,7 +278,7 @@ class Controller:
         config, topic, clock = self._config, self._config.mode_log_topic, self._clock
         try:
             cluster = Cluster(self._conf)
-            # Requests that only a leader may send time out within its session, however short.
+            # A request that only the active controller may send has to time out within a session, however short.
             timeout_s = request_timeout_s(config.session_timeout_ms)
             leased = cluster if timeout_s == REQUEST_TIMEOUT_S else Cluster(self._conf, timeout_s)
         except KafkaException as error:
@@ -382,7 +382,7 @@ class ControllerFacade:
         return self._ready().removed(topic_ids)
 
     def version(self) -> int:
-        # The version rises after a change is in force, so a cached answer may be newer than its version, never older.
+        # The version rises once a change is in force. So an answer kept with a version may be newer, but not older.
         return self._version
 
     def is_active(self) -> bool:

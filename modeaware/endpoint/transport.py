@@ -333,8 +333,8 @@ class Upstream:
         protocol = security.security_protocol(conf)
         if protocol == "SSL":
             raise ConfigError(
-                "security.protocol: with SSL alone brokers identify users by their certificates, and the endpoint "
-                "cannot present a user's certificate for it. Reach the brokers by SASL_SSL, or run the controller "
+                "security.protocol: with SSL alone, brokers identify users by client certificates, and the endpoint "
+                "has no user's certificate. Reach the brokers by SASL_SSL, or run the controller "
                 "without a listener"
             )
         try:  # as in librdkafka, the port may be missing

@@ -215,7 +215,9 @@ def _tls(conf: Mapping[str, Any]) -> dict[str, str]:
         options |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": str(pem)}
     certificate, key = _pem(conf, "ssl.certificate"), _pem(conf, "ssl.key")
     if bool(certificate) != bool(key):
-        raise ConfigError("ssl.certificate.location and ssl.key.location (or .pem) need each other; one is missing")
+        raise ConfigError(
+            "a certificate needs its key: set ssl.certificate.location and ssl.key.location, or the two with .pem"
+        )
     if certificate and key:
         options |= {"ssl.keystore.type": "PEM", "ssl.keystore.certificate.chain": certificate, "ssl.keystore.key": key}
         if password := conf.get("ssl.key.password"):

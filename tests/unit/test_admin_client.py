@@ -514,4 +514,4 @@ def test_a_name_is_listed_as_the_topic_that_it_points_to_once_its_own_is_gone(
     views.failure = ModeSourceError("no broker has it")
     admin.list_topics("orders", timeout=10)
     assert listed[-1] == "orders"
-    assert "listing it under this name" in caplog.text
+    assert "listed under this name" in caplog.text

@@ -134,7 +134,7 @@ def _make(listen: str, upstream: Upstream, **arguments: Any) -> Server:
 
 
 def test_ssl_without_sasl_is_refused_with_what_to_do() -> None:
-    with pytest.raises(ConfigError, match=r"cannot present a user's certificate.*SASL_SSL"):
+    with pytest.raises(ConfigError, match=r"has no user's certificate.*SASL_SSL"):
         Upstream.from_conf({"bootstrap.servers": "b:9092", "security.protocol": "ssl"})
 
 

@@ -316,7 +316,7 @@ def test_certificate_that_is_missing_is_reported_once_and_fails_nothing(
     late.write(HALVES[3])
     late.write(HALVES[3])
     told = capsys.readouterr().err
-    assert told.count(f"orders: no certificate: its record was removed; {INTERIM} has replaced it") == 1
+    assert told.count(f"orders: no certificate: the topic's record was removed; {INTERIM} has replaced the topic") == 1
     assert [file.name for file in tmp_path.iterdir()] == [f"{INTERIM}.json"]
 
 

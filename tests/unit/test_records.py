@@ -52,7 +52,7 @@ def test_new_partitions_stand_beside_the_retired_ones() -> None:
     assert json.loads(record.to_json())["opening"] == {"partitions": [[2, 3]], "offset": [None, 20]}
     assert TopicRecord.from_json(record.to_json()) == record
     assert (record.closed, record.view().resume_offsets) == ([2, 3], {2: 0, 3: 20})
-    with pytest.raises(RecordError, match="a ReadWrite partition"):
+    with pytest.raises(RecordError, match="is ReadWrite"):
         TopicRecord.from_json(replace(record, modes=(RW, RW, RW, RO)).to_json())
 
 

@@ -491,7 +491,7 @@ class TestBatch:
         assert self.ranges(startingoffsets=by_partition) == [OffsetRange("a", 0, 4, 5), OffsetRange("b", 0, 0, 3)]
         assert self.ranges(endingoffsets=by_partition) == [OffsetRange("a", 0, 0, 4)]
         world.delete("a")
-        with pytest.raises(ConfigError, match="endingOffsets: a was replaced by b and deleted: name that topic"):
+        with pytest.raises(ConfigError, match="endingOffsets: a was replaced by b and deleted: name b instead"):
             self.ranges(endingoffsets=by_partition)
 
 

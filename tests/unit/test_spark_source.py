@@ -65,7 +65,7 @@ def test_offsets_are_resolved_for_each_partition() -> None:
     assert resolve("x", EARLIEST, "t", starts, ends) == starts
     assert resolve("x", LATEST, "t", starts, ends) == ends
     assert resolve("x", {0: LATEST, 1: 3, 7: 2}, "t", starts, ends) == {0: 9, 1: 3}
-    with pytest.raises(ConfigError, match=r"\[1\] of t are missing"):
+    with pytest.raises(ConfigError, match=r"lacks partitions \[1\] of t"):
         resolve("endingOffsets", {0: 3}, "t", starts, ends)
 
 
