@@ -56,10 +56,12 @@ def _many_groups(setting: Setting, topics: int, groups: int, reads: int) -> Iter
             for name in names:
                 for number in range(PARTITIONS):
                     producer.produce(name, b"unread", partition=number)
+            producer.flush(30)
         final = {name: ends(setting.bootstrap_servers, name) for name in names}
         _replace(setting, admin, names)
         records = _sealed(setting, log.topic, names)
-        before, spent_s, start_s = _records(setting, log.topic), cpu_s(process.pid), time.monotonic()
+        first = ends(setting.bootstrap_servers, log.topic)[0]
+        spent_s, start_s = cpu_s(process.pid), time.monotonic()
         committed_ms: dict[tuple[str, str], float] = {}
         for number, (group, read) in enumerate(of_group.items()):
             time.sleep(max(0.0, start_s + number * ARRIVALS_S / groups - time.monotonic()))  # its turn
@@ -69,7 +71,11 @@ def _many_groups(setting: Setting, topics: int, groups: int, reads: int) -> Iter
             committed_ms |= {(records[name].topic_id, group): time.time() * 1000 for name in read}
         opened_ms = _opened(setting, log.topic, committed_ms)
         spent_s, took_s = cpu_s(process.pid) - spent_s, time.monotonic() - start_s
-        written = sum(len(value) for _, value, _ in _records(setting, log.topic)[len(before) :])
+        written = sum(
+            len(m.value() or b"")
+            for m in drain_topic(setting.bootstrap_servers, log.topic)
+            if (m.offset() or 0) >= first
+        )
         waits_s = sorted((opened_ms[of] - at) / 1000 for of, at in committed_ms.items())
         setting.delete(*names, *(f"{name}-v2" for name in names))
     name = f"{topics} replaced topics, {groups} groups of {reads} each"
@@ -98,23 +104,18 @@ def _sealed(setting: Setting, log: str, names: Sequence[str]) -> Mapping[str, To
     return eventually(records, DEADLINE_S, interval_s=0.5)
 
 
-def _records(setting: Setting, log: str) -> list[tuple[str, bytes, float]]:
-    """Key, value and time of all records of the mode log, in order."""
-    messages = drain_topic(setting.bootstrap_servers, log)
-    return [((m.key() or b"").decode(), m.value() or b"", m.timestamp()[1]) for m in messages]
-
-
 def _opened(setting: Setting, log: str, wanted: Mapping[tuple[str, str], float]) -> dict[tuple[str, str], float]:
     """Topic id and group -> the time of the first record that opens the group's gate, once all are open."""
     asked = {moved_key(topic_id) for topic_id, _ in wanted}
 
     def opened() -> dict[tuple[str, str], float]:
         first_ms: dict[tuple[str, str], float] = {}
-        for key, value, at_ms in _records(setting, log):
+        for message in drain_topic(setting.bootstrap_servers, log):
+            key, value = (message.key() or b"").decode(), message.value()
             if key in asked and value:
                 record, topic_id = MovedRecord.from_json(value), topic_id_of(key) or ""
                 for group in record.groups:
-                    first_ms.setdefault((topic_id, group), at_ms)
+                    first_ms.setdefault((topic_id, group), message.timestamp()[1])
         return first_ms if first_ms.keys() >= wanted.keys() else {}
 
     return eventually(opened, 4 * WAIT_S, interval_s=1.0)
