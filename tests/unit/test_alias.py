@@ -256,11 +256,13 @@ def test_routes_of_a_name_that_a_chain_leads_back_to_are_those_of_the_new_topic(
     """Not of the topic of that name that is gone, and which no record may go to."""
     returned = Replacement(TOPIC, 2, 0, new_topic_id="id-3", announced_ms=1, switched_ms=2)
     second = TopicRecord(NAME, ID, 3, EPOCH, (RO,) * 2, replacement=returned)
-    views = FakeViews()
-    routes = Routes(views, ClientConfig(), ClientErrors())
+    views, requested = FakeViews(), list[str]()
+    routes = Routes(views, ClientConfig(), ClientErrors(), look_anew=requested.append)
     for record in (ALIAS, second):
         views.put(record.view())
     routes.follow(views.views())
+    routes.follow(views.views())
+    assert requested == [TOPIC], "the client library has the partitions of the topic that is gone"
     for name in (TOPIC, NAME):
         route = routes._by_name(name)  # what the tables of all flavours are made of
         assert route is not None
