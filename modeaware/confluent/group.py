@@ -74,6 +74,8 @@ log = get_logger(__name__)
 
 LOOK_S = 0.1
 """How often positions are checked while a topic is read to its end."""
+NOTICE_S, NOTICE_RETRY_S = 20.0, 1.0
+"""How long, and how often, a deleted topic is requested. A later topic may get its name only afterwards."""
 _ABSENT = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
 _UNSET = (OFFSET_INVALID, OFFSET_STORED)
 _UNTIMELY = (
@@ -175,6 +177,8 @@ class Membership:
         self._looked_s = 0.0
         self._watched: set[Key] = set()
         self._assigned_topics: set[str] = set()
+        self._notices: dict[str, float] = {}  # deleted topics that librdkafka does not know to be deleted -> until when
+        self._notice_s: float | None = None
         self._added: set[str] = set()  # topics that this member has subscribed to beyond the application's names
         self.subscription: Subscription | None = None
         self.given: set[Key] | None = None
@@ -417,20 +421,37 @@ class Membership:
         """Make librdkafka notice the deletion of topics of which this consumer has had partitions.
 
         librdkafka then requests the metadata of such a topic, and after 30 s forgets the topic and its leader epochs.
-        Otherwise it never reads a later topic of that name with lower leader epochs (docs/client-faults.md).
+        Otherwise it never reads a later topic of that name with lower leader epochs (docs/client-faults.md). So the
+        request is repeated until a broker answers that there is no such topic.
         """
         is_deleted = self.member.reading.is_alias
         deleted = set(filter(is_deleted, self._assigned_topics))
         self._assigned_topics |= {topic for topic, _ in self.member.partitions if not is_deleted(topic)}
-        if self._conf.creates_topics:  # on brokers that create topics, the request would create the topic again
+        self._assigned_topics -= deleted
+        if not self._conf.creates_topics:  # on brokers that create topics, the request would create the topic again
+            self._notices |= dict.fromkeys(sorted(deleted), self._now_s() + NOTICE_S)
+        if self._notice_s is not None and self._now_s() < self._notice_s:
             return
-        for topic in sorted(deleted):
-            self._assigned_topics.discard(topic)
-            try:
-                self._stock.list_topics(topic, timeout=SINGLE_ANSWER_S)
-            except KafkaException as error:
-                log.debug("%s was deleted, and its metadata was not requested: %s", topic, error)
-                return  # other topics are requested later, so that no poll takes long
+        self._notice_s = None
+        for topic, until_s in tuple(self._notices.items()):
+            if not self._is_absent(topic):
+                if self._now_s() < until_s:
+                    self._notice_s = self._now_s() + NOTICE_RETRY_S  # other topics wait, too: no poll takes long
+                    return
+                log.warning(
+                    "%s was deleted, and no broker has confirmed it to this consumer: if another topic gets "
+                    "the name, restart the consumer (docs/client-faults.md)",
+                    topic,
+                )
+            del self._notices[topic]
+
+    def _is_absent(self, topic: str) -> bool:
+        """Request the metadata of a topic, and return whether a broker answers that there is no such topic."""
+        try:
+            return self._stock.list_topics(topic, timeout=SINGLE_ANSWER_S).topics[topic].error is not None
+        except KafkaException as error:
+            log.debug("%s was deleted, and its metadata was not requested: %s", topic, error)
+            return False
 
     def _view(self) -> None:
         self._views.follow()
@@ -473,7 +494,7 @@ class Membership:
 
     def due_s(self) -> float | None:
         """Return when to call :meth:`apply` again, on the monotonic clock, or None if nothing waits."""
-        times = [self.member.due_s, self._ownership.due_s(), self._patterns.due_s, self.ends.retry_s]
+        times = [self.member.due_s, self._ownership.due_s(), self._patterns.due_s, self.ends.retry_s, self._notice_s]
         if self.given is not None and (self.watches or self._commits.pending):
             times.append(self._looked_s + LOOK_S)
         return min((at for at in times if at is not None), default=None)

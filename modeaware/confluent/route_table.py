@@ -28,7 +28,7 @@ logger = get_logger(__name__)
 
 _RETRIABLE = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.LEADER_NOT_AVAILABLE)
 _PAUSE_S = 0.1
-_NOTICE_S = 0.5
+_NOTICE_S, _NOTICES = 0.5, 3
 
 PartitionCount = Callable[[str], int]
 UNASSIGNED = -1  # librdkafka's RD_KAFKA_PARTITION_UA, and confluent_kafka's default: the partitioner chooses
@@ -257,11 +257,15 @@ def notice_deletion(client: librdkafka.Producer) -> Callable[[str], None]:
     held = weakref.ref(client)
 
     def notice(topic: str) -> None:
-        if (sending := held()) is None:
-            return
-        try:
-            _described(sending, topic, _NOTICE_S)
-        except (KafkaException, os_threads.NoThread) as error:
-            logger.debug("%s was deleted, and its metadata was not requested: %s", topic, error)
+        for _ in range(_NOTICES):
+            if (sending := held()) is None:
+                return
+            try:
+                if _described(sending, topic, _NOTICE_S).error is not None:
+                    return
+            except (KafkaException, os_threads.NoThread) as error:
+                logger.debug("%s was deleted, and its metadata was not requested: %s", topic, error)
+            del sending
+            time.sleep(_PAUSE_S)  # a broker that has just started may still return the topic
 
     return notice

@@ -27,10 +27,11 @@ from modeaware.modes import PartitionMode
 
 FORGOTTEN_MS = 600_000
 """After this time clients have forgotten a deleted topic: twice librdkafka's ``topic.metadata.refresh.interval.ms``."""
-EPOCHS_FORGOTTEN_MS = 35_000
+EPOCHS_FORGOTTEN_MS = 45_000
 """librdkafka forgets a deleted topic 30 s after the first metadata without it (``topic.metadata.propagation.max.ms``).
 Until then, librdkafka ignores a leader of a new topic of that name if the deleted topic had a higher leader epoch. Its
-consumers would never read such a partition, and its producers might write to a broker that does not lead it."""
+consumers would never read such a partition, and its producers might write to a broker that does not lead it. A client
+requests that metadata at the deletion. The rest of the time is for brokers that do not answer then."""
 
 
 Chain = Mapping[str, Sequence[TopicRecord]]

@@ -121,7 +121,7 @@ _TEXTS = {
     NAME_SUBSCRIBED: "group {group} is subscribed to the name with stock clients, which would skip the records of the "
     "interim topic: stop the group's members, or move them to the interim topic. Or end the change on the interim "
     "topic (modeaware replace TOPIC --stay)",
-    KNOWN_BY_CLIENTS: "clients may still use the metadata of the deleted topic of that name; waiting until 35 s after "
+    KNOWN_BY_CLIENTS: "clients may still use the metadata of the deleted topic of that name; waiting until 45 s after "
     "its deletion, or 10 minutes if the new topic has more partitions than the deleted one",
     OFFSETS_LEFT: "group {group} has an offset from an earlier topic of the name, and would skip records; deleting "
     "the empty new topic together with that offset, then creating it again",

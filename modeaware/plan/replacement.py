@@ -233,7 +233,7 @@ def _kept_name_text(plan: ReplacementPlan) -> list[str]:
         lines.append(f"{name} gets more partitions than it had: the second half begins 10 minutes after its deletion.")
     else:
         lines.append(
-            f"The second half begins 35 s after the deletion of {name}: until then clients may use its metadata."
+            f"The second half begins 45 s after the deletion of {name}: until then clients may use its metadata."
         )
     return [
         *lines,

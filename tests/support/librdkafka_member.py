@@ -52,6 +52,8 @@ class Stock:
         self.subscribed: tuple[str, ...] = ()
         self.listings: list[set[str]] = []
         self.renewed: list[str] = []
+        self.unanswered: set[str] = set()
+        self.stale: set[str] = set()
         self.now_s = 0.0
 
     def fail(self, method: str) -> None:
@@ -133,8 +135,12 @@ class Stock:
         tables = [self.first if p.offset == -2 else self.end for p in partitions]
         return [TopicPartition(*key, table[key]) for key, table in zip(keys, tables, strict=True)]
 
-    def list_topics(self, topic: str, timeout: float) -> None:
+    def list_topics(self, topic: str, timeout: float) -> Any:
         self.renewed.append(topic)
+        if topic in self.unanswered:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+        error = None if topic in self.stale else KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)
+        return SimpleNamespace(topics={topic: SimpleNamespace(error=error)})
 
 
 class SomeOnlooker(Onlooker):

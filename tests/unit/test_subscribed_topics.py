@@ -11,6 +11,7 @@ from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicPar
 
 from modeaware.clients.joining import ASK_S
 from modeaware.clients.named import PairedName
+from modeaware.confluent.group import NOTICE_RETRY_S, NOTICE_S
 from modeaware.confluent.offsets import Onlooker, metadata_of
 from modeaware.confluent.ownership import GroupConf
 from modeaware.confluent.patterns import NewTopicProbe
@@ -300,3 +301,41 @@ def test_deletion_of_a_topic_that_was_assigned_is_noticed_once(creates: bool, re
     world.poll()
     world.poll()
     assert world.stock.renewed == requested
+
+
+def deleted() -> World:
+    """A consumer of ``orders``, which is replaced and deleted."""
+    world = World("earliest", "orders")
+    world.views.set("orders", modes_of(2, 2))
+    world.assign(("orders", 0))
+    world.poll()
+    switch(world.views, "orders", "orders-v2", 2, released=True, gone=True)
+    return world
+
+
+def test_deletion_is_noticed_by_the_first_broker_that_knows_of_it() -> None:
+    """Brokers that do not answer, and a broker that has just started, teach librdkafka nothing."""
+    world = deleted()
+    world.stock.unanswered = {"orders"}
+    for _ in range(2):
+        world.poll()
+    assert world.stock.renewed == ["orders"], "no poll takes long"
+    world.now_s += NOTICE_RETRY_S
+    world.stock.unanswered, world.stock.stale = set(), {"orders"}
+    world.poll()
+    world.now_s += NOTICE_RETRY_S
+    world.stock.stale = set()
+    for _ in range(3):
+        world.poll()
+        world.now_s += NOTICE_RETRY_S
+    assert world.stock.renewed == ["orders"] * 3
+
+
+def test_deletion_that_no_broker_confirms_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    world = deleted()
+    world.stock.unanswered = {"orders"}
+    for _ in range(30):
+        world.poll()
+        world.now_s += NOTICE_RETRY_S
+    assert len(world.stock.renewed) == NOTICE_S / NOTICE_RETRY_S + 1
+    assert [record.message for record in caplog.records if "no broker has confirmed it" in record.message]
