@@ -197,7 +197,7 @@ def _replace_all(
 
 
 def _write(conf: Mapping[str, str], names: Sequence[str], over: threading.Event) -> None:
-    with modeaware.Producer({**conf, "linger.ms": 5}) as producer:
+    with modeaware.Producer({**conf, "linger.ms": 5, "modeaware.on.resize": "ignore"}) as producer:
         start_s, number = time.monotonic(), 0
         while not over.is_set():
             producer.produce(names[number % len(names)], str(number), key=str(number // len(names)))
