@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from modeaware.admin.acls import ADMIN_CONFIG, TopicAcls
 from modeaware.admin.replacements import OF_PARTITIONS, PER_PARTITION, OldTopic, mirrors
+from modeaware.lifecycle.alias import EPOCHS_FORGOTTEN_MS
 from modeaware.lifecycle.commands import ReplaceTopicCommand
 from modeaware.lifecycle.drain import Requirement, required_of
 from modeaware.lifecycle.facts import GroupFacts, MembersSeen, TopicFacts
@@ -233,7 +234,8 @@ def _kept_name_text(plan: ReplacementPlan) -> list[str]:
         lines.append(f"{name} gets more partitions than it had: the second half begins 10 minutes after its deletion.")
     else:
         lines.append(
-            f"The second half begins 45 s after the deletion of {name}: until then clients may use its metadata."
+            f"The second half begins {EPOCHS_FORGOTTEN_MS // 1000} s after the deletion of {name}: until then "
+            "clients may use its metadata."
         )
     return [
         *lines,

@@ -254,30 +254,21 @@ def look(session: Session, topic: str) -> TopicLook:
     except (ModeSourceError, RecordError) as error:
         unknown.append(f"It is unknown whether the topic is being changed: {error}.")
     now_ms = session.clock.now_ms()
-    return TopicLook(
-        TopicFacts(
-            topic,
-            shape.topic_id,
-            partition_count=shape.partition_count,
-            internal=shape.internal,
-            cleanup_policy=policy,
-            partitions={
-                p: PartitionFacts(
-                    log.log_start, log.end_offset, log.last_stable_offset, log.leader_epoch, now_ms,
-                    writers=wrote.get((topic, p), ()),
-                )
-                for (_, p), log in logs.items()
-            },
-            groups=groups.groups,
-            groups_doubt=groups.doubt,
-            unclear_groups=groups.unclear,
-            stateful_owner=groups.stateful_owner,
-        ),
-        tuple(unknown),
-        record,
-        replaced,
-        session.controller,
+    facts = TopicFacts(
+        topic,
+        shape.topic_id,
+        partition_count=shape.partition_count,
+        internal=shape.internal,
+        cleanup_policy=policy,
+        partitions={
+            p: PartitionFacts(
+                log.log_start, log.end_offset, log.last_stable_offset, log.leader_epoch, now_ms,
+                writers=wrote.get((topic, p), ()),
+            )
+            for (_, p), log in logs.items()
+        },
     )  # fmt: skip
+    return TopicLook(groups.added_to(facts), tuple(unknown), record, replaced, session.controller)
 
 
 def read_sample(

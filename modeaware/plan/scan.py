@@ -236,12 +236,8 @@ class _Scanner:
                 internal=shape.internal,
                 cleanup_policy=of_topic.cleanup_policy or "delete",
                 partitions={p: _ANSWERED for p, end in enumerate(logs.ends) if end >= 0},
-                groups=users.groups,
-                groups_doubt=users.doubt,
-                unclear_groups=users.unclear,
-                stateful_owner=users.stateful_owner,
             )
-            topics.append(ScannedTopic(facts, shape.replicas, logs, of_topic))
+            topics.append(ScannedTopic(users.added_to(facts), shape.replicas, logs, of_topic))
         return topics
 
     def _configs(self) -> dict[str, LogConfigs]:
