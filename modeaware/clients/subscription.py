@@ -72,7 +72,7 @@ class Reader:
         """Return whether the member subscribes to topics that the application does not name."""
         return self.on_replace != "named"
 
-    @property
+    @cached_property
     def patterns(self) -> tuple[str, ...]:
         return tuple(name for name in self.names if name.startswith("^"))
 

@@ -240,6 +240,8 @@ class Membership:
         self._view()
         self.ends.forget(self.member.partitions.keys() if not self._conf.incremental else ())
         self.member.assigned(new, withheld=self._ownership.withheld)
+        if not new and not self._conf.incremental:
+            self._stock.assign([])  # without any call, confluent_kafka would assign all of ``partitions``
         try:
             self._rebalance()
         finally:
@@ -249,7 +251,7 @@ class Membership:
     def _revoke(self, partitions: list[TopicPartition], *, lost: bool) -> None:
         revoked = {key_of(p) for p in partitions}
         gone = revoked if self._conf.incremental else set(self.member.partitions)
-        idle = self._starts.idle(self._held(gone), leaving=True)
+        idle = self._starts.idle(self._leaving(gone), leaving=True)
         self._revoking = revoked
         self.member.revoked(revoked, lost=lost)
         try:
@@ -278,7 +280,7 @@ class Membership:
         """Send the member's last requests to the coordinator: none is sent within ``close()``."""
         self._closing = True
         if self.given is not None:
-            self._commit_idle(self._starts.idle(self._held(), leaving=True))
+            self._commit_idle(self._starts.idle(self._leaving(self.member.partitions), leaving=True))
 
     def _commit_idle(self, idle: Mapping[Key, int]) -> None:
         """Commit the starts of ``idle`` partitions for the next owner, if they delivered nothing and have no commit.
@@ -379,6 +381,12 @@ class Membership:
     def _held(self, among: Collection[Key] | None = None) -> set[Key]:
         held = {key for key, each in self.member.partitions.items() if each.state is State.SHOWN}
         return held if among is None else held.intersection(among)
+
+    def _leaving(self, among: Collection[Key]) -> set[Key]:
+        """Return the partitions that the next owner has to continue: those that this member holds, and those that it
+        withholds because no member's ownership is certain."""
+        unowned = {key for key in self._ownership.withheld if self._ownership.changed(key[0])}
+        return self._held(among) | unowned.intersection(among, self.member.partitions)
 
     # Changes of views, and polls
 

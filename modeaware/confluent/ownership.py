@@ -289,7 +289,9 @@ class Ownership:
         if self.in_doubt:
             topics, own = set(self.in_doubt), self._resolve_doubt(given)
             if own is not None:
-                self.withheld = {key for key in self.withheld if key[0] not in topics}
+                # Where several sets may be hidden, a partition may have no owner: withheld, it keeps its start.
+                certain = {topic for topic in topics if len(self._possible[topic] or ()) == 1}
+                self.withheld = {key for key in self.withheld - own if key[0] not in certain}
                 self._pinned |= own
         return self._pinned | self.withheld
 

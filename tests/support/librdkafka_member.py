@@ -42,6 +42,7 @@ class Stock:
         self.end: dict[Key, int] = defaultdict(int)
         self.positions: dict[Key, int] = {}
         self.placed: dict[Key, TopicPartition] = {}
+        self.assigns = 0
         self.sought: dict[Key, int] = {}
         self.paused: set[Key] = set()
         self.failures: dict[str, list[int]] = defaultdict(list)
@@ -74,6 +75,7 @@ class Stock:
         self.incremental_assign(partitions)
 
     def incremental_assign(self, partitions: list[TopicPartition]) -> None:
+        self.assigns += 1
         self.placed |= {(p.topic, p.partition): p for p in partitions}
 
     def unassign(self) -> None:
@@ -211,7 +213,10 @@ class World:
 
     def assign(self, *keys: Key) -> None:
         """The group assigns these to the member."""
-        self.membership.on_assign(self.stock, [TopicPartition(*key) for key in keys])
+        given, assigns = [TopicPartition(*key) for key in keys], self.stock.assigns
+        self.membership.on_assign(self.stock, given)
+        if self.stock.assigns == assigns and not self.membership._closing:
+            self.stock.incremental_assign(given)  # as confluent_kafka does after a callback that has assigned nothing
 
     def revoke(self, *keys: Key) -> None:
         self.membership._revoke([TopicPartition(*key) for key in keys], lost=False)  # as librdkafka calls it

@@ -87,6 +87,7 @@ def test_member_that_joined_without_a_view_holds_nothing_where_partitions_are_hi
         member = Member()
         member.views.set("t", modes_of(12, writable, NONE))
         assert member.owned_now() == owned_now
+        assert member.ownership.withheld == member.given - owned_now, "without an owner, their starts stay known"
 
 
 def test_a_change_between_join_and_assignment_leaves_what_is_sure_and_asks_for_another(member: Member) -> None:

@@ -198,6 +198,24 @@ def test_latest_does_not_decide_again_for_an_idle_partition_that_moves(
     assert world.leave(changed=changed) == commits
 
 
+def test_member_that_owns_nothing_of_what_it_is_given_reads_nothing() -> None:
+    world = Reader("latest")
+    world.ownership.assigned = lambda given: set()
+    world.assign(T0, T1)
+    assert world.stock.placed == {}
+
+
+def test_latest_does_not_decide_again_for_a_withheld_partition_that_moves() -> None:
+    """A doubt about owners ends with a rebalance; what was written meanwhile is not skipped."""
+    world = Reader("latest")
+    world.view = view(1, 1, 1)
+    world.ends(5)
+    world.ownership.withheld = {T0}
+    world.resolve(OFFSET_INVALID)
+    assert world.held() == set()
+    assert world.leave(changed=True) == [{T0: 5}]
+
+
 def test_consumer_that_closes_commits_the_starts_of_idle_partitions_and_waits_for_that() -> None:
     world = Reader("latest")
     world.view = view(1, 1, 1)
