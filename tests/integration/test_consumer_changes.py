@@ -9,6 +9,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 from modeaware.local import Kafka
 from modeaware.modes import PartitionMode
 from tests.support.fake_views import modes_of
+from tests.support.fetching import Fetching
 from tests.support.group import Reading, await_held, committed, held, read
 from tests.support.offline import is_librdkafkas_own
 from tests.support.waiting import eventually
@@ -64,9 +65,11 @@ def test_the_start_of_idle_sealed_partitions_is_committed(reading: Reading) -> N
 @pytest.mark.parametrize("reset", ["earliest", "latest"])
 def test_what_was_fetched_and_not_delivered_is_not_skipped(reading: Reading, strategy: str, reset: str) -> None:
     topic = reading.topic(2)
-    consumer = reading.consumer(auto_offset_reset=reset, partition_assignment_strategy=strategy)
+    fetching = Fetching()
+    consumer = reading.consumer(fetching.conf, auto_offset_reset=reset, partition_assignment_strategy=strategy)
     consumer.subscribe([topic])
     await_held(consumer, range(2))
+    fetching.await_fetched(topic, range(2), poll=lambda: consumer.poll(0.1))
     reading.send(topic, 1, 5)
     fetched = TopicPartition(topic, 1)
     eventually(lambda: consumer.get_watermark_offsets(fetched, cached=True)[1] == 5)

@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka import KafkaError, Producer, TopicPartition
 
 from modeaware import Consumer
+from tests.support.fetching import Fetching
 from tests.support.plain import drain_topic
 from tests.support.succession import Following
 from tests.support.waiting import eventually
@@ -56,11 +57,13 @@ def test_slow_member_is_waited_for_until_it_has_handled_its_last_record(followin
 def test_application_that_commits_by_itself_opens_the_gate_by_its_commits(following: Following) -> None:
     load = Load()
     conf = following.conf("cooperative-sticky", enable_auto_commit=False, auto_offset_reset="latest")
-    following.readers(load, conf, 0, 0, every=20)
+    fetching = Fetching()
+    following.readers(load, {**conf, **fetching.conf}, 0, 0, every=20)
     with ExitStack() as stack:
         for reader in load.readers:
             stack.enter_context(reader)
         load.await_held(following.topic, 12)
+        fetching.await_fetched(following.topic, range(12), members=2)
         with following.writer(load):
             load.await_given(following.topic, 300)
             following.replace()

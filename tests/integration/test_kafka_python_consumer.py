@@ -107,6 +107,7 @@ def test_a_latest_group_skips_nothing_of_what_comes_back_or_is_new(
     fake_views.set(topic, modes_of(3, 1, NONE), resume_offsets={1: 3, 2: 4}, reclaimed=[2])
     consumer = consumer_of(topic, auto_offset_reset="latest")
     await_held(consumer, [0])
+    assert consumer.position(TopicPartition(topic, 0)) == 5
     send(topic, 1, 1)
     fake_views.set(topic, modes_of(3, 3))
     assert read(consumer, 4) == [(1, 3), (1, 4), (1, 5), (2, 4)]

@@ -16,6 +16,7 @@ from confluent_kafka import murmur2
 from modeaware import Producer
 from modeaware.aio import AIOConsumer, AIOProducer
 from modeaware.kafka_python import KafkaConsumer, KafkaProducer
+from tests.support.fetching import Fetching
 from tests.support.group import Record
 from tests.support.plain import drain_topic
 from tests.support.recreating import COUNT, KEYS, WRITABLE, Recreating, send_all
@@ -25,8 +26,10 @@ from tests.support.waiting import eventually
 def test_living_group_reads_every_record_of_the_new_topic(
     recreating: Recreating, make_group: Callable[[], str]
 ) -> None:
-    with recreating.group(make_group(), "cooperative-sticky", "latest") as group:
+    fetching = Fetching()
+    with recreating.group(make_group(), "cooperative-sticky", "latest", **fetching.conf) as group:
         group.await_held(recreating.topic, range(WRITABLE))
+        fetching.await_fetched(recreating.topic, range(COUNT))
         recreating.recreate()
         group.check(recreating.send())
         group.await_held(recreating.topic, range(COUNT))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from tests.support.waiting import eventually
@@ -34,13 +34,25 @@ class Fetching:
             for topic, of_topic in said["topics"].items()
         }
 
-    def await_fetched(self, topic: str, partitions: Iterable[int]) -> None:
-        """Wait until each of these partitions is fetched by one consumer, and no other partition is."""
+    def await_fetched(
+        self, topic: str, partitions: Iterable[int], members: int = 1, poll: Callable[[], object] = lambda: None
+    ) -> None:
+        """Wait until so many consumers fetch these partitions, each by one of them, and no other partition is fetched.
+
+        Without a commit, a partition that moves to a member that joins later would start at its end once more.
+
+        Args:
+            poll: polls the consumers, unless other threads do.
+        """
         want = Counter(partitions)
 
-        def fetched() -> Counter[int]:
-            return Counter(p for topics in list(self._of_client.values()) for p in topics.get(topic, ()))
+        def is_fetched() -> bool:
+            poll()
+            of_each = [found for topics in list(self._of_client.values()) if (found := topics.get(topic))]
+            fetched = Counter(p for found in of_each for p in found)
+            assert (len(of_each), fetched) == (members, want), f"of {topic} are fetched: {of_each}"
+            return True
 
         for _ in range(2):  # the first statistics may be older than the assignment
             self._of_client.clear()
-            eventually(lambda: fetched() == want, 60, message=f"{sorted(want)} of {topic} fetched")
+            eventually(is_fetched, 60)

@@ -233,9 +233,9 @@ class Reading:
         self._servers, self._group = kafka.bootstrap_servers, group
         self._made: list[Consumer] = []
 
-    def consumer(self, **settings: Any) -> Consumer:
-        """Settings with ``_`` for ``.``."""
-        named = {name.replace("_", "."): value for name, value in settings.items()}
+    def consumer(self, conf: Mapping[str, Any] | None = None, **settings: Any) -> Consumer:
+        """``conf`` as it is; settings with ``_`` for ``.``."""
+        named = {**(conf or {}), **{name.replace("_", "."): value for name, value in settings.items()}}
         conf = {"bootstrap.servers": self._servers, "group.id": self._group, "auto.offset.reset": "earliest", **FAST}
         self._made.append(Consumer({**conf, **named}))
         return self._made[-1]

@@ -20,15 +20,19 @@ from tests.support.modelog import fold
 
 @dataclass
 class SimClock:
-    """Both clocks, moved by hand."""
+    """All clocks, moved by hand."""
 
     time_ms: int = 1_000_000
+    cpu_ms: int = 0
 
     def now_ms(self) -> int:
         return self.time_ms
 
     def monotonic_s(self) -> float:
         return self.time_ms / 1000
+
+    def cpu_s(self) -> float:
+        return self.cpu_ms / 1000
 
     def advance(self, ms: int) -> None:
         self.time_ms += ms

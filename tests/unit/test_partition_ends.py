@@ -154,7 +154,7 @@ def test_end_is_reported_when_the_records_are_deleted_and_the_partition_is_read_
     views.set(TOPIC, modes_of(COUNT, 2, NONE), **SEALED)
     read = make(group_id="late", partition_assignment_strategy="roundrobin")
     begin(read.consumer)
-    assert read.until({0, 1}) == {0: [3], 1: [1]}
+    assert read.until({0, 1}) == {0: [3], 1: [1]}, read.records
     views.set(TOPIC, modes_of(COUNT, 2, NONE), **SEALED, reclaimed={2})
     assert read.until({2}) == {2: [5]}
     views.set(TOPIC, modes_of(COUNT, 2, NONE), **RECLAIMED)

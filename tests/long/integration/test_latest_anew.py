@@ -27,7 +27,7 @@ def test_latest_group_that_is_made_anew_begins_at_the_end_of_the_new_topic(
     for reader in load.readers:
         reader.start()
     load.await_held(following.topic, 12)
-    fetching.await_fetched(following.topic, range(12))
+    fetching.await_fetched(following.topic, range(12), members=2)
     with following.writer(load):
         load.await_given(following.topic, 300)
         following.replace(delay_ms=0)

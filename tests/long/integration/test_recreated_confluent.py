@@ -27,7 +27,7 @@ def test_new_latest_group_reads_every_record_written_after_it_joined(
     with recreating.group(make_group(), protocol, "latest", members=2, **fetching.conf) as group:
         # A rebalance after this would be a start at the end anew.
         group.await_held(recreating.topic, range(COUNT), [6, 6])
-        fetching.await_fetched(recreating.topic, range(COUNT))
+        fetching.await_fetched(recreating.topic, range(COUNT), members=2)
         group.check(recreating.send())
 
 
@@ -36,8 +36,10 @@ def test_new_latest_group_reads_every_record_written_after_it_joined(
 def test_living_group_reads_every_record_of_the_new_topic(
     recreating: Recreating, make_group: Callable[[], str], protocol: str, reset: str
 ) -> None:
-    with recreating.group(make_group(), protocol, reset) as group:
+    fetching = Fetching()
+    with recreating.group(make_group(), protocol, reset, **fetching.conf) as group:
         group.await_held(recreating.topic, range(WRITABLE))
+        fetching.await_fetched(recreating.topic, range(COUNT))
         recreating.recreate()
         group.check(recreating.send())
         group.await_held(recreating.topic, range(COUNT))
