@@ -10,11 +10,14 @@ from typing import Protocol
 class Clock(Protocol):
     """A source of time. ``now_ms`` is wall-clock time, as in records. ``monotonic_s`` is for waits and leases, because
     it never goes back. If the operating system has such a clock, it also runs while the machine is suspended.
+    ``cpu_s`` is the CPU time of the calling thread.
     """
 
     def now_ms(self) -> int: ...
 
     def monotonic_s(self) -> float: ...
+
+    def cpu_s(self) -> float: ...
 
 
 # Linux stops CLOCK_MONOTONIC in a suspend. By that clock a lease would last longer than the session at the brokers.
@@ -29,6 +32,9 @@ class SystemClock:
 
     def monotonic_s(self) -> float:
         return time.clock_gettime(_MONOTONIC) if _MONOTONIC is not None else time.monotonic()
+
+    def cpu_s(self) -> float:
+        return time.thread_time()
 
 
 SYSTEM_CLOCK = SystemClock()

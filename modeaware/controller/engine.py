@@ -366,7 +366,7 @@ class Engine:
         if not records:
             return False
         new_topics = {record.topic: _new_topic(replacement) for record, replacement in replaced(records)}
-        began_ms = elapsed_ms(self._clock)
+        began_ms, began_cpu_s = elapsed_ms(self._clock), self._clock.cpu_s()
         observed = self._look([Look(record.topic, record) for record in records], new_topics)
         chain = chain_of(self._records.values())
         checked = [self._advance(record, facts, chain) for record, facts in zip(records, observed, strict=False)]
@@ -387,7 +387,7 @@ class Engine:
         outcomes = iter(performed)
         of_topic = {topic.topic_id: [next(outcomes) for _ in topic.step.effects] for topic in stay}
         known = [topic for topic in stay if topic.topic_id in self._records]  # else an alias has ended
-        pace_ms = self._open_gates(known, began_ms)
+        pace_ms = self._open_gates(known, began_ms, began_cpu_s)
         changed = bool(gone)
         changed |= self._keep_names([topic.topic_id for topic in known])
         for topic in known:
@@ -440,12 +440,13 @@ class Engine:
             self._perform_all(effects, appended=bool(changes))
         return bool(begun or changes)
 
-    def _open_gates(self, checked: Sequence[_Checked], at_ms: int) -> dict[str, int]:
+    def _open_gates(self, checked: Sequence[_Checked], at_ms: int, began_cpu_s: float) -> dict[str, int]:
         """Decide, by the facts of the pass, for which groups the gates of new topics open. Append the decisions; no
         other step of the pass depends on their records.
 
         Args:
             at_ms: the time at which the snapshot began.
+            began_cpu_s: the CPU time at which the pass began.
 
         Returns:
             Topic id -> the milliseconds until the topic is due because of its groups.
@@ -467,9 +468,8 @@ class Engine:
         entries = self.moved.to_append(self._records, (self._epoch, self._clock.now_ms()), now_ms)
         if entries:
             self._log.append(entries)
-        cost_ms = now_ms - at_ms
-        due_ms = {t: self.moved.next_look_ms(t, decision, cost_ms, now_ms) for t, decision in decisions.items()}
-        return {topic_id: max(due - now_ms, 0) for topic_id, due in due_ms.items() if due is not None}
+        due_ms = self.moved.next_looks_ms(decisions, (self._clock.cpu_s() - began_cpu_s) * 1000, now_ms)
+        return {topic_id: max(due - now_ms, 0) for topic_id, due in due_ms.items()}
 
     def awake(self, due: Sequence[str]) -> Sequence[str]:
         """Return the topics that need a whole snapshot now: if one of ``due`` drains, also all other draining topics.
@@ -477,7 +477,7 @@ class Engine:
         If topics at rest are due, a small snapshot of all topics at rest comes first (:class:`Resting`). A topic for
         which the small snapshot is enough gets its next check planned, and is not returned.
         """
-        due = self.moved.with_draining(due)
+        due = self.moved.with_draining(due, self.schedule.due_ms)
         if self._resting.topic_ids.isdisjoint(due):
             return due
         try:

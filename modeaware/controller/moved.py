@@ -8,7 +8,7 @@ is in force even while its record is not appended yet.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from modeaware.config import ControllerConfig
@@ -52,6 +52,7 @@ class MovedGroups:
         self._newer = {topic_id for key in newer if (topic_id := topic_id_of(key)) is not None}
         self._appended_ms: dict[str, int] = {}
         self._seen: dict[str, Seen] = {}
+        self._cost_ms: dict[str, float] = {}
         self.draining: set[str] = set()
         """The topics that are checked at the pace of their groups."""
 
@@ -101,19 +102,36 @@ class MovedGroups:
         else:
             self.draining.discard(after.topic_id)
 
-    def with_draining(self, due: Sequence[str]) -> list[str]:
-        """Return the topics to check: the ``due`` topics and, if one of them drains, all draining topics."""
+    def with_draining(self, due: Sequence[str], due_ms: Callable[[str], int | None]) -> list[str]:
+        """Return the topics to check: the ``due`` topics and, if one of them drains, all draining topics, in the order
+        in which they are due.
+
+        Args:
+            due_ms: returns when a topic is due.
+        """
         if self.draining.isdisjoint(due):
             return list(due)
-        return list(dict.fromkeys((*due, *sorted(self.draining))))
+        others = sorted(self.draining.difference(due), key=lambda topic_id: (due_ms(topic_id) or 0, topic_id))
+        return [*due, *others]
 
-    def next_look_ms(self, topic_id: str, decision: Decision, cost_ms: int, at_ms: int) -> int | None:
-        """Return when a topic is due because of its groups, or None if its next regular check is enough."""
-        record_ms = self._record_due_ms(topic_id)
-        if topic_id not in self.draining:
-            return record_ms
-        changed_ms = self._seen[topic_id].changed_ms
-        return earliest_ms(record_ms, look_due_ms(changed_ms, cost_ms, decision.due_ms, at_ms))
+    def next_looks_ms(self, decisions: Mapping[str, Decision], cost_ms: float, at_ms: int) -> dict[str, int]:
+        """Return when the topics of a pass are due because of their groups. Topics whose next regular check is enough
+        are left out.
+
+        Args:
+            decisions: topic id -> the decision of the pass.
+            cost_ms: the CPU time of the pass.
+        """
+        self._cost_ms |= dict.fromkeys(decisions, cost_ms / max(len(decisions), 1))
+        whole_ms = sum(self._cost_ms.get(topic_id, 0.0) for topic_id in self.draining)
+        due_ms = {}
+        for topic_id, decision in decisions.items():
+            look_ms = None
+            if topic_id in self.draining:
+                look_ms = look_due_ms(self._seen[topic_id].changed_ms, whole_ms, decision.due_ms, at_ms)
+            if (due := earliest_ms(self._record_due_ms(topic_id), look_ms)) is not None:
+                due_ms[topic_id] = due
+        return due_ms
 
     def _record_due_ms(self, topic_id: str) -> int | None:
         decided, on_log = self._decided.get(topic_id), self._on_log.get(topic_id)
@@ -150,6 +168,6 @@ class MovedGroups:
 
     def forget(self, topic_id: str) -> None:
         """Forget a topic, because its decision is removed from the log."""
-        for known in (self._decided, self._on_log, self._appended_ms, self._seen):
+        for known in (self._decided, self._on_log, self._appended_ms, self._seen, self._cost_ms):
             known.pop(topic_id, None)
         self.draining.discard(topic_id)

@@ -115,6 +115,9 @@ class World:
     def monotonic_s(self) -> float:
         return self.time_ms / 1000
 
+    def cpu_s(self) -> float:
+        return 0.0
+
     def tell(self, text: str, *args: Any) -> None:
         """One line of the story; an argument that is callable is called for its text."""
         if self.story is not None:

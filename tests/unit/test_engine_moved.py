@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -60,13 +61,15 @@ def old_topic(topic: str = OLD, *, groups: tuple[str, ...] = ("g",), end: int = 
 
 
 class World:
-    """Topics, their groups, and an engine that has claimed a log with ``records``. A look takes ``look_ms``."""
+    """Topics, their groups, and an engine that has claimed a log with ``records``. A look takes ``look_ms`` of
+    CPU time."""
 
     def __init__(self, *records: TopicRecord, moved: Sequence[tuple[str, bytes]] = ()) -> None:
         self.clock = SimClock()
         self.records = {record.topic: record for record in records}
         self.groups: dict[str, dict[str, GroupFacts]] = {topic: {} for topic in self.records}
         self.look_ms = 0
+        self.together: int | None = None
         self.ends = {0: 10, 1: 10}
         self.looks: list[list[str]] = []
         self.log = MemoryLog()
@@ -79,6 +82,7 @@ class World:
     def observe_all(self, looks: Sequence[Look], rules: Sequence[GroupRule] = ()) -> list[TopicFacts | ClusterError]:
         self.looks.append([look.topic for look in looks])
         self.clock.advance(self.look_ms)
+        self.clock.cpu_ms += self.look_ms
         return [self._facts(look) for look in looks]
 
     def _facts(self, look: Look) -> TopicFacts:
@@ -108,7 +112,7 @@ class World:
         until_ms = self.clock.time_ms + for_ms
         while self.clock.time_ms < until_ms:
             if due := self.engine.schedule.due(elapsed_ms(self.clock)):
-                self.engine.check(self.engine.awake(due))
+                self.engine.check(self.engine.awake(due)[: self.together])
             next_ms = self.engine.schedule.next_ms()
             assert next_ms is not None
             self.clock.time_ms = min(max(next_ms, self.clock.time_ms + 1), until_ms)
@@ -162,6 +166,20 @@ def test_all_topics_that_drain_are_looked_at_together() -> None:
     world.looks.clear()
     world.serve(30_000)
     assert {tuple(sorted(topics)) for topics in world.looks} == {("a", "b"), ("a-v2", "b-v2")}
+
+
+def test_cost_of_looks_is_that_of_all_topics_that_drain_also_where_a_pass_has_room_for_some() -> None:
+    names = list("abcd")
+    world = World(*map(old_topic, names))
+    for name in names:
+        world.commit("g", 5, topic=name)
+    world.serve(60_000)
+    world.look_ms, world.together = 500, 1
+    world.serve(100_000)
+    world.looks.clear()
+    world.serve(400_000)
+    looked = Counter(topic for topics in world.looks for topic in topics)
+    assert {looked[name] for name in names} <= {9, 10, 11}, "four looks of a second each, every 40 s"
 
 
 def test_arrivals_are_appended_once_a_second_and_every_ten_with_many_groups() -> None:
