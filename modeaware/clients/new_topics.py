@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from modeaware.clients.actions import Action, Asked, Commit, Committed, Request, Start
-from modeaware.clients.partition import Committing, Partition, Step
+from modeaware.clients.partition import Committing, Partition, State, Step
 from modeaware.clients.starts import Key
 from modeaware.clients.subscription import Gate, Reading
 from modeaware.notes import OPENED
@@ -111,9 +111,10 @@ class NewTopics:
             if every <= answer.keys() and not missing:
                 self._topics[new_topic.topic_id] = None
                 continue
-            own = {key: start for key in missing & partitions.keys() if (start := _start(partitions[key], how))}
+            read = {key for key in missing & partitions.keys() if partitions[key].state is not State.WITHHELD}
+            own = {key: start for key in read if (start := _start(partitions[key], how))}
             waiting.starts = {key: waiting.other_starts[key] for key in missing & waiting.other_starts.keys()} | own
-            others = missing - partitions.keys() - waiting.other_starts.keys()
+            others = missing - read - waiting.other_starts.keys()
             waiting.others = frozenset(others if now_s >= waiting.since_s + UNCOMMITTED_S else ())
             waiting.ask_s, waiting.other_starts = now_s + ASK_S, {}
 

@@ -301,10 +301,10 @@ class Consumer(_Slots):
         Returns:
             ``state`` (``waiting`` for the first view, ``direct`` = librdkafka's own ``poll``, ``acting`` = the next
             poll has work to do), ``assigned`` (partitions held), ``hidden`` (partitions given to this consumer and not
-            held: in mode None or behind a gate), ``in_doubt`` (topics of which nothing is held until the group can be
-            described), ``rejoins`` (rebalances requested), ``gates`` (one for each replaced topic: ``topic``,
-            ``new_topic``, ``state`` = ``closed`` or ``open``), and ``views``: the report of the shared source
-            (``view_age_ms``, ``stale``, ...).
+            held: in mode None, behind a gate, or withheld because their owner is not certain), ``in_doubt`` (topics of
+            which nothing is held until the group can be described), ``rejoins`` (rebalances requested), ``gates`` (one
+            for each replaced topic: ``topic``, ``new_topic``, ``state`` = ``closed`` or ``open``), and ``views``: the
+            report of the shared source (``view_age_ms``, ``stale``, ...).
         """
         state = "direct" if self._hook.direct else "acting"
         return {

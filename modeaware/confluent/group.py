@@ -5,9 +5,10 @@ neighbours only carry out the decisions. librdkafka calls :meth:`Membership.on_a
 coordinator gave to this member, in any mode. Under ``range``, which assigns contiguous runs, the member holds only the
 partitions that it *owns* by range's rule over the readable partitions (:mod:`modeaware.clients.assignment` has the
 theory). :class:`~modeaware.confluent.ownership.Ownership` finds these. It notes the views at the join, reads the
-mode log after the assignment, and has the coordinator describe the group if partitions are hidden. A topic whose owners
-are not certain is *in doubt*: its partitions are withheld for ``ownership.GIVE_UP_S`` at most, and then the plain
-assignment applies. If modes have changed since the assignment, the members take turns in requesting a rebalance.
+mode log after the assignment, and has the coordinator describe the group if partitions are hidden. Until that
+succeeds, the topic is *in doubt*: its partitions are withheld for ``ownership.GIVE_UP_S`` at most, and then the plain
+assignment applies. If modes have changed since the join, the members take turns in requesting a rebalance. Until then
+a partition may have no owner.
 
 When views change, the next poll calls :meth:`Membership.apply`. Only the polling thread, in which callbacks run too,
 may use this module. ``Ownership.note`` is for any thread.
@@ -383,10 +384,9 @@ class Membership:
         return held if among is None else held.intersection(among)
 
     def _leaving(self, among: Collection[Key]) -> set[Key]:
-        """Return the partitions that the next owner has to continue: those that this member holds, and those that it
-        withholds because no member's ownership is certain."""
-        unowned = {key for key in self._ownership.withheld if self._ownership.changed(key[0])}
-        return self._held(among) | unowned.intersection(among, self.member.partitions)
+        """Return the partitions that the next owner has to continue: those that this member holds, and those that
+        perhaps no member owns."""
+        return self._held(among) | self._ownership.unowned.intersection(among, self.member.partitions)
 
     # Changes of views, and polls
 

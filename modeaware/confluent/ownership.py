@@ -213,7 +213,8 @@ class Ownership:
 
     Attributes:
         in_doubt: topics of the present assignment for which it is not certain what this member owns.
-        withheld: partitions that the member was given and does not read: of topics in doubt, or of another owner.
+        withheld: partitions that the member was given and does not read: of topics in doubt, or not its own.
+        unowned: those of ``withheld`` that perhaps no member owns, because several sets of partitions may be hidden.
         rejoins: how often this member requested a rebalance.
     """
 
@@ -245,6 +246,7 @@ class Ownership:
         self._short = False
         self.in_doubt: set[str] = set()
         self.withheld: set[Key] = set()
+        self.unowned: set[Key] = set()
         self.rejoins = 0
 
     def note(self, view: TopicView) -> None:
@@ -283,15 +285,13 @@ class Ownership:
         self._described, self._short = None, False
         self._possible = {topic: self._possible_of(topic) for topic in topics_of(given)}
         self.in_doubt = {t for t, possible in self._possible.items() if possible != _NOTHING_HIDDEN}
-        self.withheld = {key for key in given if key[0] in self.in_doubt}
+        self.withheld, self.unowned = {key for key in given if key[0] in self.in_doubt}, set()
         self._give_up_s = self._now_s() + GIVE_UP_S
         self._pin, self._pinned = pin, given - self.withheld
         if self.in_doubt:
-            topics, own = set(self.in_doubt), self._resolve_doubt(given)
+            own = self._resolve_doubt(given)
             if own is not None:
-                # Where several sets may be hidden, a partition may have no owner: withheld, it keeps its start.
-                certain = {topic for topic in topics if len(self._possible[topic] or ()) == 1}
-                self.withheld = {key for key in self.withheld - own if key[0] not in certain}
+                self.withheld = set(self.unowned)  # so that their starts are known
                 self._pinned |= own
         return self._pinned | self.withheld
 
@@ -310,12 +310,11 @@ class Ownership:
         This member then takes the withheld partitions that it owns. A partition that it owns and was not given can
         only come with another rebalance.
         """
-        topics = set(self.in_doubt)
-        own = self._resolve_doubt(given) if topics else None
+        own = self._resolve_doubt(given) if self.in_doubt else None
         if own is not None:
             self._short = not own <= self.withheld
             self._pinned |= own & self.withheld
-            self.withheld = {key for key in self.withheld if key[0] not in topics or key not in own}
+            self.withheld -= own
 
     def _resolve_doubt(self, given: set[Key]) -> set[Key] | None:
         """Return what this member owns of the topics in doubt, or None if it is unknown before :meth:`due_s`."""
@@ -334,6 +333,8 @@ class Ownership:
         if group.strategy == RANGE:
             me = self._stock.memberid()
             own = {(t, p) for t in self.in_doubt for p in share(group.of(t), me, self._possible.get(t))}
+        uncertain = {topic for topic in self.in_doubt if len(self._possible.get(topic) or ()) != 1}
+        self.unowned |= {key for key in self.withheld - own if key[0] in uncertain}
         self.in_doubt = set()
         return own
 

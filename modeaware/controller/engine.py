@@ -57,6 +57,7 @@ from modeaware.lifecycle.commands import (
 )
 from modeaware.lifecycle.facts import GroupsDoubt, TopicFacts
 from modeaware.lifecycle.growth import give_up_opening
+from modeaware.lifecycle.moved import Decision
 from modeaware.lifecycle.passes import Advance, Pass, pass_over
 from modeaware.lifecycle.reasons import AS_ASKED, NEW_TOPIC_GONE, RENAME_REFUSED
 from modeaware.lifecycle.reasons import text as reason_text
@@ -387,7 +388,8 @@ class Engine:
         outcomes = iter(performed)
         of_topic = {topic.topic_id: [next(outcomes) for _ in topic.step.effects] for topic in stay}
         known = [topic for topic in stay if topic.topic_id in self._records]  # else an alias has ended
-        pace_ms = self._open_gates(known, began_ms, began_cpu_s)
+        decisions = self._open_gates(known, began_ms)
+        pace_ms = self._paces(decisions, began_ms, (self._clock.cpu_s() - began_cpu_s) * 1000 / len(records))
         changed = bool(gone)
         changed |= self._keep_names([topic.topic_id for topic in known])
         for topic in known:
@@ -440,18 +442,17 @@ class Engine:
             self._perform_all(effects, appended=bool(changes))
         return bool(begun or changes)
 
-    def _open_gates(self, checked: Sequence[_Checked], at_ms: int, began_cpu_s: float) -> dict[str, int]:
+    def _open_gates(self, checked: Sequence[_Checked], at_ms: int) -> dict[str, Decision]:
         """Decide, by the facts of the pass, for which groups the gates of new topics open. Append the decisions; no
         other step of the pass depends on their records.
 
         Args:
             at_ms: the time at which the snapshot began.
-            began_cpu_s: the CPU time at which the pass began.
 
         Returns:
-            Topic id -> the milliseconds until the topic is due because of its groups.
+            Topic id -> the decision.
         """
-        decisions = {}
+        decisions: dict[str, Decision] = {}
         for topic in checked:
             record = self._records[topic.topic_id]
             try:
@@ -464,11 +465,20 @@ class Engine:
             self.watched.decided(record.topic_id, self.moved.moved(record.topic_id))
             for alarm in decision.alarms:
                 logger.warning("%s", alarm, extra=about_record(record))
-        now_ms = elapsed_ms(self._clock)
-        entries = self.moved.to_append(self._records, (self._epoch, self._clock.now_ms()), now_ms)
-        if entries:
+        stamp = self._epoch, self._clock.now_ms()
+        if entries := self.moved.to_append(self._records, stamp, elapsed_ms(self._clock)):
             self._log.append(entries)
-        due_ms = self.moved.next_looks_ms(decisions, (self._clock.cpu_s() - began_cpu_s) * 1000, now_ms)
+        return decisions
+
+    def _paces(self, decisions: Mapping[str, Decision], began_ms: int, cost_ms: float) -> dict[str, int]:
+        """Return topic id -> the milliseconds until the topic is due because of its groups.
+
+        Args:
+            began_ms: the time at which the pass began.
+            cost_ms: the CPU time of the pass for each of its topics.
+        """
+        now_ms = elapsed_ms(self._clock)
+        due_ms = self.moved.next_looks_ms(decisions, cost_ms, now_ms - began_ms, now_ms)
         return {topic_id: max(due - now_ms, 0) for topic_id, due in due_ms.items()}
 
     def awake(self, due: Sequence[str]) -> Sequence[str]:

@@ -114,21 +114,24 @@ class MovedGroups:
         others = sorted(self.draining.difference(due), key=lambda topic_id: (due_ms(topic_id) or 0, topic_id))
         return [*due, *others]
 
-    def next_looks_ms(self, decisions: Mapping[str, Decision], cost_ms: float, at_ms: int) -> dict[str, int]:
+    def next_looks_ms(
+        self, decisions: Mapping[str, Decision], cost_ms: float, took_ms: int, at_ms: int
+    ) -> dict[str, int]:
         """Return when the topics of a pass are due because of their groups. Topics whose next regular check is enough
         are left out.
 
         Args:
             decisions: topic id -> the decision of the pass.
-            cost_ms: the CPU time of the pass.
+            cost_ms: the CPU time of the pass for each of its topics.
+            took_ms: how long the pass took.
         """
-        self._cost_ms |= dict.fromkeys(decisions, cost_ms / max(len(decisions), 1))
+        self._cost_ms |= dict.fromkeys(decisions, cost_ms)
         whole_ms = sum(self._cost_ms.get(topic_id, 0.0) for topic_id in self.draining)
         due_ms = {}
         for topic_id, decision in decisions.items():
             look_ms = None
             if topic_id in self.draining:
-                look_ms = look_due_ms(self._seen[topic_id].changed_ms, whole_ms, decision.due_ms, at_ms)
+                look_ms = look_due_ms(self._seen[topic_id].changed_ms, whole_ms, took_ms, decision.due_ms, at_ms)
             if (due := earliest_ms(self._record_due_ms(topic_id), look_ms)) is not None:
                 due_ms[topic_id] = due
         return due_ms

@@ -75,8 +75,8 @@ from modeaware.topic_view import Moved
 SOONEST_MS, LATEST_MS = 100, 10_000
 """The shortest and the longest time between two passes over a topic that drains; longer if passes cost much."""
 COST_FACTOR = 10
-"""A pass over all draining topics is followed by a pause of this many times its CPU time, so that these passes take a
-tenth of a core at most."""
+"""A pass over all draining topics is followed by a pause of this many times its CPU time, so that these passes take
+about a tenth of a core at most."""
 MANY_GROUPS = 100
 APPEND_MS, MANY_APPEND_MS = 1_000, 10_000
 """The shortest time between two records of one topic; the second value applies above :data:`MANY_GROUPS` groups."""
@@ -486,7 +486,7 @@ def append_due_ms(appended_ms: int | None, groups: int) -> int | None:
     return appended_ms + (MANY_APPEND_MS if groups > MANY_GROUPS else APPEND_MS)
 
 
-def look_due_ms(changed_ms: int, cost_ms: float, due_ms: int | None, at_ms: int) -> int:
+def look_due_ms(changed_ms: int, cost_ms: float, took_ms: int, due_ms: int | None, at_ms: int) -> int:
     """Return when a draining topic is due next, on the monotonic clock.
 
     The wait is half the time for which nothing had changed before the snapshot, so the pace follows the group's own
@@ -495,12 +495,13 @@ def look_due_ms(changed_ms: int, cost_ms: float, due_ms: int | None, at_ms: int)
     Args:
         changed_ms: as in :class:`Seen`.
         cost_ms: the CPU time that a pass over all draining topics takes.
+        took_ms: how long the last pass over this topic took. The pause is as long, so that slow brokers can rest.
         due_ms: when the next partition will count if nothing changes.
     """
     pace_ms = min(max((at_ms - changed_ms) // 2, SOONEST_MS), LATEST_MS)
     if due_ms is not None:
         pace_ms = min(pace_ms, max(due_ms - at_ms, SOONEST_MS))
-    return at_ms + max(pace_ms, round(COST_FACTOR * cost_ms))
+    return at_ms + max(pace_ms, round(COST_FACTOR * cost_ms), took_ms)
 
 
 # Warnings and texts for operators

@@ -191,6 +191,7 @@ class World:
             needs_rejoin=lambda given: False,
             due_s=lambda: None,
             withheld=set[Key](),
+            unowned=set[Key](),
         )
         self.look_again = Mock()
         self._commits = OwnCommits({})

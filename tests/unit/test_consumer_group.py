@@ -88,6 +88,7 @@ def test_member_that_joined_without_a_view_holds_nothing_where_partitions_are_hi
         member.views.set("t", modes_of(12, writable, NONE))
         assert member.owned_now() == owned_now
         assert member.ownership.withheld == member.given - owned_now, "without an owner, their starts stay known"
+        assert member.ownership.unowned == member.ownership.withheld
 
 
 def test_a_change_between_join_and_assignment_leaves_what_is_sure_and_asks_for_another(member: Member) -> None:
@@ -155,6 +156,7 @@ def test_the_same_generation_again_deals_by_the_same_view(member: Member) -> Non
     member.ownership.before_join()
     assert member.owned_now() == member.given, "no other member has released anything"
     assert member.rebalance() == keys(2, 4, 5, 6, 7), "survivors are dealt again and hidden ones stay"
+    assert member.ownership.withheld == set(), "each has an owner"
     assert member.described == 1
     assert not member.ownership.needs_rejoin(member.given)
 

@@ -208,18 +208,21 @@ def test_member_that_owns_nothing_of_what_it_is_given_reads_nothing() -> None:
 def test_latest_does_not_decide_again_for_a_withheld_partition_that_moves() -> None:
     """A doubt about owners ends with a rebalance; what was written meanwhile is not skipped."""
     world = Reader("latest")
-    world.view = view(1, 1, 1)
-    world.ends(5)
-    world.ownership.withheld = {T0}
-    world.resolve(OFFSET_INVALID)
+    world.view = view(1, 2, 2)
+    world.ends(5, 6)
+    world.ownership.withheld, world.ownership.unowned = {T0, T1}, {T0}
+    world.resolve(OFFSET_INVALID, OFFSET_INVALID)
     assert world.held() == set()
-    assert world.leave(changed=True) == [{T0: 5}]
+    assert world.leave(changed=True) == [{T0: 5}], "another member may read the other one"
 
 
-def test_consumer_that_closes_commits_the_starts_of_idle_partitions_and_waits_for_that() -> None:
+@pytest.mark.parametrize("unowned", [False, True])
+def test_consumer_that_closes_commits_the_starts_of_idle_partitions_and_waits_for_that(unowned: bool) -> None:
     world = Reader("latest")
     world.view = view(1, 1, 1)
     world.ends(5)
+    if unowned:
+        world.ownership.withheld = world.ownership.unowned = {T0}
     world.resolve(OFFSET_INVALID)
     world.membership.before_close()
     assert (world.stock.commits, world.stock.results) == ([{T0: 5}], [])

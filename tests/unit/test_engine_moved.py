@@ -61,14 +61,14 @@ def old_topic(topic: str = OLD, *, groups: tuple[str, ...] = ("g",), end: int = 
 
 
 class World:
-    """Topics, their groups, and an engine that has claimed a log with ``records``. A look takes ``look_ms`` of
-    CPU time."""
+    """Topics, their groups, and an engine that has claimed a log with ``records``. A look takes ``look_ms``,
+    and ``cpu_ms`` of CPU time."""
 
     def __init__(self, *records: TopicRecord, moved: Sequence[tuple[str, bytes]] = ()) -> None:
         self.clock = SimClock()
         self.records = {record.topic: record for record in records}
         self.groups: dict[str, dict[str, GroupFacts]] = {topic: {} for topic in self.records}
-        self.look_ms = 0
+        self.look_ms = self.cpu_ms = 0
         self.together: int | None = None
         self.ends = {0: 10, 1: 10}
         self.looks: list[list[str]] = []
@@ -82,7 +82,7 @@ class World:
     def observe_all(self, looks: Sequence[Look], rules: Sequence[GroupRule] = ()) -> list[TopicFacts | ClusterError]:
         self.looks.append([look.topic for look in looks])
         self.clock.advance(self.look_ms)
-        self.clock.cpu_ms += self.look_ms
+        self.clock.cpu_ms += self.cpu_ms
         return [self._facts(look) for look in looks]
 
     def _facts(self, look: Look) -> TopicFacts:
@@ -153,10 +153,15 @@ def test_looks_follow_the_pace_of_the_groups_and_their_own_cost() -> None:
     world.looks.clear()
     world.serve(100_000)
     assert 18 <= len(world.looks) <= 24, "the old and the new topic, every ten seconds"
-    world.look_ms = 1_000
+    world.look_ms = 10_000
+    world.looks.clear()
+    world.serve(400_000)
+    assert 18 <= len(world.looks) <= 22, "a look of twenty seconds, and a pause as long"
+    world.look_ms = world.cpu_ms = 1_000
+    world.serve(100_000)
     world.looks.clear()
     world.serve(200_000)
-    assert 14 <= len(world.looks) <= 22, "a look of two seconds, every twenty"
+    assert 14 <= len(world.looks) <= 22, "a look of two seconds of CPU time, every twenty"
 
 
 def test_all_topics_that_drain_are_looked_at_together() -> None:
@@ -174,12 +179,23 @@ def test_cost_of_looks_is_that_of_all_topics_that_drain_also_where_a_pass_has_ro
     for name in names:
         world.commit("g", 5, topic=name)
     world.serve(60_000)
-    world.look_ms, world.together = 500, 1
+    world.look_ms, world.cpu_ms, world.together = 500, 500, 1
     world.serve(100_000)
     world.looks.clear()
     world.serve(400_000)
     looked = Counter(topic for topics in world.looks for topic in topics)
     assert {looked[name] for name in names} <= {9, 10, 11}, "four looks of a second each, every 40 s"
+
+
+def test_topics_that_are_due_next_fill_a_pass() -> None:
+    world = World(*map(old_topic, "abcd"))
+    for name in "abcd":
+        world.commit("g", 5, topic=name)
+    world.serve(60_000)
+    due = [f"id-{name}" for name in "cadb"]
+    for number, topic_id in enumerate(due):
+        world.engine.schedule.now(topic_id, elapsed_ms(world.clock) + 1_000 * number)
+    assert world.engine.awake(due[:1]) == due
 
 
 def test_arrivals_are_appended_once_a_second_and_every_ten_with_many_groups() -> None:

@@ -570,6 +570,11 @@ NEW_TOPICS = {
         (do.does("committed b0 b1", "other_starts b1"), do.set(starts={}), do.poll(1.0)),
         do.does("committed b0 b1", "other_starts b1", "committed b0 b1", "commit b1=0 the gate is open"),
     ),
+    "withheld partition of a new topic is left to its owner for as long as another member's": Story(
+        (do.view(replaced(moved=MOVED)), do.poll(), do.assign(A0, B0, withheld=(B0,)), do.set(done=[]), do.poll()),
+        (do.does("committed b0 b1"), do.poll(UNCOMMITTED_S), do.does("committed b0 b1", "other_starts b0 b1",
+                "committed b0 b1", "commit b0=0 the gate is open b1=0 the gate is open")),
+    ),
     "new topic has all its commits only where each is known": Story(
         (do.set(committed={B0: Committed(0)}, silent={B1}), *joined(A0, B0, moved=MOVED), do.poll(1.0)),
         (do.does("committed b0 b1"), do.poll(1.0), do.does("committed b0 b1")),

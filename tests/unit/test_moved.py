@@ -447,22 +447,23 @@ def test_metadata_are_notes(metadata: str | None, note: Note) -> None:
 
 
 @pytest.mark.parametrize(
-    ("quiet_ms", "cost_ms", "due_in_ms", "expected_ms"),
+    ("quiet_ms", "cost_ms", "took_ms", "due_in_ms", "expected_ms"),
     [
-        (0, 0, None, 100),
-        (1_000, 0, None, 500),
-        (60_000, 0, None, 10_000),
-        (60_000, 0, 700, 700),
-        (60_000, 0, -5, 100),
-        (0, 40, None, 400),
-        (60_000, 900, None, 10_000),
-        (60_000, 1_500, 700, 15_000),
+        (0, 0, 0, None, 100),
+        (1_000, 0, 0, None, 500),
+        (60_000, 0, 0, None, 10_000),
+        (60_000, 0, 0, 700, 700),
+        (60_000, 0, 0, -5, 100),
+        (0, 40, 50, None, 400),
+        (0, 0, 5_000, None, 5_000),
+        (60_000, 900, 1_000, None, 10_000),
+        (60_000, 1_500, 2_000, 700, 15_000),
     ],
 )
-def test_pace_of_looks(quiet_ms: int, cost_ms: int, due_in_ms: int | None, expected_ms: int) -> None:
+def test_pace_of_looks(quiet_ms: int, cost_ms: int, took_ms: int, due_in_ms: int | None, expected_ms: int) -> None:
     at_ms = 1_000_000
     due_ms = None if due_in_ms is None else at_ms + due_in_ms
-    assert look_due_ms(at_ms - quiet_ms, cost_ms, due_ms, at_ms) == at_ms + expected_ms
+    assert look_due_ms(at_ms - quiet_ms, cost_ms, took_ms, due_ms, at_ms) == at_ms + expected_ms
 
 
 @pytest.mark.parametrize(("appended_ms", "groups", "due_ms"), [(None, 1, None), (5, 100, 1_005), (5, 101, 10_005)])
