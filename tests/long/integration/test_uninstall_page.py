@@ -116,7 +116,9 @@ class Machine:
     def _environment(self) -> dict[str, str]:
         left_out = ("PYTHONPATH", "VIRTUAL_ENV")
         kept = {name: value for name, value in os.environ.items() if name not in left_out}
-        return {**kept, "PATH": f"{self._bin}:{os.environ['PATH']}"}
+        own = os.path.dirname(sys.executable)  # on the path if the environment of the tests is activated
+        others = [folder for folder in os.environ["PATH"].split(os.pathsep) if folder != own]
+        return {**kept, "PATH": os.pathsep.join([str(self._bin), *others])}
 
 
 PAGE = Path(__file__).parents[3] / "docs" / "uninstall.md"
