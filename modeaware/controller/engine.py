@@ -83,8 +83,10 @@ UNKNOWN_EPOCHS = 1_000
 """How many epochs an unreadable claim may be ahead of all other records. The next claim needs a higher epoch than the
 unreadable one, because readers drop records with an epoch below the last claim's."""
 _RULES_UNREADABLE = GroupsDoubt("the record of group rules cannot be read: upgrade modeaware, or add the rules again")
-# A timeout: the outcome is unknown. An unknown id: a broker does not have the topic's id yet, and nothing was sent.
-_NOT_REFUSED = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.UNKNOWN_TOPIC_ID})
+# A timeout: the outcome is unknown. Invalid partitions, after brokers have validated the growth: the topic has as many
+# partitions by now. An unknown id: a broker does not have the topic's id yet, and nothing was sent.
+_MAYBE_GROWN = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.INVALID_PARTITIONS})
+_NOT_REFUSED = _MAYBE_GROWN | {ErrorCode.UNKNOWN_TOPIC_ID}
 _REFUSED_FOR_GOOD = frozenset(
     {
         ErrorCode.TOPIC_AUTHORIZATION_FAILED,
@@ -733,7 +735,7 @@ class Engine:
             if error is None or record is None:
                 continue
             failures[growth.topic_id] = error
-            if error.code is ErrorCode.REQUEST_TIMED_OUT:  # the partitions may exist by now: the record stays
+            if error.code in _MAYBE_GROWN:  # the partitions may exist by now: the record stays
                 text = f"{error}; retrying until the partitions exist"
                 failures[growth.topic_id] = ClusterError(text, code=error.code, topic=record.topic)
             else:

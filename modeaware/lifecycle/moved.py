@@ -37,6 +37,7 @@ before the commit (:mod:`modeaware.lifecycle.drain`).
 
 *Opened at once*: a gate that was open before, if a restored mode log lacks the decision. The group's commits on the
 new topic prove that: every partition has a commit, and one commit has the note ``opened`` or is behind the log's start.
+For a group that begins anew (below) they prove nothing.
 
 *Closed again*: the gate of a group that begins anew. Two snapshots show no members, and the group has not read the old
 topic by the rules above. The group has no commit on the new topic, or was set back on both topics. If the group has an
@@ -237,6 +238,10 @@ class GroupVerdict:
         """Return when the next of the group's partitions counts if nothing changes."""
         return earliest_ms(*(verdict.due_ms for verdict in self.partitions.values()))
 
+    @property
+    def may_open(self) -> bool:
+        return self.has_read or (self.is_proved and not self.begins_anew)
+
     def where(self, what: Way | Wait) -> list[int]:
         """Return the partitions with this way, or with this wait."""
         return [p for p, verdict in self.partitions.items() if what in (verdict.way, verdict.wait)]
@@ -415,7 +420,7 @@ def decide(
         if name not in moved or name in seen.groups
     }
     closed_again = {name for name in moved if name in verdicts and verdicts[name].begins_anew}
-    may = {name for name in names if name not in moved and (verdicts[name].has_read or verdicts[name].is_proved)}
+    may = {name for name in names if name not in moved and verdicts[name].may_open}
     left = replace(before, groups=tuple(sorted(moved - closed_again)))
     after = _with_room(left, may, record, requirement, facts)
     alarms = [_closed_again_alarm(record, name) for name in sorted(closed_again)]

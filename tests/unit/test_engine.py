@@ -114,6 +114,16 @@ class TestGrow:
         assert world.grow(13) is ErrorCode.NONE
         assert len(world.cluster.partitions) == 13
 
+    def test_a_growth_that_brokers_have_by_now_is_not_given_up(self, world: World) -> None:
+        """A repeated request is refused because the first one has succeeded; the broker that is asked is behind."""
+        world.cluster.refuses = ClusterError("already has 14", code=ErrorCode.INVALID_PARTITIONS)
+        assert world.grow(14) is ErrorCode.INVALID_PARTITIONS
+        world.run(INTERVAL_MS)
+        assert len(world.modes) == 14
+        world.cluster.partitions += [SimPartition(), SimPartition()]
+        world.run(INTERVAL_MS)
+        assert world.modes == (RW,) * 14
+
     @pytest.mark.parametrize("look", ["grown", "fails"])
     def test_a_refused_growth_that_may_have_been_done_is_not_given_up(
         self, world: World, look: str, caplog: pytest.LogCaptureFixture

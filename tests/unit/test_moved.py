@@ -321,6 +321,11 @@ STORIES = {
         [step.commits(0, 0, members=False), step.look(), step.look(), step.look(), step.opens("g")],
         [step.commits_on_new(0, 0), step.look(), step.opens()],
     ),
+    "and stays closed where the note that its gate was open is left on the new topic": Story(
+        [step.commits(10, 10, note=READ_NOTE), step.look(), step.opens("g")],
+        [step.commits(0, 0, members=False), step.commits_on_new(0, 0, note=OPENED_NOTE), step.look(), step.look()],
+        [step.opens(), step.look(), step.opens(), step.look(), step.opens()],
+    ),
     "a closed list of groups": Story(
         [step.commits(10, 9, note=READ_NOTE), step.look(), step.opens(), step.released(), step.look()],
         [step.opens(every=True)],

@@ -201,6 +201,15 @@ def test_fewer_topics_are_no_help_against_a_broker_that_does_not_answer() -> Non
     assert together.topics >= 32
 
 
+def test_slow_pass_over_few_topics_does_not_lower_the_number_of_topics() -> None:
+    together = worker_module.Together()
+    together.took(1, 1.2)
+    assert together.topics == worker_module.FIRST_TOPICS
+    together.took(together.topics, 4.0)
+    together.took(1, 4.0)
+    assert together.topics == worker_module.FIRST_TOPICS // 2
+
+
 def test_an_answer_from_memory_is_confirmed_first(world: World) -> None:
     world.appends_nothing = True
     future = world.inbox.put([COMMAND])
