@@ -214,7 +214,6 @@ class Ownership:
     Attributes:
         in_doubt: topics of the present assignment for which it is not certain what this member owns.
         withheld: partitions that the member was given and does not read: of topics in doubt, or not its own.
-        unowned: those of ``withheld`` that perhaps no member owns, because several sets of partitions may be hidden.
         rejoins: how often this member requested a rebalance.
     """
 
@@ -246,7 +245,6 @@ class Ownership:
         self._short = False
         self.in_doubt: set[str] = set()
         self.withheld: set[Key] = set()
-        self.unowned: set[Key] = set()
         self.rejoins = 0
 
     def note(self, view: TopicView) -> None:
@@ -285,15 +283,24 @@ class Ownership:
         self._described, self._short = None, False
         self._possible = {topic: self._possible_of(topic) for topic in topics_of(given)}
         self.in_doubt = {t for t, possible in self._possible.items() if possible != _NOTHING_HIDDEN}
-        self.withheld, self.unowned = {key for key in given if key[0] in self.in_doubt}, set()
+        self.withheld = {key for key in given if key[0] in self.in_doubt}
         self._give_up_s = self._now_s() + GIVE_UP_S
         self._pin, self._pinned = pin, given - self.withheld
         if self.in_doubt:
             own = self._resolve_doubt(given)
             if own is not None:
-                self.withheld = set(self.unowned)  # so that their starts are known
+                self.withheld -= own
+                self.withheld = self.unowned  # so that their starts are known
                 self._pinned |= own
         return self._pinned | self.withheld
+
+    @property
+    def unowned(self) -> set[Key]:
+        """Return the withheld partitions of described topics that perhaps no member owns, because several sets of
+        partitions may be hidden."""
+        described = {topic for topic in topics_of(self.withheld) if topic not in self.in_doubt}
+        uncertain = {topic for topic in described if len(self._possible.get(topic) or ()) != 1}
+        return {key for key in self.withheld if key[0] in uncertain}
 
     def _possible_of(self, topic: str) -> frozenset[frozenset[int]] | None:
         view = self._views.view(topic)
@@ -333,8 +340,6 @@ class Ownership:
         if group.strategy == RANGE:
             me = self._stock.memberid()
             own = {(t, p) for t in self.in_doubt for p in share(group.of(t), me, self._possible.get(t))}
-        uncertain = {topic for topic in self.in_doubt if len(self._possible.get(topic) or ()) != 1}
-        self.unowned |= {key for key in self.withheld - own if key[0] in uncertain}
         self.in_doubt = set()
         return own
 
