@@ -132,6 +132,7 @@ class Asked(Enum):
 
     STARTS = "where partitions start (a Start each)"
     PLACES = "the positions of partitions that were hidden (a Place each)"
+    RESTARTS = "where the group's commits are, from which partitions are read again (a Start each)"
     COMMITTED = "what the group has committed (a Committed each; None: nothing)"
     OTHER_STARTS = "the starts of partitions that this member is not assigned (a Start each)"
     OWNED = "whether topics have an owner in the group (a bool each); the keys name partition 0 of each"

@@ -14,7 +14,8 @@ repetition. Within the library's callback for an assignment or a revocation, onl
 
 Rules, and their reasons:
 
-* *A partition is assigned before it is paused.* librdkafka ignores a pause of a partition that it is not assigned.
+* *A hidden partition is paused in each assignment*, once it is assigned: librdkafka ignores a pause of a partition
+  that it does not have, and loses its pause flags when it forgets a topic that was deleted.
 * *A hidden partition stays in the library's assignment*, paused. Under an eager protocol, its removal would discard
   positions and stored offsets. Under an incremental protocol, librdkafka would take the removal for the answer to a
   revocation that may wait in its queue. The group's assignment does not change either, so each partition has an owner.
@@ -29,6 +30,8 @@ Rules, and their reasons:
   rebalance: all partitions are revoked, then all partitions that the application still holds are assigned. Under an
   incremental protocol, only the partitions that change are shown. A revocation of hidden partitions alone is not shown.
   A partition that the application leaves out of ``assign()`` is declined until the next assignment.
+* *What was revoked is read again from the group's commit*, as after a rebalance, if the application sees the revocation
+  and decides what is committed: it may have dropped records that it had not committed.
 
 :mod:`.joining` keeps the subscription. :mod:`.ends` reports how far the group has read topics that take no writes any
 more. :mod:`.new_topics` commits the offsets at which the group starts on a new topic.
@@ -108,14 +111,15 @@ class _Turn:
     """A call of the application's callback, and the changes that follow it.
 
     Attributes:
-        hides, shows, leaves, rewinds: the partitions that are then hidden, shown, revoked, or read again.
+        hides, shows, leaves: the partitions that are then hidden, shown, or revoked.
+        restarts: the partitions that are read again from the group's commit when they are shown again.
     """
 
     show: Show
     hides: frozenset[Key] = frozenset()
     shows: frozenset[Key] = frozenset()
     leaves: frozenset[Key] = frozenset()
-    rewinds: frozenset[Key] = frozenset()
+    restarts: frozenset[Key] = frozenset()
     is_rebalance: bool = False
 
 
@@ -149,7 +153,7 @@ class Member:
         self._turns: deque[_Turn] = deque()
         self._is_between = False  # eager, outside a rebalance: all is revoked, nothing assigned yet
         self.paused: set[Key] = set()
-        self._held_back: set[Key] = set()  # paused by this member's actions
+        self._held_back: set[Key] = set()  # paused by this member's actions, perhaps in an earlier assignment
         self._joining = Joining(static=traits.static)
         self._new = NewTopics()
         self._ends = Ends(self.partitions, self.paused)
@@ -232,7 +236,7 @@ class Member:
         self._forget(self.partitions.keys() - kept | self.partitions.keys() & places.keys())
         if not incremental:
             for partition in self.partitions.values():
-                partition.step = Step.START  # the library's assignment is replaced
+                partition.step, partition.is_paused = Step.START, False  # the library's assignment is replaced
         self._add(places)
         for key, offset in places.items():
             self._choose(self.partitions[key], offset)
@@ -396,14 +400,19 @@ class Member:
             if partition.step.is_assigned or self.traits.waits_for_starts
         }
         shown = {key for key in placed if self.partitions[key].state is State.SHOWN}
-        if pause := placed - shown - self._held_back:
+        if pause := {key for key in placed - shown if not self.partitions[key].is_paused}:
             return Pause(frozenset(pause))
         ready = {key for key in shown if self.partitions[key].step is Step.DONE}
         if resume := ready & self._held_back:
             if free := resume - self.paused:
                 return Resume(frozenset(free))
-            self._held_back -= resume  # the application has paused them, and its resume() will reach the library
+            self._not_paused(resume)  # the application has paused them, and its resume() will reach the library
         return None
+
+    def _not_paused(self, keys: Collection[Key]) -> None:
+        self._held_back.difference_update(keys)
+        for key in self.partitions.keys() & keys:
+            self.partitions[key].is_paused = False
 
     # What is held
 
@@ -436,13 +445,25 @@ class Member:
                 if partition.step is Step.DONE:
                     partition.step = Step.PLACE
         given = [key for key, partition in self.partitions.items() if partition.state is State.GIVEN]
-        for step, what in ((Step.REWIND, Asked.COMMITTED), (Step.PLACE, Asked.PLACES)):
+        for step, what in ((Step.RESTART, Asked.RESTARTS), (Step.PLACE, Asked.PLACES)):
             if keys := self._due((key for key in given if self.partitions[key].step is step), now_s):
-                return Request(what, keys)
+                return (self._to_flush(keys, now_s) if step is Step.RESTART else None) or Request(what, keys)
         shows = {key for key in given if self.partitions[key].step in (Step.SEEK, Step.DONE)}
-        if (hides or shows) and self._may_change(now_s):
+        is_left = self._is_between and not given  # a callback for the assignment is due, though it has no partitions
+        if (hides or shows or is_left) and self._may_change(now_s):
             self._change(frozenset(hides), frozenset(shows))
         return self._to_show(now_s) or self._to_pause(now_s)
+
+    @property
+    def _may_drop(self) -> bool:
+        """Whether the application may drop uncommitted records in its callback for a revocation."""
+        return not self.manual and self._ends.sees_revocations and self.committing.may_drop
+
+    def _to_flush(self, keys: Collection[Key], now_s: float) -> CommitStored | None:
+        """Commit the offsets that the application has stored, as the library does at a revocation."""
+        is_free = self._begun is None and now_s >= self._commit_s
+        is_due = self.committing.automatic and not all(self.partitions[key].flushed for key in keys)
+        return CommitStored() if is_free and is_due else None
 
     def _may_change(self, now_s: float) -> bool:
         """Return whether a change may be shown now: not before the application has the records already returned."""
@@ -450,17 +471,19 @@ class Member:
             self._wait(now_s)
         return not self._is_carrying
 
-    def _change(self, hides: frozenset[Key], shows: frozenset[Key], rewinds: frozenset[Key] = frozenset()) -> None:
-        """Have the callbacks show which partitions are hidden and shown, in the form of the group's protocol."""
+    def _change(self, hides: frozenset[Key], shows: frozenset[Key], revoked: frozenset[Key] = frozenset()) -> None:
+        """Have the callbacks show which partitions are hidden, shown, and revoked, in the form of the group's protocol.
+        If the partitions that stay are read again, they are shown once their commits are known."""
         held = frozenset(key for key, partition in self.partitions.items() if partition.state is State.SHOWN)
         eager = not self.traits.incremental
-        goes = held if eager else hides | rewinds
-        comes = (held - hides - rewinds) | shows if eager else shows
+        goes = held if eager else hides | revoked
+        restarts = goes if self._may_drop else frozenset()
+        stays = goes - hides - restarts
         turns = []
         if goes or (eager and not self._is_between):
-            turns.append(_Turn(Show(Event.REVOKED, goes), hides, rewinds=rewinds))
-        if shows or (eager and not rewinds):
-            turns.append(_Turn(Show(Event.ASSIGNED, comes), shows=shows))
+            turns.append(_Turn(Show(Event.REVOKED, goes), hides, restarts=restarts))
+        if (shows or eager) and restarts <= hides:
+            turns.append(_Turn(Show(Event.ASSIGNED, stays | shows), shows=shows))
         if not self.manual:
             self._turns += turns
         else:  # no callback is called for the application's own assignment
@@ -477,7 +500,7 @@ class Member:
         """Note that the application has chosen where to read a partition."""
         if offset is not None:
             partition.place, partition.is_chosen = offset, True
-            if partition.step in (Step.PLACE, Step.REWIND, Step.DONE):
+            if partition.step in (Step.PLACE, Step.RESTART, Step.DONE):
                 partition.step = Step.SEEK
 
     # Reports
@@ -583,8 +606,10 @@ class Member:
                 self._placed(places, answer)
             case Pause(keys):
                 self._held_back |= keys
+                for key in keys & self.partitions.keys():
+                    self.partitions[key].is_paused = True
             case Resume(keys):
-                self._held_back -= keys
+                self._not_paused(keys)
             case Commit(offsets):
                 same = self._same(action)
                 self._was_committed({key: offsets[key] for key in answer}, offsets, same, now_s)
@@ -610,7 +635,7 @@ class Member:
             self._same(action)
             self._commit_later(now_s)
         elif isinstance(action, Show):
-            self._ends.repeat(self.reading, self._turns[0].rewinds)
+            self._ends.repeat(self.reading, self._turns[0].restarts)
             self.done(action, None, now_s)
         elif isinstance(action, Seek | Commit | Request):
             self.done(action, {}, now_s)
@@ -620,12 +645,12 @@ class Member:
         self._commit_wait_s = min(2 * self._commit_wait_s, LONGEST_RETRY_S)
 
     def _apply(self, turn: _Turn, choice: Mapping[Key, int | None] | None) -> None:
-        for key in turn.hides | turn.rewinds:
+        for key in turn.hides | turn.restarts:
             if (partition := self.partitions.get(key)) is not None:
-                partition.state = State.GIVEN if key in turn.rewinds else self._wanted(key, partition.state)
+                partition.state = self._wanted(key, partition.state) if key in turn.hides else State.GIVEN
                 partition.polled = False
-                if key in turn.rewinds:
-                    partition.step = Step.REWIND
+                if key in turn.restarts and partition.step.is_assigned:
+                    partition.step = Step.RESTART
         self._forget(set(turn.leaves))
         for key in turn.shows & self.partitions.keys():
             is_taken = choice is None or key in choice
@@ -677,7 +702,7 @@ class Member:
 
     def _was_answered(self, what: Asked, keys: frozenset[Key], answer: Mapping[Key, Any], now_s: float) -> None:
         match what:
-            case Asked.STARTS | Asked.PLACES:
+            case Asked.STARTS | Asked.PLACES | Asked.RESTARTS:
                 for key in keys & self.partitions.keys():
                     self._was_found(self.partitions[key], what, key in answer, answer.get(key))
             case Asked.COMMITTED:
@@ -702,6 +727,11 @@ class Member:
                 partition.goes_on(answer)
             else:
                 partition.retry_s = self._again_s
+        elif what is Asked.RESTARTS and partition.step is Step.RESTART:
+            if is_answered:
+                partition.restarts(answer)
+            else:
+                partition.retry_s = self._again_s
 
     def _learn_commits(self, keys: frozenset[Key], answer: Mapping[Key, Committed | None], now_s: float) -> None:
         for key in keys & self.partitions.keys():
@@ -709,10 +739,6 @@ class Member:
             if key not in answer:
                 partition.retry_s = self._again_s
                 continue
-            if partition.step is Step.REWIND:
-                partition.committed, partition.knows_commit = answer[key], True
-                at = answer[key]
-                partition.place, partition.step = partition.start if at is None else at.offset, Step.SEEK
-            elif answer[key] is not None or not partition.knows_commit:
+            if answer[key] is not None or not partition.knows_commit:
                 partition.learns_commit(answer[key])
         self._new.committed(self.reading, self.partitions, self.committing, keys, answer, now_s)

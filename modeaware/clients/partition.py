@@ -20,7 +20,8 @@ WITHHELD           ownership is certain                     GIVEN; stays if anot
 HIDDEN_BY_MODE     readable again                           GIVEN
 HIDDEN_BY_GATE     its gate opens                           GIVEN
 SHOWN              mode None, a gate that closes            what hides it, after the callback has run
-SHOWN              a shown revocation                       GIVEN, from the committed offset
+SHOWN              a revocation shown for a commit,         GIVEN, read again from the committed offset
+                   or for a change of other partitions
 any                revoked, lost, unassigned                (none)
 =================  =======================================  ==========================================
 
@@ -61,7 +62,7 @@ class Step(Enum):
     START = "its start is not known"
     ASSIGN = "the library is not assigned it"
     PLACE = "its position is not known"
-    REWIND = "the group's commit is not known"
+    RESTART = "the group's commit is not known"
     SEEK = "the library does not read from there"
     DONE = "nothing"
 
@@ -90,6 +91,11 @@ class Committing:
         """Whether the application decides what is committed, so that the last records may stay uncommitted for long."""
         return not (self.automatic and self.stores)
 
+    @property
+    def may_drop(self) -> bool:
+        """Whether the application may drop uncommitted records when it sees a revocation: it gets them again."""
+        return self.may_be_short or self.transactional
+
 
 @dataclass(eq=False)
 class Partition:
@@ -104,6 +110,7 @@ class Partition:
         polled: the application has polled since its last record.
         committed: the group's commit, or None if the group has none. It counts only if ``knows_commit`` is true.
         flushed: the library has committed all stored offsets, and none was stored since.
+        is_paused: an action of the member has paused it in this assignment.
         retry_s: the time before which no request and no seek is repeated.
     """
 
@@ -119,6 +126,7 @@ class Partition:
     committed: Committed | None = None
     knows_commit: bool = False
     flushed: bool = False
+    is_paused: bool = False
     retry_s: float = 0.0
 
     # Where it is read
@@ -155,6 +163,14 @@ class Partition:
             self.furthest = max(self.furthest, place.offset)
         elif place.offset is not None and self.base == self.start:
             self.start = self.base = place.offset
+
+    def restarts(self, start: Start) -> None:
+        """Note the group's commit, from which the partition is read again. Without a commit, it is read again from its
+        start, behind what retention has deleted."""
+        self.committed, self.knows_commit = start.committed, True
+        self.place, self.step = start.offset, Step.SEEK
+        if start.committed is None and start.offset is not None and self.base == self.start:
+            self.start = start.offset
 
     def reads_from(self, offset: int | None) -> None:
         """Note that the library reads from ``offset``, and has dropped all records that it had fetched before."""

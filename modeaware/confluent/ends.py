@@ -8,7 +8,7 @@ its end. Only the polling thread may use this module.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from modeaware.clients.member import Member
@@ -41,6 +41,23 @@ class PartitionEnds:
         self._paused: set[Key] = set()
         self.wanted = wanted
         self.retry_s: float | None = None
+
+    def pause_first(self, places: Mapping[Key, int | None]) -> None:
+        """Pause hidden partitions before they are assigned at ``places``, except those that run to a reported end.
+
+        librdkafka may drop a pause of a partition that it is starting, and then reads the partition (#2190). It ignores
+        a pause of a partition that it does not have; the request for the positions makes it have them.
+        """
+        hidden = {
+            key
+            for key, at in places.items()
+            if self._member.partitions[key].state is not State.SHOWN
+            and ((end := self._end_of(key)) is None or at is None or at < end)
+        }
+        if hidden:
+            self._stock.position(parts_of(hidden))
+            self._stock.pause(parts_of(hidden))
+            self._paused |= hidden
 
     def pause(self, keys: Collection[Key]) -> None:
         """Hide ``keys``, each after its end is reported."""

@@ -587,11 +587,15 @@ class Membership:
         return None
 
     def _assign(self, places: Mapping[Key, int | None], *, whole: bool) -> None:
-        parts = []
+        starts = {}
         for key, at in sorted(places.items()):
             end = self.ends.end_of(key)
-            at = end if end is not None and (at is None or at < end) else at
-            parts.append(TopicPartition(*key, OFFSET_INVALID) if at is None else self._offsets.placed(key, at))
+            starts[key] = end if end is not None and (at is None or at < end) else at
+        self.ends.pause_first(starts)
+        parts = [
+            TopicPartition(*key, OFFSET_INVALID) if at is None else self._offsets.placed(key, at)
+            for key, at in starts.items()
+        ]
         (self._stock.assign if whole else self._stock.incremental_assign)(parts)
         for key, at in places.items():
             self._starts.started(key, at)

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from modeaware.clients.actions import Asked, Start
+from modeaware.clients.actions import Asked, Committed, Start
 from modeaware.clients.member import Member
-from modeaware.clients.places import find_places
+from modeaware.clients.places import find_places, find_restarts
 from modeaware.clients.starts import Key, Starts
 from modeaware.confluent.offsets import ANSWER_S, LibrdkafkaOffsets, Onlooker, commits_of, parts_of, positions
 from modeaware.confluent.ownership import Ownership
@@ -61,19 +61,31 @@ class Requests:
                 return self._find_starts(keys, self._other_offsets)
             case Asked.PLACES:
                 return find_places(
-                    positions(self._stock, keys), self._starts, self._offsets, self._offsets.log_starts_now
+                    positions(self._stock, keys), self._starts, self._offsets, self._offsets.log_starts_now,
+                    subscribed=not self._member.manual,
+                )  # fmt: skip
+            case Asked.RESTARTS:
+                at = positions(self._stock, keys)
+                return find_restarts(
+                    at, self._committed(keys), self._starts, self._offsets, self._offsets.log_starts_now
                 )
             case Asked.COMMITTED:
-                # Through the member's own client, because another client's request could overtake its commits. For
-                # partitions that it is not assigned, the docstring of Onlooker has the reason.
-                own = keys & self._member.partitions.keys()
-                others = keys - own
-                commits = commits_of(self._stock.committed(parts_of(own), timeout=ANSWER_S)) if own else {}
-                return commits | (commits_of(self._onlooker.committed(parts_of(others), ANSWER_S)) if others else {})
+                return self._committed(keys)
             case Asked.OWNED:
                 return {key: not self._ownership.lacks_owner({key[0]}, given) for key in keys}
             case Asked.TOPICS:
                 return dict.fromkeys(self._present(keys, inside=inside), True)
+
+    def _committed(self, keys: frozenset[Key]) -> dict[Key, Committed | None]:
+        """Return the group's commits.
+
+        Through the member's own client, because another client's request could overtake its commits. For partitions
+        that it is not assigned, the docstring of Onlooker has the reason.
+        """
+        own = keys & self._member.partitions.keys()
+        others = keys - own
+        commits = commits_of(self._stock.committed(parts_of(own), timeout=ANSWER_S)) if own else {}
+        return commits | (commits_of(self._onlooker.committed(parts_of(others), ANSWER_S)) if others else {})
 
     def _present(self, keys: frozenset[Key], *, inside: bool) -> list[Key]:
         old = self._member.reading.old

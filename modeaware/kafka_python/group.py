@@ -45,7 +45,7 @@ from modeaware.clients.actions import (
 from modeaware.clients.member import Member
 from modeaware.clients.member_views import MemberViews
 from modeaware.clients.partition import State
-from modeaware.clients.places import find_places
+from modeaware.clients.places import find_places, find_restarts
 from modeaware.clients.starts import Key, Starts
 from modeaware.clients.taken_metadata import metadata_taken
 from modeaware.clients.tally import PARTITIONS_LEFT_OUT, PARTITIONS_TAKEN_UP, TALLY
@@ -529,6 +529,12 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
                 return {key: Start(at) for key, at in found.items()}
             case Asked.PLACES:
                 return self._find_places(keys)
+            case Asked.RESTARTS:
+                offsets = self._offsets()
+                return find_restarts(
+                    {key: self._position(key) for key in keys},
+                    offsets.committed_now(keys), self._starts, offsets, offsets.log_starts_by_topic,
+                )  # fmt: skip
             case Asked.COMMITTED:
                 return self._offsets().committed_now(keys)
             case Asked.OWNED:

@@ -33,6 +33,8 @@ class Stock:
         silent: partitions whose leader does not answer.
         absent: topics that brokers do not have.
         placed: partition -> where it was assigned; ``sought``: where it was sought since.
+        known: partitions that the client has heard of; it ignores a pause of others.
+        starting: partitions that were just assigned; the client may drop a pause of these, so it does.
     """
 
     def __init__(self) -> None:
@@ -45,6 +47,8 @@ class Stock:
         self.assigns = 0
         self.sought: dict[Key, int] = {}
         self.paused: set[Key] = set()
+        self.known: set[Key] = set()
+        self.starting: set[Key] = set()
         self.failures: dict[str, list[int]] = defaultdict(list)
         self.silent: set[Key] = set()
         self.absent: set[str] = set()
@@ -77,6 +81,8 @@ class Stock:
     def incremental_assign(self, partitions: list[TopicPartition]) -> None:
         self.assigns += 1
         self.placed |= {(p.topic, p.partition): p for p in partitions}
+        self.known |= self.placed.keys()
+        self.starting = {(p.topic, p.partition) for p in partitions}
 
     def unassign(self) -> None:
         self.placed.clear()
@@ -91,7 +97,7 @@ class Stock:
         return [TopicPartition(*key) for key in self.placed]
 
     def pause(self, partitions: list[TopicPartition]) -> None:
-        self.paused |= {(p.topic, p.partition) for p in partitions}
+        self.paused |= {(p.topic, p.partition) for p in partitions} & self.known - self.starting
 
     def resume(self, partitions: list[TopicPartition]) -> None:
         self.paused -= {(p.topic, p.partition) for p in partitions}
@@ -102,6 +108,7 @@ class Stock:
 
     def position(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
         keys = [(p.topic, p.partition) for p in partitions]
+        self.known.update(keys)
         return [TopicPartition(*key, self.positions.get(key, OFFSET_INVALID)) for key in keys]
 
     def committed(self, partitions: list[TopicPartition], timeout: float) -> list[TopicPartition]:
@@ -225,6 +232,7 @@ class World:
     def poll(self, after_s: float = 0.0, *, inside: bool = False) -> None:
         """The application polls: results of commits come, and what is due is done."""
         self.now_s += after_s
+        self.stock.starting = set()
         results, self.stock.results = self.stock.results, []
         for error, parts in results:
             self._on_commit(error, parts)

@@ -222,6 +222,9 @@ class Around:
             case Asked.PLACES:
                 each = self.member.partitions[key]
                 return Place(self.log_starts.get(key, each.given_up_to), key in self.begun or each.position is not None)
+            case Asked.RESTARTS:
+                start = self.member.partitions[key].start
+                return Start(self.log_starts.get(key, start) if at is None else at.offset, at)
             case Asked.COMMITTED:
                 return at
         return key[0] in self.owned

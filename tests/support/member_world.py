@@ -2,8 +2,9 @@
 application. A seeded random walk; what it must not do is checked at each step, and that it comes to its end at the end.
 
 Two libraries with their own orders of events: librdkafka (eager, incremental) keeps the pause flags of partitions over
-assignments, ignores a pause of what it is not assigned, and is not ready to seek for a while after an assignment;
-kafka-python has assigned partitions before the member hears of it, and waits for their starts.
+assignments, or has forgotten them with a topic, ignores a pause of what it is not assigned, and is not ready to seek
+for a while after an assignment; kafka-python has assigned partitions before the member hears of it, and waits for their
+starts.
 """
 
 from __future__ import annotations
@@ -57,6 +58,7 @@ APPLICATIONS = {
     "commits each with metadata": Committing(automatic=False),
     "commits batches": Committing(automatic=False),
     "commits batches and when revoked": Committing(automatic=False),
+    "commits batches and drops the rest when revoked": Committing(automatic=False),
     "transactions": Committing(automatic=False, transactional=True),
 }
 STAGES = ("plain", "announced", "switched", "sealed", "open", "released", "gone")
@@ -232,6 +234,8 @@ class World:
         for key in sorted(gone & self.assignment.keys()):
             self.auto_commit(key, is_leaving=True)
             self.assignment.pop(key)
+            if self.random.random() < 0.2:
+                self.paused.discard(key)  # the library has forgotten the topic
         for key in gone:
             assert key not in self.at_work
             self.uncommitted.pop(key, None)
@@ -368,6 +372,9 @@ class World:
                 fetched = self.assignment[key]
                 at = fetched.next if fetched.position is None else fetched.position
                 yield key, Place(at, fetched.position is not None)
+            elif what is Asked.RESTARTS:
+                position = self.assignment[key].next
+                yield key, Start(0 if at is None else at.offset if position is None else min(at.offset, position), at)
             elif what is Asked.COMMITTED:
                 yield key, at
             else:
@@ -392,6 +399,9 @@ class World:
         self.held -= show.keys
         for key in sorted(show.keys):
             self.floors.pop(key, None)
+            if self.application == "commits batches and drops the rest when revoked":
+                self.drop(key)
+                continue
             if (record := self.at_work.pop(key, None)) is not None:  # it waits for its worker
                 self.finish(key, record)
                 self.paused_by_application.discard(key)
@@ -403,6 +413,18 @@ class World:
                 self.commit({key: self.uncommitted.pop(key)})
             self.uncommitted.pop(key, None)
         return None
+
+    def drop(self, key: Key) -> None:
+        """The application drops what it has not committed of a partition: it gets it again."""
+        self.uncommitted.pop(key, None)
+        if self.at_work.pop(key, None) is not None:
+            self.paused_by_application.discard(key)
+            self.paused -= self.member.resume([key])
+        if self.in_hand is not None and self.in_hand[0] == key:
+            self.in_hand = None
+        committed = self.commits.get(key, Committed(0)).offset
+        self.seen["dropped"] += committed < self.handled.get(key, 0)
+        self.handled[key] = min(self.handled.get(key, 0), committed)
 
     def commit(self, offsets: Mapping[Key, int], *, in_transaction: bool = False) -> None:
         sent = {}
@@ -459,6 +481,7 @@ class World:
         assert self.member.partitions[key].state is State.SHOWN
         assert key not in self.paused_by_application
         assert record >= self.floors.get(key, 0), f"record {record} of {key} is given again"
+        assert record <= self.handled.get(key, 0), f"a record of {key} before {record} is skipped"
         self.judge(key)
         self.floors[key] = record + 1
         self.seen[f"record of {key[0]}"] += 1
@@ -512,7 +535,7 @@ class World:
             self.finish(*self.in_hand)
             self.in_hand = None
         fetched = self.assignment[key]
-        at = self.random.randint(0, fetched.position or 0)
+        at = self.random.randint(0, min(fetched.position or 0, self.handled.get(key, 0)))
         fetched.next, fetched.position = at, None
         self.floors[key] = at
         self.replayed[key] = max(self.replayed.get(key, 0), self.handled.get(key, 0))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from contextlib import closing
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
@@ -357,6 +358,30 @@ def test_partition_whose_log_start_is_not_known_is_shown_later() -> None:
     world.stock.silent = set()
     world.poll(1.0)
     assert (world.held(), world.stock.sought) == ({T0, T1}, {T0: 3, T1: 3})
+
+
+def test_hidden_partition_is_paused_whatever_librdkafka_drops_while_it_starts_the_partition() -> None:
+    world = Reader("latest")
+    world.view = TopicView("t", "id-t", (1, 1), modes_of(2, 1, NONE))
+    world.assign(T0, T1)
+    assert (world.held(), world.stock.paused) == ({T0}, {T1})
+
+
+def test_start_of_a_hidden_partition_that_was_not_found_is_found_when_it_is_shown() -> None:
+    """librdkafka would have decided it: ``latest`` would skip what came before."""
+    world = Reader("latest")
+    hidden = TopicView("t", "id-t", (1, 1), modes_of(2, 1, NONE), {1: 40})
+    world.view = hidden
+    world.ends(50, 60)
+    world.stock.failures["committed"] = [KafkaError._TIMED_OUT]
+    world.assign(T0, T1)
+    assert world.starts_at([T1]) == [OFFSET_INVALID]
+    world.view = replace(hidden, version=(1, 2), modes=modes_of(2, 2))
+    world.stock.failures["offsets_for_times"] = [KafkaError.TOPIC_AUTHORIZATION_FAILED]
+    world.poll()
+    assert world.held() == {T0}, "not before the start is known"
+    world.poll(1.0)
+    assert (world.held(), world.stock.sought) == ({T0, T1}, {T1: 40})
 
 
 def test_silent_leaders_hold_up_no_poll_for_long_and_starve_no_other_partition(monkeypatch: pytest.MonkeyPatch) -> None:
