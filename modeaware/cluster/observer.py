@@ -79,8 +79,10 @@ class _Present:
 
     @property
     def deciding(self) -> bool:
-        """Return whether a decision needs groups and policy. Without a change, only records behind seals matter."""
-        return not self.id_alone and (self.record is None or in_progress(self.record))
+        """Return whether a decision needs groups and policy. Without a change, only records behind seals matter. An old
+        topic without a fence is done at its release, but gates may still open."""
+        is_needed = self.record is None or in_progress(self.record) or moving(self.record) is not None
+        return is_needed and not self.id_alone
 
 
 class Observer:

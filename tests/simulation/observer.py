@@ -10,7 +10,7 @@ from modeaware.cluster.observer import ANY_ID, Look
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.lifecycle.facts import FenceFacts, GroupFacts, GroupsDoubt, PartitionFacts, TopicFacts, WriterFacts
 from modeaware.lifecycle.replacement import FENCE_CONFIGS, is_followed
-from modeaware.lifecycle.state import drains, in_progress
+from modeaware.lifecycle.state import drains, in_progress, moving
 from modeaware.modelog.group_rules import REQUIRE, GroupRule
 from modeaware.modelog.records import RetiredPartition, TopicRecord
 from tests.simulation.broker import NAME, Log, Topic
@@ -321,7 +321,7 @@ class SimObserver:
 
 def is_asked_about(look: Look) -> bool:
     """Whether anything depends on the groups of the topic."""
-    return look.record is None or in_progress(look.record)
+    return look.record is None or in_progress(look.record) or moving(look.record) is not None
 
 
 def ids_of_one_broker(world: World, names: Sequence[str]) -> Mapping[str, str | None]:

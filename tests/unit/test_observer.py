@@ -19,7 +19,8 @@ from modeaware.cluster.observer import ANY_ID, GONE_AFTER_MS, Look, Observer
 from modeaware.errors import ClusterError
 from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, TopicFacts, WriterFacts
 from modeaware.modelog.group_rules import GroupRule
-from modeaware.modelog.records import Replacement, Straggler, TopicRecord
+from modeaware.modelog.records import Replacement, RetiredPartition, Straggler, TopicRecord
+from modeaware.modes import PartitionMode
 from tests.support.lifecycle import LATER_MS, TOPIC, TOPIC_ID, admitted, after, facts, log, shrink
 from tests.support.simulated import SimClock
 
@@ -361,6 +362,26 @@ class TestGroups:
         ]
         looking.observer.observe(TOPIC, draining(), rules)
         assert looking.asked[-1] == ("also", ("spark",))
+
+
+def released_without_fence() -> TopicRecord:
+    """All partitions are sealed at 10, and every required group has moved."""
+    replacement = Replacement(
+        "orders-v2", 4, 0, fence="none", new_topic_id="id-v2", announced_ms=0, switched_ms=1, released_ms=2
+    )
+    retired = dict.fromkeys(range(12), RetiredPartition(seal_offset=10, seal_leader_epoch=5, read_up_to=10))
+    return TopicRecord(TOPIC, TOPIC_ID, 1, 1, (PartitionMode.READ_ONLY,) * 12, retired=retired, replacement=replacement)
+
+
+def test_groups_of_a_released_topic_without_a_fence_are_listed_while_it_exists(looking: Looking) -> None:
+    """A group that appears after the release has a gate, too, and its commits are checked like all others."""
+    looking.groups = {"late": GroupFacts({P: 9})}
+    seen = looking.observer.observe(TOPIC, released_without_fence())
+    assert (seen.groups_doubt, set(seen.groups)) == (None, {"late"})
+    assert P in seen.groups["late"].caught_up
+    replacement = replace(released_without_fence().replacing, gone_ms=3)
+    looking.observer.observe(TOPIC, replace(released_without_fence(), replacement=replacement))
+    assert [what for what, _ in looking.asked] == ["also"]
 
 
 BROKEN = {"bootstrap.servers": "localhost:1", "security.protocol": "ssl", "ssl.ca.location": "/no/such/file.pem"}
