@@ -22,7 +22,7 @@ from modeaware.modelog.reader import LogAbsent, LogRecord, LogRewound, Tail, rea
 from modeaware.modelog.records import ClaimRecord, TopicRecord
 from modeaware.modelog.replay import Replay
 from modeaware.topic_view import TopicView
-from modeaware.views.store import ViewStore
+from modeaware.views.store import ViewStore, keeps_name
 from modeaware.wire.retries import Deadline
 
 logger = get_logger(__name__)
@@ -217,9 +217,12 @@ class LogSource:
         return changed
 
     def _record(self, topic: str) -> TopicRecord | None:
-        """Return the topic's record that counts: the last one whose id the cluster has not shown to be a past id."""
-        records = reversed(self._replay.records_of(topic))
-        return next((record for record in records if not self._store.is_aside(record.topic_id)), None)
+        """Return the topic's record that counts: the last one that keeps the name, or whose id the cluster has not
+        shown to be a past id."""
+        for record in reversed(self._replay.records_of(topic)):
+            if not self._store.is_aside(record.topic_id) or keeps_name(self._replay.view_of(record)):
+                return record
+        return None
 
     def _hides(self, topic: str, pending: TopicRecord | None, current: TopicRecord | None) -> bool:
         """Return whether ``pending``, a record between the held view and ``current``, leaves no trace in these two."""

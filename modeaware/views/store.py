@@ -71,7 +71,7 @@ class _SetAside(LRUCache[str, TopicView]):
             del self.ids[topic]
 
 
-def _keeps_name(view: TopicView) -> bool:
+def keeps_name(view: TopicView) -> bool:
     """Return whether the name points to the new topic, whatever topic the cluster has under the name.
 
     From its release on, an old topic may be deleted, and another topic of that name may be created before the deletion
@@ -228,7 +228,7 @@ class ViewStore:
             changed: dict[str, TopicView] = {}
             for view in views:
                 held = self._in_force.get(view.topic)
-                if view.topic_id in self._aside and not _keeps_name(view):
+                if view.topic_id in self._aside and not keeps_name(view):
                     self._put_aside(view)
                 elif (newest := view.over(held)) != held:
                     changed[view.topic] = self._in_force[view.topic] = newest
@@ -272,7 +272,7 @@ class ViewStore:
         """
         with self.turn:
             held = self._in_force.get(topic)
-            if held is not None and _keeps_name(held):
+            if held is not None and keeps_name(held):
                 return False
             aside = [self._aside.pop(topic_id) for topic_id in sorted(self._aside.ids.get(topic, ()))]
             live: TopicView | None = None

@@ -138,6 +138,22 @@ def test_a_log_that_lost_its_tail_shuts_no_gate(log: Log) -> None:
     assert (held.epoch, sorted(held.replaced_by.moved.groups)) == (6, ["audit", "billing"])
 
 
+@pytest.mark.parametrize("is_reread", [False, True], ids=["the tail", "a fresh reading"])
+def test_an_old_topic_whose_view_was_set_aside_becomes_an_alias_when_it_is_gone(log: Log, is_reread: bool) -> None:
+    """A topic was created under its name before the log said so: the name points to the new topic all the same."""
+    switched = replaced_record("old", 5)
+    log.read(switched)
+    assert log.store.choose("orders", "new", log.views.views_of("orders"))
+    log.tell(replaced_record("old", 6))
+    assert log.store.held("orders") is None, "the record does not say that the topic is gone"
+    gone = replace(switched, epoch=7, replacement=replace(switched.replacing, released_ms=3, gone_ms=3))
+    (log.read if is_reread else log.tell)(gone)
+    held = log.store.held("orders")
+    assert held is not None
+    assert held.is_alias
+    assert not log.store.choose("orders", "new", log.views.views_of("orders"))
+
+
 @pytest.mark.parametrize(
     ("records", "told"),
     [
