@@ -19,8 +19,9 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
 from concurrent.futures import TimeoutError as NoAnswerInTime
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -106,6 +107,7 @@ class TopicIds:
         self._admin: Any = None
         self._asked: dict[str, tuple[float, Future[Any]]] = {}
         self._waiting: dict[str, Future[Any]] = {}  # requests that wait until a thread has made the admin client
+        self._sent: dict[str, Future[Any]] = {}  # the last requests that the admin client was given
         self._is_making = False
         self._closed = False
 
@@ -124,6 +126,8 @@ class TopicIds:
             if is_outdated:
                 self._waiting |= due
                 self._is_making = self._is_making or bool(due)
+            else:
+                self._sent |= due
         if due and not is_outdated:
             self._describe(due, admin)
         elif due and not is_making:
@@ -138,8 +142,12 @@ class TopicIds:
 
     def _renew(self) -> None:
         """Make an admin client, and send the waiting requests. The constructor is called without the lock, because it
-        waits for the application's ``oauth_cb``, which may wait for a thread that makes a request here."""
+        waits for the application's ``oauth_cb``, which may wait for a thread that makes a request here.
+
+        The old client's requests without a response fail: the client is closed, and would never fulfil their futures.
+        """
         made: Any = None
+        lost: dict[str, Future[Any]] = {}
         failure: Exception = KafkaException(KafkaError(KafkaError._FAIL, "the request was interrupted"))
         try:
             if self._closed:
@@ -153,7 +161,9 @@ class TopicIds:
                 before = self._admin
                 if made is not None and not self._closed:
                     self._admin = made
+                    lost, self._sent = self._sent, dict(due)
             del before  # without the lock: the deletion closes the old client, which may take a while
+            _fail(lost, KafkaException(KafkaError(KafkaError._DESTROY, "a new connection was made meanwhile")))
             if made is None:
                 _fail(due, failure)
         if made is not None:
@@ -188,15 +198,17 @@ class TopicIds:
 
 def _fail(due: Mapping[str, Future[Any]], failure: Exception) -> None:
     for future in due.values():
-        future.set_exception(failure)
+        with suppress(InvalidStateError):  # it has a result
+            future.set_exception(failure)
 
 
 def _pass_on(to: Future[Any], answer: Future[Any]) -> None:
     failure = answer.exception()
-    if failure is None:
-        to.set_result(answer.result())
-    else:
-        to.set_exception(failure)
+    with suppress(InvalidStateError):  # it has failed, because its client was renewed
+        if failure is None:
+            to.set_result(answer.result())
+        else:
+            to.set_exception(failure)
 
 
 class IdChecks:

@@ -109,6 +109,27 @@ class TestTopicIds:
         assert eventually(lambda: ids.request(["a"], 0.0)["a"].exception() is None)
         assert cluster.made == 2
 
+    def test_renewal_fails_the_requests_that_the_former_client_leaves_unanswered(
+        self, cluster: Cluster, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        ids = TopicIds({})
+        cluster.silent = True
+        silent = ids.request(["a", "b"], 0.0)["b"]
+        answers = dict(cluster.waiting)
+        cluster.waiting.clear()
+        answers["a"].set_exception(KafkaException(KafkaError(KafkaError._TIMED_OUT)))
+        cluster.silent, cluster.ids = False, {"a": "id-a", "b": "id-b"}
+        assert eventually(lambda: ids.request(["a"], 0.0)["a"].exception() is None)
+        assert cluster.made == 2
+        with pytest.raises(TopicIdUnknown, match="new connection") as error:
+            id_from(silent, 0.0)
+        assert not error.value.final
+        assert eventually(lambda: ids.request(["b"], 60.0)["b"].exception(0) is None)
+        assert cluster.made == 2
+        answers["b"].set_result(SimpleNamespace(topic_id="id-of-the-former-client"))
+        assert ids.request(["b"], 60.0)["b"].result(0) == SimpleNamespace(topic_id="id-b")
+        assert caplog.messages == [], "a late answer is ignored"
+
     def test_no_lock_is_held_while_a_client_is_made(self, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
         """Its constructor awaits the application's ``oauth_cb``, which may log, or wait for a thread that sends."""
         held: list[bool] = []
