@@ -25,7 +25,8 @@ WAIVED      the operator has waived the group on the partition                  
 records yet. A mode-aware member notes ``read`` when the application polls again. Two kinds of members commit
 without a note: stock members, and members that have not yet seen the new topic. When its ``max.poll.interval.ms`` is
 over, such a member has handled its records or has left the group. So ``unnoted_ms`` has to be the largest
-``max.poll.interval.ms`` in the group. Subscriptions decide nothing: a member may subscribe too early.
+``max.poll.interval.ms`` in the group. Subscriptions decide nothing: a member may subscribe too early. A commit on a
+truncated part of the log, or beyond the log's end, counts in none of these ways.
 
 *Why two snapshots for LEFT.* A snapshot lists the members, then reads offsets; in between a member may join and commit.
 The second snapshot lists members after the first has read the offsets. So if the second one shows no members, the
@@ -319,13 +320,22 @@ def verdict_on_group(
     for partition, end in ends.items():
         log = facts.partitions.get(partition)
         verdict = verdict_on_partition(end, log, of_group.get(partition), limits, at_ms)
+        if verdict.way is not Way.EMPTIED and group is not None and _proves_nothing(group, partition, log):
+            verdict = PartitionVerdict(wait=Wait.UNREAD)  # the records that replaced the truncated ones are unread
         if verdict.way is None and requirement.waiver(name, group, partition) is not None:
             verdict = PartitionVerdict(Way.WAIVED)
-        elif verdict.way is not Way.EMPTIED and group is not None and partition in group.truncated:
-            verdict = PartitionVerdict(wait=Wait.UNREAD)  # the records that replaced the truncated ones are unread
         partitions[partition] = verdict
     whole = GroupVerdict(partitions, is_proved=_is_proved(name, record, facts))
     return replace(whole, begins_anew=not whole.has_read and _begins_anew(name, ends, facts, of_group, further))
+
+
+def _proves_nothing(group: GroupFacts, partition: int, log: PartitionFacts | None) -> bool:
+    """Return whether the group's commit lies on a truncated part of the log, or beyond the log's end.
+
+    The end is read before the commits. It is final except for markers and stragglers, so the next snapshot shows an end
+    at or behind a commit that is valid.
+    """
+    return partition in group.truncated or (log is not None and group.committed.get(partition, 0) > log.end_offset)
 
 
 def _is_proved(name: str, record: TopicRecord, facts: TopicFacts) -> bool:

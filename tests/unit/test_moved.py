@@ -148,7 +148,7 @@ STORIES = {
         [step.commits(10, 10, note=READ_NOTE), step.look(), step.opens("g"), step.warns()],
     ),
     "metadata of the application's own say as much": Story(
-        [step.commits(10, 12, note=FOREIGN), step.look(), step.opens("g"), step.warns()],
+        [step.commits(10, 11, note=FOREIGN), step.look(), step.opens("g"), step.warns()],
     ),
     "the application works on the last record": Story(
         [step.commits(10, 10, note=READ_NOTE), step.notes(1, BUSY_NOTE), step.look(), step.opens()],
@@ -244,6 +244,19 @@ STORIES = {
     "a commit on a part of the log that was truncated proves nothing": Story(
         [step.commits(10, 10, note=READ_NOTE, truncated=frozenset({1})), step.look(), step.opens()],
         [step.waits(unread=[1])],
+    ),
+    "a commit beyond the end of the log proves nothing": Story(
+        [step.commits(10, 12, note=READ_NOTE), step.look(), step.opens(), step.waits(unread=[1])],
+        [step.commits(10, 12, members=False), step.look(), step.look(), step.look(UNNOTED_MS), step.opens()],
+        [step.commits(10, 12, owned=frozenset({0})), step.look(), step.look(UNNOTED_MS), step.opens()],
+        [step.commits(10, 11, members=False), step.look(), step.look(), step.opens("g"), step.warns()],
+    ),
+    "nor does it hold up a group that is waived": Story(
+        [step.commits(10, 12, note=READ_NOTE), step.waived(), step.look(), step.opens("g")],
+        [step.warns("it is waived on partitions 1, which have 0 unread records")],
+    ),
+    "what retention has taken need not be read, whatever was committed": Story(
+        [step.emptied(0, 1), step.commits(10, 12), step.look(), step.opens("g"), step.warns()],
     ),
     "a waiver": Story(
         [step.commits(3), step.look(), step.opens(), step.waived(), step.look(), step.opens("g")],
