@@ -92,6 +92,11 @@ class _Shared:
         with _registry.lock:
             return {handle.group for handle in self.users if handle.group}
 
+    def leave(self, handle: _Handle) -> None:
+        """Note that the handle does not use the source any more."""
+        with _registry.lock:
+            self.users.discard(handle)
+
     def retire_unless_used(self) -> bool:
         """If no handle uses the source, remove it from the registry, so that the next acquire() makes a new one. Return
         whether it was removed."""
@@ -266,7 +271,7 @@ class _Handle:
         for listener in self._listeners:
             shared.source.store.unsubscribe(listener)
         self._listeners.clear()
-        shared.users.discard(self)
+        shared.leave(self)
         if shared.retire_unless_used():
             shared.source.stop(STOP_TIMEOUT_S)
 
@@ -305,7 +310,7 @@ class _Handle:
             if self._closed or listener not in self._listeners:
                 after.source.store.unsubscribe(listener)
         if self._closed:
-            after.users.discard(self)
+            after.leave(self)
         return after
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import replace
@@ -197,6 +198,28 @@ class Failure:
     def __call__(self, *_: object, **__: object) -> None:
         self.times += 1
         raise TypeError("not what it takes")
+
+
+def test_handle_that_closes_while_groups_are_collected_does_not_disturb(tail: type[FakeTail]) -> None:
+    """A source's thread collects the groups of its handles, and any thread may close one of these."""
+
+    class Group(str):
+        def __bool__(self) -> bool:
+            closing_one.start()
+            closing_one.join(0.3)
+            return True
+
+    conf, config = {"bootstrap.servers": "127.0.0.1:1"}, ClientConfig(mode_source="log")
+    stays = registry._Handle(conf, config)
+    closes = registry._Handle(conf, config)
+    closing_one = threading.Thread(target=closes.close)
+    with closing(stays):
+        stays.group = Group("g")
+        shared = stays._shared
+        assert shared is not None
+        assert shared.groups() == {"g"}
+        closing_one.join(30)
+        assert len(shared.users) == 1
 
 
 def test_source_that_fails_unexpectedly_starts_again(acquire: Acquire, tail: type[FakeTail]) -> None:
