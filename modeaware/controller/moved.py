@@ -40,7 +40,8 @@ class MovedGroups:
 
     Args:
         records: old topic's id -> the decision on the log.
-        newer: keys of the log whose record needs a newer reader, so that the decision about the topic is unknown.
+        newer: keys of the log whose record needs a newer reader. Nothing is decided or appended about such a topic,
+            whether the record is the topic's own or the decision about it.
     """
 
     def __init__(
@@ -49,7 +50,7 @@ class MovedGroups:
         self._limits = Limits(config.gate_unnoted_ms, config.gate_given_ms)
         self._on_log = dict(records or {})
         self._decided = dict(self._on_log)
-        self._newer = {topic_id for key in newer if (topic_id := topic_id_of(key)) is not None}
+        self._newer = {topic_id_of(key) or key for key in newer}
         self._appended_ms: dict[str, int] = {}
         self._seen: dict[str, Seen] = {}
         self._cost_ms: dict[str, float] = {}
@@ -153,7 +154,7 @@ class MovedGroups:
             stamp: the controller epoch, and the wall-clock time.
         """
         entries: list[Entry] = []
-        for topic_id in [*self._decided]:
+        for topic_id in [topic_id for topic_id in self._decided if topic_id not in self._newer]:
             record = records.get(topic_id)
             if record is None or moving(record) is None:
                 self.forget(topic_id)

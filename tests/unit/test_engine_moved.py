@@ -320,6 +320,18 @@ def test_record_for_newer_readers_is_left_alone() -> None:
     assert [key for key, _ in world.log.entries].count(moved_key("id-orders")) == 1
 
 
+def test_gates_of_a_topic_whose_record_needs_a_newer_reader_are_left_alone() -> None:
+    """The topic is not gone: its own record cannot be read."""
+    held = MovedRecord("id-orders", ("a",), controller_epoch=1, epoch=4)
+    world = World(old_topic("clicks"), moved=[(moved_key("id-orders"), held.to_json())])
+    world.log.append([("id-orders", for_newer_readers(old_topic()))])
+    world.engine.claim("test")
+    world.commit("g", topic="clicks")
+    world.serve(60_000)
+    assert world.open_gates == {"id-orders": ("a",), "id-clicks": ("g",)}
+    assert [key for key, _ in world.log.entries].count(moved_key("id-orders")) == 1
+
+
 def test_decision_ends_with_the_old_topic() -> None:
     held = MovedRecord("id-orders", ("g",), controller_epoch=1, epoch=0)
     record = old_topic()
