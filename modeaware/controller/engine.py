@@ -48,6 +48,7 @@ from modeaware.lifecycle.commands import (
     CreatePartitions,
     CreateTopic,
     DeleteOldTopic,
+    DeleteRecords,
     DeleteTopic,
     Effect,
     FenceTopic,
@@ -66,9 +67,10 @@ from modeaware.lifecycle.second_half import Hindrance, closes, hindrance, is_unu
 from modeaware.lifecycle.state import in_progress
 from modeaware.lifecycle.steps import advance
 from modeaware.modelog.group_rules import GROUP_RULES_KEY, GroupRule, GroupRulesRecord
-from modeaware.modelog.moved import moved_key
+from modeaware.modelog.moved import moved_key, topic_id_of
 from modeaware.modelog.records import (
     CLAIM_KEY,
+    OBSERVED_BROKERS_KEY,
     UNKNOWN_GENERATION,
     ClaimRecord,
     Replaced,
@@ -116,6 +118,7 @@ class Engine:
         self._clock = clock
         self._records: dict[str, TopicRecord] = {}
         self._newer: frozenset[str] = frozenset()
+        self._newer_topics: list[str] = []
         self._rules = GroupRulesRecord()
         self._rules_unreadable = False
         self._claim: ClaimRecord | None = None
@@ -158,6 +161,8 @@ class Engine:
         if CLAIM_KEY in replay.newer:
             raise NewerRecord("the mode log was claimed by a controller of a newer version: upgrade modeaware")
         self._newer = frozenset(replay.newer)
+        others = {GROUP_RULES_KEY, OBSERVED_BROKERS_KEY}
+        self._newer_topics = sorted(key for key in self._newer - others if topic_id_of(key) is None)
         self._records = {key: record for key, record in replay.records.items() if key not in self._newer}
         self._rules = replay.group_rules or GroupRulesRecord()
         self._rules_unreadable = replay.is_unreadable(GROUP_RULES_KEY)
@@ -792,17 +797,28 @@ class Engine:
                     logger.error("topic %s: replacement given up: %s", effect.topic, error, extra=about)
         return [error is None for error in errors]
 
-    def _perform(self, effects: Sequence[Effect]) -> list[ClusterError | None]:
-        """Perform effects, unless the log may lose the append before them. Return each effect's failure. With the code
-        REQUEST_TIMED_OUT the outcome is unknown."""
+    def _why_put_off(self, effect: Effect) -> str | None:
+        """Return why an effect may not be performed now: the log may lose the append before it, or it deletes records
+        while a topic's record needs a newer reader: that topic may be an earlier one of the chain (invariant I1)."""
         if (unfit := self._log.unfit) is not None:
+            return f"put off until the mode log can keep the change: {unfit}"
+        if self._newer_topics and isinstance(effect, DeleteRecords | DeleteOldTopic):
+            return (
+                f"put off: the record of topic id {self._newer_topics[0]} needs a newer version of modeaware, and "
+                "groups may still come from that topic; upgrade this controller"
+            )
+        return None
+
+    def _perform(self, effects: Sequence[Effect]) -> list[ClusterError | None]:
+        """Perform effects, except those that are put off. Return each effect's failure. With the code REQUEST_TIMED_OUT
+        the outcome is unknown."""
+        put_off = [self._why_put_off(effect) for effect in effects]
+        if any(put_off):
+            fit = [effect for effect, why in zip(effects, put_off, strict=True) if why is None]
+            failures = iter(self._perform(fit) if fit else ())
             return [
-                ClusterError(
-                    f"put off until the mode log can keep the change: {unfit}",
-                    code=ErrorCode.REQUEST_TIMED_OUT,
-                    topic=e.topic,
-                )
-                for e in effects
+                next(failures) if why is None else ClusterError(why, code=ErrorCode.REQUEST_TIMED_OUT, topic=e.topic)
+                for e, why in zip(effects, put_off, strict=True)
             ]
         what = "many effects" if len(effects) > 1 else f"topic {effects[0].topic!r}: {type(effects[0]).__name__}"
         try:

@@ -15,15 +15,16 @@ from modeaware.controller import log as log_module
 from modeaware.controller.log import ClaimWatch, Contact
 from modeaware.controller.schedule import MOST_SMALL_LOOKS, elapsed_ms
 from modeaware.errors import ClusterError, ConfigError, ControllerFenced, ErrorCode
-from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand, Effect
+from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand, DeleteRecords, Effect
 from modeaware.lifecycle.facts import TopicFacts
 from modeaware.lifecycle.passes import Advance
 from modeaware.lifecycle.state import topic_phase
+from modeaware.modelog.moved import MovedRecord, moved_key
 from modeaware.modelog.reader import LogAbsent, LogRecord, LogRewound
 from modeaware.modelog.records import CLAIM_KEY, ClaimRecord, TopicRecord
 from modeaware.modes import PartitionMode
 from tests.support.engine_world import INTERVAL_MS, QUIET_MS, TOPIC, World
-from tests.support.modelog import fold, for_newer_readers
+from tests.support.modelog import fold, for_newer_readers, topic_record
 from tests.support.simulated import SimGroup, SimPartition
 
 RW, RO, NONE = PartitionMode.READ_WRITE, PartitionMode.READ_ONLY, PartitionMode.NONE
@@ -271,6 +272,24 @@ class TestClaim:
         assert world.grow(12) is ErrorCode.UNSUPPORTED_VERSION
         world.run(3_600_000)
         assert world.log.entries[-1][0] == CLAIM_KEY, "nothing but the claim was written"
+
+    def test_nothing_is_deleted_while_a_topic_of_a_newer_version_may_be_an_earlier_one_of_the_chain(
+        self, world: World, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        for log in world.cluster.partitions:
+            log.end = 5
+        later = topic_record("clicks")
+        world.log.entries.append((later.topic_id, for_newer_readers(later)))
+        world.log.entries.append((moved_key("id-of-views"), for_newer_readers(MovedRecord("id-of-views"))))
+        world.restart()
+        assert world.shrink(4) is ErrorCode.NONE
+        world.run(3_600_000)
+        assert world.cluster.performed == []
+        assert "put off: the record of topic id id-of-clicks needs a newer version of modeaware" in caplog.text
+        world.log.entries.append((later.topic_id, None))
+        world.restart()
+        world.run(3_600_000)
+        assert [type(effect) for effect in world.cluster.performed] == [DeleteRecords]
 
     def test_a_log_that_lost_its_tail_gives_no_epoch_out_twice(
         self, world: World, caplog: pytest.LogCaptureFixture
