@@ -11,6 +11,7 @@ import pytest
 from confluent_kafka import TopicPartition
 
 import modeaware
+from modeaware.modes import PartitionMode
 from modeaware.notes import GIVEN, OPENED, READ, Note, kind_of
 from modeaware.testing import MockKafka
 from modeaware.topic_view import Moved
@@ -20,6 +21,7 @@ from tests.support.waiting import eventually
 
 ENDS = dict.fromkeys(range(COUNT), RECORDS)
 PROTOCOLS = [{"partition.assignment.strategy": name} for name in ("range", "cooperative-sticky")]
+DROPPING = [{"partition.assignment.strategy": name} for name in ("roundrobin", "cooperative-sticky")]
 
 
 @pytest.fixture
@@ -29,7 +31,8 @@ def mock() -> Iterator[MockKafka]:
 
 
 class Application:
-    """One that commits as ``commits`` says: by the library, each record, or only when it is revoked."""
+    """One that commits as ``commits`` says: by the library, each record, only when it is revoked, or never. Or it drops
+    its records when it is revoked."""
 
     def __init__(self, mock: MockKafka, views: FakeViews, commits: str, **settings: Any) -> None:
         self.views, self.commits = views, commits
@@ -61,6 +64,9 @@ class Application:
 
     def _revoked(self, _: object, partitions: list[TopicPartition]) -> None:
         self.calls.append(("revoked", {p.topic for p in partitions}))
+        if self.commits == "drops when revoked":
+            gone = {p.partition for p in partitions}
+            self.records[OLD] = {record for record in self.records[OLD] if record[0] not in gone}
         if self.uncommitted:
             offsets = [TopicPartition(*key, at) for key, at in self.uncommitted.items()]
             self.consumer.commit(offsets=offsets, asynchronous=False)
@@ -139,3 +145,15 @@ def test_application_that_commits_nothing_is_noted_as_given_all(application: App
     application.open_gate()
     application.until(lambda: len(application.records[NEW]) == COUNT * RECORDS)
     application.until(lambda: application.noted(NEW) == {(0, kind_of(OPENED))})
+
+
+@pytest.mark.parametrize("application", [("drops when revoked", each) for each in DROPPING], indirect=True)
+def test_records_that_an_application_drops_when_it_is_revoked_are_read_again(
+    application: Application, views: FakeViews
+) -> None:
+    application.until(lambda: len(application.records[OLD]) == COUNT * RECORDS)
+    views.set(OLD, modes_of(COUNT, COUNT - 1, PartitionMode.NONE))
+    application.until(lambda: ("revoked", {OLD}) in application.calls)
+    application.until(lambda: len(application.records[OLD]) == (COUNT - 1) * RECORDS)
+    views.set(OLD, modes_of(COUNT, COUNT))
+    application.until(lambda: len(application.records[OLD]) == COUNT * RECORDS)
