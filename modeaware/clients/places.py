@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 
 from modeaware.clients.actions import Committed, Place, Start
+from modeaware.clients.partition import Partition
 from modeaware.clients.starts import BrokerOffsets, Key, Starts
 
 
@@ -53,19 +54,43 @@ def find_places(
 
 
 def find_restarts(
+    partitions: Mapping[Key, Partition],
     positions: Mapping[Key, int | None],
     commits: Mapping[Key, Committed | None],
     starts: Starts,
     offsets: BrokerOffsets,
     log_starts: Callable[[Collection[Key]], Mapping[Key, int]],
 ) -> dict[Key, Start]:
-    """Return where partitions are read again after a revocation that was shown to the application: at the group's
-    commit, or at the start without one. If the application has sought back behind its commit, it continues there. The
-    other rules are those of :func:`find_places`, which describes ``positions`` and ``log_starts``.
+    """Return where partitions are read again after a revocation that was shown to the application: see
+    :func:`restart_of`. :func:`find_places` describes the other rules and arguments. Here a log start without an answer
+    holds up no partition: then the group's commit counts, as in a rebalance.
     """
-    restarts: dict[Key, int | None] = {}
-    for key, commit in commits.items():
-        at = starts.start_of(key) if positions[key] is None else positions[key]
-        restarts[key] = None if commit is None else commit.offset if at is None or at < 0 else min(at, commit.offset)
-    places = find_places(restarts, starts, offsets, log_starts)
-    return {key: Start(place.offset, commits[key]) for key, place in places.items()}
+    anew = {key for key in commits if starts.is_of_another_topic(key)}
+    new_starts = starts.find(anew, offsets, ask_again=True).starts if anew else {}
+    restarts = {
+        key: Start(restart_of(partitions[key], positions[key], commit), commit)
+        for key, commit in commits.items()
+        if key not in anew
+    }
+    restarts |= {key: Start(at, commits[key]) for key, at in new_starts.items()}
+    behind = {
+        key
+        for key, start in restarts.items()
+        if start.offset is not None and (starts.latest or starts.may_be_behind(key, start.offset))
+    }
+    for key, at in (log_starts(behind) if behind else {}).items():
+        restarts[key] = Start(max(at, restarts[key].offset or 0), commits[key])
+    return restarts
+
+
+def restart_of(partition: Partition, position: int | None, commit: Committed | None) -> int | None:
+    """Return the offset from which a partition is read again: the group's commit, or else the start of the assignment,
+    but never beyond where the application has sought back. None: the library's position is right, because the partition
+    has delivered nothing since a seek to its beginning or end, or because no better one is known.
+
+    Args:
+        position: the library's position, or None if it has delivered nothing since the assignment or a seek.
+    """
+    at = partition.base if position is None else position
+    first = partition.start if commit is None else commit.offset
+    return None if at is None or at < 0 or first is None or first < 0 else min(at, first)

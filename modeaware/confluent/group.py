@@ -379,14 +379,14 @@ class Membership:
         hidden = self.member.partitions.keys() - self._held()
         return [p for p in partitions if key_of(p) not in hidden] if hidden else partitions
 
-    def _held(self, among: Collection[Key] | None = None) -> set[Key]:
-        held = {key for key, each in self.member.partitions.items() if each.state is State.SHOWN}
-        return held if among is None else held.intersection(among)
+    def _held(self) -> set[Key]:
+        return {key for key, each in self.member.partitions.items() if each.state is State.SHOWN}
 
     def _leaving(self, among: Collection[Key]) -> set[Key]:
-        """Return the partitions that the next owner has to continue: those that this member holds, and those that
-        perhaps no member owns."""
-        return self._held(among) | self._ownership.unowned.intersection(among, self.member.partitions)
+        """Return the partitions that the next owner has to continue: those that this member holds or is about to show,
+        and those that perhaps no member owns."""
+        own = {key for key, each in self.member.partitions.items() if each.state in (State.SHOWN, State.GIVEN)}
+        return (own | self._ownership.unowned.intersection(self.member.partitions)).intersection(among)
 
     # Changes of views, and polls
 

@@ -65,9 +65,9 @@ class Requests:
                     subscribed=not self._member.manual,
                 )  # fmt: skip
             case Asked.RESTARTS:
-                at = positions(self._stock, keys)
+                at, commits = positions(self._stock, keys), self._committed(keys)
                 return find_restarts(
-                    at, self._committed(keys), self._starts, self._offsets, self._offsets.log_starts_now
+                    self._member.partitions, at, commits, self._starts, self._offsets, self._offsets.log_starts_now
                 )
             case Asked.COMMITTED:
                 return self._committed(keys)

@@ -394,7 +394,9 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
         """Return the commits for the next owners: the starts of partitions that delivered nothing and have no commit,
         if a change of modes may have caused a rebalance."""
         held = [
-            key for key, each in self.member.partitions.items() if each.state in (State.SHOWN, State.HIDDEN_BY_MODE)
+            key
+            for key, each in self.member.partitions.items()
+            if each.state in (State.SHOWN, State.GIVEN, State.HIDDEN_BY_MODE)
         ]
         idle = self._starts.idle([key for key in held if key[0] in self.changed], leaving=True)
         return {key: at for key, at in idle.items() if self._position(key) == at}
@@ -493,7 +495,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
 
     def _seek(self, places: Mapping[Key, int | None]) -> None:
         for key in places.keys() & self._subscription.assigned_partitions():
-            if (at := places[key]) is not None:
+            if (at := places[key]) is not None and at >= 0:  # else the application has sought, and kafka-python asks
                 self._subscription.seek(TopicPartition(*key), at)
                 self._starts.started(key, at)
 
@@ -532,7 +534,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
             case Asked.RESTARTS:
                 offsets = self._offsets()
                 return find_restarts(
-                    {key: self._position(key) for key in keys},
+                    self.member.partitions, {key: self._position(key) for key in keys},
                     offsets.committed_now(keys), self._starts, offsets, offsets.log_starts_by_topic,
                 )  # fmt: skip
             case Asked.COMMITTED:

@@ -11,9 +11,20 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
-from confluent_kafka import OFFSET_INVALID, OFFSET_STORED, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    OFFSET_END,
+    OFFSET_INVALID,
+    OFFSET_STORED,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
 
 # Start offsets by every combination of commit, log start and resume offset: on brokers, each would take a topic.
+from modeaware.clients.actions import Committed
+from modeaware.clients.partition import Partition
+from modeaware.clients.places import restart_of
 from modeaware.clients.starts import Key, Starts, start_offset
 from modeaware.confluent.consumer import Consumer
 from modeaware.confluent.group import Subscription
@@ -382,6 +393,74 @@ def test_start_of_a_hidden_partition_that_was_not_found_is_found_when_it_is_show
     assert world.held() == {T0}, "not before the start is known"
     world.poll(1.0)
     assert (world.held(), world.stock.sought) == ({T0, T1}, {T1: 40})
+
+
+@pytest.mark.parametrize(
+    ("committed", "position", "base", "start", "restart"),
+    [
+        (3, 5, 0, 0, 3),
+        (None, 5, 0, 0, 0),
+        (None, 5, 2, 0, 0),  # it went on from 2, and may have dropped what came before
+        (4, 1, 0, 0, 1),  # it has sought back
+        (4, None, 2, 0, 2),
+        (4, None, OFFSET_BEGINNING, 0, None),
+        (None, 5, OFFSET_END, OFFSET_END, None),  # librdkafka decided the start: its end may be another by now
+        (None, 5, None, None, None),
+    ],
+)
+def test_restart(
+    committed: int | None, position: int | None, base: int | None, start: int | None, restart: int | None
+) -> None:
+    commit = None if committed is None else Committed(committed)
+    assert restart_of(Partition(base=base, start=start), position, commit) == restart
+
+
+@pytest.mark.parametrize(("reset", "restarts"), [("latest", {T0: 7}), ("error", {T0: 3})])
+@pytest.mark.parametrize("silent", [False, True])
+def test_restart_is_not_below_the_log_start_where_latest_would_skip_the_rest(
+    reset: str, restarts: dict[Key, int], silent: bool
+) -> None:
+    """A silent leader does not matter: else each answer would revoke all partitions once more."""
+    world = Reader(reset, auto_commit=False)
+    world.commits(t0=3, t1=3)
+    world.subscribe("t", on_revoke=Mock())
+    world.assign(T0, T1)
+    world.stock.positions = {T0: 9, T1: 9}
+    world.begins(7, 7)
+    world.stock.silent = {T0} if silent else set()
+    world.view = hiding(1)
+    world.poll()
+    assert (world.held(), world.stock.sought) == ({T0}, {T0: 3} if silent else restarts)
+
+
+def test_restart_of_a_topic_that_was_created_again_is_its_start() -> None:
+    world = Reader("latest", auto_commit=False)
+    world.view = TopicView("t", "old", (1, 3), modes_of(2, 2))
+    world.commits(t0=30, t1=30)
+    world.subscribe("t", on_revoke=Mock())
+    world.assign(T0, T1)
+    world.view = TopicView("t", "old", (1, 4), modes_of(2, 1, NONE))
+    world.poll()
+    assert world.held() == {T0}
+    world.stock.positions, world.stock.sought = {T1: 40}, {}
+    world.commits()
+    world.ends(5, 6)
+    world.create_again()
+    world.poll()
+    assert (world.held(), world.stock.sought) == ({T0, T1}, {T0: 0, T1: 0})
+
+
+def test_start_of_an_idle_partition_is_committed_although_its_restart_is_not_known() -> None:
+    world = Reader("latest", auto_commit=False)
+    world.view = hiding(epoch=1)
+    world.ends(5, 5)
+    world.subscribe("t", on_revoke=Mock())
+    world.assign(T0, T1)
+    world.stock.failures["committed"] = [KafkaError._TIMED_OUT]
+    world.view = hiding(1)
+    world.poll()
+    assert world.held() == set()
+    assert world.leave(changed=True) == [{T0: 5}]
 
 
 def test_silent_leaders_hold_up_no_poll_for_long_and_starve_no_other_partition(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -702,6 +702,25 @@ def test_what_a_listener_has_sought_is_where_reading_starts(views: FakeViews) ->
         assert member.subscription.is_offset_reset_needed(OLD[1])
 
 
+def test_seek_of_a_listener_to_the_beginning_holds_after_a_change_of_modes(views: FakeViews) -> None:
+    class Seeking(Told):
+        def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
+            super().on_partitions_assigned(assigned)
+            if len(self.calls) > 1:
+                member.consumer.seek_to_beginning(OLD[0])
+
+    views.set("orders", modes_of(2, 2))
+    with closing(Member(views, group_id="g", enable_auto_commit=False)) as member:
+        member.consumer.subscribe(["orders"], listener=Seeking())
+        member.poll()
+        member.assign(OLD)
+        member.poll()
+        views.set("orders", modes_of(2, 1, PartitionMode.NONE))
+        member.poll()
+        assert member.held == {OLD[0]}
+        assert member.subscription.assignment[OLD[0]].reset_strategy is not None, "kafka-python finds the beginning"
+
+
 def test_what_is_revoked_before_it_was_taken_is_shown_to_nobody(views: FakeViews) -> None:
     views.set("orders", modes_of(2, 2))
     settings = {"group_id": "g", "partition_assignment_strategy": [CooperativeStickyAssignor]}
