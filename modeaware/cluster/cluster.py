@@ -246,7 +246,8 @@ class Cluster:
         """Raise unless the new topic's leaders report that the topic never had a record (invariant I1)."""
         shape = self.shape(effect.new_topic)
         if shape is None or shape.topic_id != effect.new_topic_id:
-            return  # the deletion names the id, and its response decides
+            text = f"topic {effect.new_topic!r} is not deleted: a broker has no topic with the id {effect.new_topic_id}"
+            raise ClusterError(text, code=ErrorCode.UNKNOWN_TOPIC_ID, topic=effect.topic)  # perhaps it lags behind
         wanted = [(effect.new_topic, p) for p in range(shape.partition_count)]
         ends = log_ends(self.brokers, wanted, {(effect.new_topic, p): leader for p, leader in shape.leaders.items()})
         if len(ends) < len(wanted) or any(end.offset for end in ends.values()):

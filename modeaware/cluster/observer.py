@@ -115,13 +115,16 @@ class Observer:
         self._seen: dict[str, dict[int, PartitionFacts]] = {}
         self._leaders: dict[str, dict[Partition, Leader]] = {}
         self._missing_since_s: dict[str, float] = {}
+        self._deletion_acknowledged: set[str] = set()
         self._deleted: set[str] = set()
         self._stable_groups = StableGroups(clock)
         self._rest = OffsetsWatch(self._brokers)
         self._last_records = LastRecords(self._conf, clock.monotonic_s)
 
     def deleted(self, topic_id: str) -> None:
-        """Note that the deletion of a topic id was acknowledged: the topic is gone as soon as no broker has it."""
+        """Note that the deletion of a topic id was acknowledged. The topic is absent from now on, although brokers may
+        still have parts of it, and gone as soon as no broker has it."""
+        self._deletion_acknowledged.add(topic_id)
         self._deleted.add(topic_id)
 
     def unchanged(self, topic_ids: Iterable[str]) -> bool:
@@ -153,7 +156,10 @@ class Observer:
                 the groups. The same holds for a group whose commits prove an evacuation.
         """
         try:
-            shapes = self._cluster.describe(target.topic for target in looks)
+            shapes = {
+                name: None if isinstance(shape, TopicShape) and shape.topic_id in self._deletion_acknowledged else shape
+                for name, shape in self._cluster.describe(target.topic for target in looks).items()
+            }
             present = {}
             for target in looks:
                 shape = shapes[target.topic]

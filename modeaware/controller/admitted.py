@@ -50,6 +50,8 @@ class Admitted:
         """Return the effects for brokers to validate: of a growth (also if the command itself only validates), of a new
         replacement, or of an undo (the deletion of the new topic)."""
         command, count = self.command, self.facts.partition_count
+        if self.admission.elsewhere:
+            return ()
         if isinstance(command, ReplaceTopicCommand):
             replacement = self.record.replacement if self.record is not None else None
             if replacement is not None and command.undo and replacement.undone_ms is None:

@@ -59,12 +59,14 @@ MAX_TOPIC_RULES_BYTES = 60_000
 @dataclass(frozen=True)
 class Admission:
     """The outcome of a command. The controller stamps and appends the topic's ``record`` and another topic's record
-    (``also``), and removes the records of the topic ids in ``removed``."""
+    (``also``), and removes the records of the topic ids in ``removed``. If ``elsewhere`` is true, the command changes
+    another topic's record alone, and causes no effect on brokers."""
 
     record: TopicRecord | None
     message: str | None = None
     also: TopicRecord | None = None
     removed: tuple[str, ...] = ()
+    elsewhere: bool = False
 
 
 def admit(
@@ -91,10 +93,10 @@ def admit(
     if first_half is not None:
         first_half = Replaced(first_half, first_half.replacing).changed(keep_name=False, reason=None)
         if record is None or record.replacement is None:
-            return Admission(None, also=first_half)
+            return _other_topic(command, first_half)
     alias = restored_by(command, replaced)
     if alias is not None and facts.topic_id is not None and (record is None or record.replacement is None):
-        return Admission(None, also=Replaced(alias, alias.replacing).changed(keep_name=True, reason=None))
+        return _other_topic(command, Replaced(alias, alias.replacing).changed(keep_name=True, reason=None))
     for objection in objections(command, record, facts, config, now_ms, replaced):
         raise objection.refusal
     current = current_of(record, facts)
@@ -118,6 +120,11 @@ def admit(
     if isinstance(command, CreatePartitionsCommand | ReplaceTopicCommand) and command.validate_only:
         return Admission(None)
     return Admission(after, message, also=first_half)
+
+
+def _other_topic(command: TopicCommand, record: TopicRecord) -> Admission:
+    is_dry = isinstance(command, ReplaceTopicCommand) and command.validate_only
+    return Admission(None, also=None if is_dry else record, elsewhere=True)
 
 
 def forget_alias(command: ReplaceTopicCommand, facts: TopicFacts, records: Sequence[TopicRecord]) -> Admission:

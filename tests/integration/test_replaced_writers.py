@@ -86,6 +86,7 @@ def test_one_transaction_has_records_of_both_topics(served: Controlled, make_top
     producer.begin_transaction()
     producer.send(topic, b"before").get(30)
     assert served.ask(ReplaceTopicCommand(topic, new_topic, 2)).code is ErrorCode.NONE
+    served.wait_for(topic, lambda record: record.replacement and record.replacement.switched_ms)
     eventually(lambda: topic in producer.modeaware_stats()["replaced"])
     producer.send(topic, b"after")
     producer.commit_transaction()

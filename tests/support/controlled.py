@@ -25,6 +25,8 @@ from tests.support.waiting import eventually
 
 QUIET_MS = 200
 INTERVAL_MS = 250
+LONGEST_S = 90
+"""A switch waits for a rebalance of any group on the shared Kafka, also of another test's."""
 
 
 class Controlled:
@@ -94,7 +96,9 @@ class Controlled:
         """Request a replacement by a topic of an earlier name, until that name has been free for long enough."""
         eventually(lambda: self.ask(command).code is ErrorCode.NONE, 60, interval_s=1.0)
 
-    def wait_for(self, topic: str, condition: Callable[[TopicRecord], object], deadline_s: float = 40) -> TopicRecord:
+    def wait_for(
+        self, topic: str, condition: Callable[[TopicRecord], object], deadline_s: float = LONGEST_S
+    ) -> TopicRecord:
         last = []
 
         def holds() -> bool:
@@ -108,7 +112,7 @@ class Controlled:
         # A condition may itself have read the log, later than the record it was given: the record must show it, too.
         return self.record(topic)
 
-    def wait_done(self, topic: str, deadline_s: float = 40) -> TopicRecord:
+    def wait_done(self, topic: str, deadline_s: float = LONGEST_S) -> TopicRecord:
         """Wait for the end of a change; of a replacement without a delay, until the topic is released."""
         return self.wait_for(topic, lambda record: topic_phase(record) == "done" or is_released(record), deadline_s)
 

@@ -310,6 +310,8 @@ class TestDeleteTopic:
         cluster.fakes.logs = {0: (0, 0, 0), 1: (0, 0, 0)}
         cluster.fakes.silent = {2}
         assert "not every leader" in str(refused(cluster, effect))
+        unknown = replace(effect, new_topic="orders-unknown")
+        assert refused(cluster, unknown).code is ErrorCode.UNKNOWN_TOPIC_ID, "a broker that lags behind proves nothing"
         assert cluster.fakes.sent("DeleteTopics") == []
         cluster.fakes.silent = set()
         assert cluster.perform([effect]) == [None]

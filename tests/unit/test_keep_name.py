@@ -11,6 +11,7 @@ import pytest
 
 from modeaware.cluster.observer import Look
 from modeaware.config import ControllerConfig
+from modeaware.controller.admitted import Admitted
 from modeaware.controller.engine import Engine
 from modeaware.errors import ClusterError, ErrorCode, RequestRefused
 from modeaware.interim import interim_name, kept_name
@@ -181,6 +182,19 @@ def test_name_is_not_kept_after_all_where_the_interim_topic_is_gone() -> None:
     stays = replace(ALIAS, replacement=replace(GONE, keep_name=False))
     with pytest.raises(RequestRefused):
         ask(SECOND, TopicFacts(INTERIM, None, gone=True), stays)
+
+
+@pytest.mark.parametrize("interim_is_gone", [False, True])
+def test_brokers_do_not_validate_the_decision_to_stay_or_to_keep_the_name_after_all(interim_is_gone: bool) -> None:
+    """Else they would refuse it exactly where it helps: where the name is taken, or the interim topic is gone."""
+    stays = replace(ALIAS, replacement=replace(GONE, keep_name=False))
+    seen = TopicFacts(INTERIM, None, gone=True) if interim_is_gone else of_interim(TopicFacts(TOPIC, "id-of-other", 1))
+    for command, alias in ((replace(SECOND, undo=True), ALIAS), *([] if interim_is_gone else [(SECOND, stays)])):
+        admission = ask(command, seen, alias)
+        assert admission.also is not None
+        assert Admitted(command, None, seen, admission).to_validate == ()
+        tried = ask(replace(command, validate_only=True), seen, alias)
+        assert (tried.also, Admitted(command, None, seen, tried).to_validate) == (None, ()), "a dry run changes nothing"
 
 
 # The second half

@@ -230,6 +230,14 @@ class TestGone:
         looking.ids = None
         assert looking.observer.observe(TOPIC, draining()).gone
 
+    def test_parts_of_it_that_brokers_still_have_are_no_facts_after_an_acknowledged_deletion(
+        self, looking: Looking
+    ) -> None:
+        """Else a broker that no longer has the fence, but still the logs, would look as if the fence was lifted."""
+        assert looking.observer.observe(TOPIC, draining()).partitions
+        looking.observer.deleted(TOPIC_ID)
+        assert looking.observer.observe(TOPIC, draining()) == TopicFacts(TOPIC, None, gone=False)
+
     def test_it_stays_gone(self, looking: Looking) -> None:
         """What waits until two topics are gone finds both at one look. A name may have a topic again at any time."""
         looking.cluster.shape = None

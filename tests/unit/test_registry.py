@@ -171,6 +171,16 @@ class TestSharing:
             views.refresh(30)
             assert [request.groups for request in endpoint.asked[-2:]] == [["audit", "billing"], ["billing"]]
 
+    def test_group_that_joins_a_source_is_asked_about_soon(
+        self, endpoint: FakeEndpoint, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(choice, "SOON_S", 0.01)
+        settings, config = {"bootstrap.servers": endpoint.address}, ClientConfig(mode_source="wire")
+        with closing(registry.acquire(settings, config)) as first:  # which would ask again after minutes
+            assert first.wait_ready(30)
+            with closing(registry.acquire({**settings, "group.id": "billing"}, config)):
+                eventually(lambda: endpoint.asked[-1:] and endpoint.asked[-1].groups == ["billing"])
+
     def test_a_close_ends_a_question_that_is_under_way(self, endpoint: FakeEndpoint) -> None:
         before = len(threads())
         views = registry.acquire({"bootstrap.servers": endpoint.address}, ClientConfig(mode_source="wire"))
