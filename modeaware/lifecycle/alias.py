@@ -152,7 +152,7 @@ def alias_of(command: ReplaceTopicCommand, facts: TopicFacts, records: Collectio
             if replacement.new_topic != command.new_topic:
                 why = f"it points to {replacement.new_topic!r}, not to {command.new_topic!r}"
                 raise Objection(command.topic, "alias", ErrorCode.INVALID_REQUEST, why).refusal
-            if record.is_first_half:
+            if record.is_first_half and replacement.reason != reasons.POINTS_NOWHERE:
                 why = (
                     "the name is kept: wait until a topic has it again, or end the change on the interim topic (--stay)"
                 )

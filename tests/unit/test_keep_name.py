@@ -133,7 +133,9 @@ def test_kept_name_is_not_forgotten() -> None:
     with pytest.raises(RequestRefused, match="the name is kept"):
         forget_alias(forget, TopicFacts(TOPIC, None), [ALIAS])
     stays = replace(ALIAS, replacement=replace(GONE, keep_name=False))
-    assert forget_alias(forget, TopicFacts(TOPIC, None), [stays]).removed == (TOPIC_ID,)
+    points_nowhere = replace(ALIAS, replacement=replace(GONE, reason=reasons.POINTS_NOWHERE))
+    for ended in (stays, points_nowhere):
+        assert forget_alias(forget, TopicFacts(TOPIC, None), [ended]).removed == (TOPIC_ID,)
 
 
 def test_rules_about_groups_of_the_topic_hold_for_the_interim_topic() -> None:

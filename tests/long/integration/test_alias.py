@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from confluent_kafka.admin import AdminClient
 
 from modeaware.controller.daemon import Controller
@@ -67,4 +68,31 @@ def test_alias_whose_topic_was_deleted_by_hand_raises_an_alarm_and_is_forgotten(
     eventually(lambda: (alias(site, topic) or {})["reason"] == "points-nowhere", 60)
     assert "that topic was deleted" in site.run("alias", "list").out
     assert site.run("alias", "forget", topic, "--yes").out == f"{topic}: forgotten.\n"
+    assert alias(site, topic) is None
+
+
+@pytest.mark.parametrize("interim_is_deleted", [False, True])
+def test_change_that_cannot_give_the_name_back_is_ended_and_its_name_forgotten(
+    site: Site, controller: Controller, make_topic: MakeTopic, interim_is_deleted: bool
+) -> None:
+    topic = make_topic(2)
+    told = site.run("replace", topic, "--keep-name", "--partitions", "1", "--delay", "0s", "--yes")
+    assert told.status == 0, told.err
+    eventually(lambda: alias(site, topic), 60)
+    interim = (alias(site, topic) or {})["points_to"]
+    if interim_is_deleted:
+        admin = AdminClient({"bootstrap.servers": site.servers})
+        admin.delete_topics([interim])[interim].result(30)
+    else:
+        create_topic(site.servers, topic, 2, configs={})
+        produce_keyed(site.servers, topic, [(b"k", b"1")])
+    reason = "points-nowhere" if interim_is_deleted else "name-taken"
+    eventually(lambda: (alias(site, topic) or {})["reason"] == reason, 90)
+    if not interim_is_deleted:
+        early = site.run("alias", "forget", topic, "--yes")
+        assert (early.status, "--stay" in early.err) == (1, True), early.err
+        stays = site.run("replace", topic, "--stay", "--yes")
+        assert stays.status == 0, stays.err
+    forgotten = site.run("alias", "forget", topic, "--yes")
+    assert forgotten.out == f"{topic}: forgotten.\n", forgotten.err
     assert alias(site, topic) is None
