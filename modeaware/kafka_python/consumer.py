@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from functools import wraps
@@ -23,7 +24,7 @@ from modeaware.kafka_python.errors import FirstViewTimeout
 from modeaware.kafka_python.group import Membership
 from modeaware.kafka_python.joins import keep_joins
 from modeaware.kafka_python.offsets import Offsets, Partition, Parts
-from modeaware.kafka_python.topics import Topics, as_name, matches
+from modeaware.kafka_python.topics import Topics, as_name, as_text, matches
 from modeaware.topic_view import TopicView
 
 _VIEW_POLL_S = 0.5
@@ -105,7 +106,9 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
 
     # Subscription and assignment
 
-    def subscribe(self, topics: Sequence[str] = (), pattern: str | None = None, listener: Any = None) -> None:
+    def subscribe(
+        self, topics: Sequence[str] = (), pattern: str | re.Pattern[str] | None = None, listener: Any = None
+    ) -> None:
         """As ``kafka.KafkaConsumer.subscribe``. The listener gets only the partitions that the consumer holds.
 
         A change of modes within a generation is shown to the listener. Under an eager protocol, it is shown as a
@@ -115,8 +118,9 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
         kinds = (_gateway.ConsumerRebalanceListener, _gateway.AsyncConsumerRebalanceListener)
         if listener and not isinstance(listener, kinds):
             super().subscribe(topics=topics, pattern=pattern, listener=listener)  # kafka-python refuses the call
-        super().subscribe(topics=topics, pattern=pattern, listener=self._membership)
-        self._membership.subscribe(topics if pattern is None else (as_name(pattern),), listener or None)
+        text = None if pattern is None else as_text(pattern)
+        super().subscribe(topics=topics, pattern=text, listener=self._membership)
+        self._membership.subscribe(topics if text is None else (as_name(text),), listener or None)
 
     def subscription(self) -> set[str] | None:
         """As ``kafka.KafkaConsumer.subscription``: the topics that the application has named, or that its pattern

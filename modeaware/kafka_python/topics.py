@@ -16,6 +16,8 @@ from modeaware.views.source import Views
 
 log = get_logger(__name__)
 
+_FLAGS = {"a": re.ASCII, "i": re.IGNORECASE, "m": re.MULTILINE, "s": re.DOTALL, "u": re.UNICODE, "x": re.VERBOSE}
+
 
 class ChangedPattern:
     """The application's pattern with changed matches; kafka-python calls :meth:`match` with each topic.
@@ -34,6 +36,14 @@ class ChangedPattern:
     def match(self, topic: str) -> bool:
         more, left_out = self.changes
         return topic in more or (topic not in left_out and self._match(topic) is not None)
+
+
+def as_text(pattern: str | re.Pattern[str]) -> str:
+    """Return the pattern as text, with the flags of a compiled pattern in front, as in ``(?iu)orders``."""
+    if isinstance(pattern, str):
+        return pattern
+    flags = "".join(letter for letter, flag in _FLAGS.items() if pattern.flags & flag)
+    return f"(?{flags}){pattern.pattern}"
 
 
 def as_name(pattern: str) -> str:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -430,6 +431,34 @@ def test_pattern_is_widened_by_what_it_does_not_match(views: FakeViews, pattern:
     member.subscription.change_subscription(["orders", "orders-v2"])  # as kafka-python does with new metadata
     assert member.consumer.subscription() == {"orders"}
     member.close()
+
+
+@pytest.mark.parametrize(
+    ("pattern", "matched"),
+    [
+        (re.compile("orders$"), {"orders"}),
+        (re.compile("ORDERS$", re.IGNORECASE), {"orders"}),
+        (re.compile("(?i)ORDERS$"), {"orders"}),
+        (re.compile("^orders$ # the orders", re.VERBOSE | re.ASCII), {"orders"}),
+        (re.compile(""), {"orders", "more"}),
+    ],
+)
+def test_compiled_pattern_matches_as_in_kafka_python_with_its_flags(
+    views: FakeViews, pattern: re.Pattern[str], matched: set[str]
+) -> None:
+    announce(views, "orders", "orders-v2", 2)
+    with closing(Member(views, group_id="g")) as member:
+        member.consumer.subscribe(pattern=pattern)
+        member.poll()
+        subscribed = member.subscription.subscribed_pattern
+        assert {topic for topic in ("orders", "orders-v2", "more") if subscribed.match(topic)} == {
+            *matched,
+            "orders-v2",
+        }
+        member.subscription.change_subscription(["orders", "orders-v2"])  # as kafka-python does with new metadata
+        member.assign([*OLD, *NEW])
+        member.poll()
+        assert member.held >= {*OLD}
 
 
 def test_start_of_a_partition_that_no_member_reads_is_committed(member: Member) -> None:
