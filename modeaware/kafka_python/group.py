@@ -129,7 +129,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
         self.changed: set[str] = set()
         self.rejoins = 0
         self._arrived: set[Partition] | None = None  # assigned by the group, not yet by us
-        self._paused: set[Key] = set()  # the application's pauses of partitions revoked under an eager protocol
+        self._paused: set[Key] = set()  # the application's pauses that an eager protocol's next assignment keeps
         self._is_lost = False  # the group has dropped this member since its last join
         self._showing: Show | None = None
         self._timeout_ms = 0.0
@@ -158,8 +158,9 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
         self.noted = True
         if self.member.traits.incremental:
             self._arrived = (self._arrived or set()) - keys or None
-        else:
-            self._arrived, self._paused = None, self.member.paused.intersection(keys)
+            self._paused -= keys
+        else:  # kafka-python may repeat the revocation, when the member has dropped its pauses
+            self._arrived, self._paused = None, (self._paused | self.member.paused).intersection(keys)
         self.member.revoked(keys, lost=lost)
         while isinstance(show := self.member.next(self._now_s(), rebalancing=True), Show):
             await self._call(show)
@@ -233,7 +234,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
         self.noted = True
 
     def unsubscribe(self) -> None:
-        self.inner, self._topics.names, self._arrived = None, (), None
+        self.inner, self._topics.names, self._arrived, self._paused = None, (), None, set()
         self.member.unsubscribe()
         self.member.unassigned_by_application()
         self.noted = True
@@ -251,13 +252,15 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
         self.views.follow()
         self.noted = True
 
-    def pause(self, partitions: Iterable[Partition]) -> None:
+    def pause(self, partitions: Collection[Partition]) -> None:
         self.member.pause(partitions)
+        self._paused.update(partitions)  # the group may have revoked them, and assign them again
         self.noted = True
 
     def resume(self, partitions: Collection[Partition]) -> list[Partition]:
         """Return those of ``partitions`` that kafka-python resumes now."""
         now = self.member.resume(partitions)
+        self._paused.difference_update(partitions)
         self.noted = True
         return [each for each in partitions if each in now]
 

@@ -405,6 +405,53 @@ def test_pauses_of_the_application_outlive_a_rebalance_as_kafka_pythons_do(membe
     assert member.consumer.paused() == set()
 
 
+def test_pauses_during_an_eager_rebalance_are_kept(member: Member) -> None:
+    joined(member)
+    member.consumer.pause(OLD[0])
+    member.revoke([*OLD, *NEW])
+    member.consumer.pause(OLD[1])
+    member.consumer.resume(OLD[0])
+    member.poll()
+    member.assign([*OLD, *NEW])
+    member.poll()
+    assert member.consumer.paused() == {OLD[1]}
+    assert {*member.subscription.fetchable_partitions()} == {OLD[0]}
+
+
+def test_pauses_are_kept_if_kafka_python_repeats_a_revocation(member: Member) -> None:
+    """After a listener that raised, or an assignment that kafka-python rejected."""
+    joined(member)
+    member.consumer.pause(OLD[0])
+    member.revoke([*OLD, *NEW])
+    member.revoke([*OLD, *NEW])
+    member.assign([*OLD, *NEW])
+    member.poll()
+    assert member.consumer.paused() == {OLD[0]}
+    assert {*member.subscription.fetchable_partitions()} == {OLD[1]}
+
+
+@pytest.mark.parametrize("ends", ["resume", "assignment to another member", "unsubscribe"])
+def test_pause_that_has_ended_does_not_return_with_a_later_assignment(member: Member, ends: str) -> None:
+    joined(member)
+    member.consumer.pause(OLD[0])
+    if ends == "resume":
+        member.consumer.resume(OLD[0])
+    elif ends == "unsubscribe":
+        member.consumer.unsubscribe()
+        member.consumer.subscribe(["orders"])
+        member.poll()
+    else:
+        member.revoke([*OLD, *NEW])
+        member.assign([OLD[1]])
+        member.poll()
+    member.revoke([*OLD, *NEW])
+    member.assign([*OLD, *NEW])
+    member.subscription.pause(OLD[0])  # as if hidden by an action of the member
+    member.poll()
+    assert member.consumer.paused() == set()
+    assert {*member.subscription.fetchable_partitions()} == {*OLD}
+
+
 def test_position_of_what_is_assigned_again_stays_and_is_no_start_of_a_group_with_commits(member: Member) -> None:
     joined(member)
     member.deliver(OLD[0], 3)
