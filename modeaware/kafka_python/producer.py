@@ -206,10 +206,18 @@ def _metadata_changed(views: Views, accumulator: Any, metadata: Any) -> None:
 
 
 def _look_anew(metadata: Any, topic: str) -> None:
-    """Make kafka-python's sender thread request the metadata of a topic, and wait for the metadata."""
-    metadata.add_topic(topic)
+    """Make kafka-python's sender thread request the metadata of a topic, and wait for the metadata.
+
+    Only this thread may add the topic: it may be iterating over the topics. If they changed meanwhile, it would never
+    request metadata again (3.0.12).
+    """
     done = threading.Event()
-    metadata.request_update().add_both(lambda _: done.set())
+
+    def look() -> None:
+        metadata.add_topic(topic)
+        metadata.request_update().add_both(lambda _: done.set())
+
+    metadata._manager.call_soon(look)
     if not done.wait(LOOK_S):
         log.warning("topic %s: no metadata yet, and another topic had this name before", topic)
 

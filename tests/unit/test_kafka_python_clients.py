@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
@@ -11,12 +12,14 @@ import pytest
 from confluent_kafka import murmur2
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.errors import KafkaTimeoutError, TopicAuthorizationFailedError
+from kafka.future import Future
 from kafka.partitioner import DefaultPartitioner
 from kafka.structs import TopicPartition
 
 from modeaware.clients.starts import Starts
 from modeaware.errors import ConfigError
 from modeaware.kafka_python import KafkaConsumer, KafkaProducer, RetiredPartitionError
+from modeaware.kafka_python import producer as producer_module
 from modeaware.kafka_python.assignors import ReadableRangeAssignor, aware_strategy
 from modeaware.kafka_python.offsets import KafkaPythonOffsets
 from modeaware.modes import PartitionMode
@@ -163,6 +166,30 @@ def test_producer_whose_settings_were_rejected_can_be_closed() -> None:
         producer.__init__(modeaware_on_unknow="block")
     producer.close()
     assert producer.modeaware_stats()["state"] == "waiting"
+
+
+def test_new_topic_of_a_rename_back_is_added_and_requested_in_kafka_pythons_thread(
+    views: FakeViews, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """This thread iterates over the topics, and would end with an error if they changed meanwhile."""
+    monkeypatch.setattr(producer_module, "LOOK_S", 10.0)
+    producer = KafkaProducer(**OFFLINE)
+    metadata: Any = producer._metadata
+    calls: list[tuple[str, int]] = []
+
+    def add_topic(topic: str) -> None:
+        calls.append((topic, threading.get_ident()))
+
+    def request_update() -> Future:
+        calls.append(("update", threading.get_ident()))
+        return Future().success(metadata)
+
+    monkeypatch.setattr(metadata, "add_topic", add_topic)
+    monkeypatch.setattr(metadata, "request_update", request_update)
+    producer_module._look_anew(metadata, TOPIC)
+    assert [name for name, _ in calls] == [TOPIC, "update"]
+    assert threading.get_ident() not in {thread for _, thread in calls}
+    producer.close(timeout=0)
 
 
 def test_a_producer_that_is_dropped_gives_its_views_back(views: FakeViews) -> None:
