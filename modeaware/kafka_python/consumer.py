@@ -72,17 +72,19 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
             self._topics.create(False)  # until the state of the topics is known
             if topics:
                 super().subscribe(topics)
-        self._views = views
-        self._first_view = FirstView(settings.config, views.wait_ready, views, ClientErrors(timeout=FirstViewTimeout))
-        self._named = NamedTopics(views, self._first_view)
-        self._starts = Starts(views, self.config["auto_offset_reset"], self._topics.group_id)
-        self._membership = self._make_membership(parts, settings.config.on_replace)
-        self._in_position = False
-        self._backoff_s: float = self.config["retry_backoff_ms"] / 1000
-        if topics:
-            self._subscription.rebalance_listener = self._membership
-            self._membership.subscribe(topics, None)
-        _gateway.add_listener(self._cluster, lambda _: views.refresh_soon())
+            self._views = views
+            self._first_view = FirstView(
+                settings.config, views.wait_ready, views, ClientErrors(timeout=FirstViewTimeout)
+            )
+            self._named = NamedTopics(views, self._first_view)
+            self._starts = Starts(views, str(self.config["auto_offset_reset"]), self._topics.group_id)
+            self._membership = self._make_membership(parts, settings.config.on_replace)
+            self._in_position = False
+            self._backoff_s: float = self.config["retry_backoff_ms"] / 1000
+            if topics:
+                self._subscription.rebalance_listener = self._membership
+                self._membership.subscribe(topics, None)
+            _gateway.add_listener(self._cluster, lambda _: views.refresh_soon())
         self._share = ViewShare(self, views, self._note)
 
     def _make_membership(self, parts: Parts, on_replace: str) -> Membership:

@@ -19,6 +19,7 @@ from kafka.structs import TopicPartition
 from modeaware.clients.starts import Starts
 from modeaware.errors import ConfigError
 from modeaware.kafka_python import KafkaConsumer, KafkaProducer, RetiredPartitionError
+from modeaware.kafka_python import consumer as consumer_module
 from modeaware.kafka_python import producer as producer_module
 from modeaware.kafka_python.assignors import ReadableRangeAssignor, aware_strategy
 from modeaware.kafka_python.offsets import KafkaPythonOffsets
@@ -39,6 +40,27 @@ def test_a_consumer_that_is_dropped_gives_its_views_back(views: FakeViews) -> No
     eventually(lambda: views.closed and views.listener_count == 0)
     coordinator.close(autocommit=False, timeout_ms=0)  # kafka-python leaves its thread running
     net.close()
+
+
+def test_consumer_without_a_reset_policy_can_be_made_as_in_kafka_python(views: FakeViews) -> None:
+    consumer = KafkaConsumer(TOPIC, **OFFLINE, group_id="g", auto_offset_reset=None)
+    assert not consumer._starts.earliest
+    assert not consumer._starts.latest
+    consumer.close()
+
+
+def test_constructor_that_raises_releases_the_views(views: FakeViews, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Any] = []
+
+    def failing(parts: Any, *args: Any, **kwargs: Any) -> None:
+        made.append(parts)
+        raise MemoryError
+
+    monkeypatch.setattr(consumer_module, "Membership", failing)
+    with pytest.raises(MemoryError):
+        KafkaConsumer(TOPIC, **OFFLINE, group_id="g")
+    assert views.closed
+    made[0].net.close()  # kafka-python leaves its thread running
 
 
 def test_the_client_id_shows_a_mode_aware_client_unless_the_application_sets_one(views: FakeViews) -> None:
