@@ -65,7 +65,6 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
         with acquired({**settings.conf, "group.id": theirs.get("group_id")}, settings.config) as views:
             theirs["partition_assignment_strategy"] = tuple(aware_strategy(strategy, views.view))
             super().__init__(**theirs)
-            keep_joins(self._coordinator)
             parts = Parts(self._coordinator, self._subscription, self._fetcher, self._cluster, self._net)
             creates = self.config["allow_auto_create_topics"]
             self._topics = Topics(parts, views, self.config["group_id"] or "", creates=creates)
@@ -79,6 +78,7 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
             self._named = NamedTopics(views, self._first_view)
             self._starts = Starts(views, str(self.config["auto_offset_reset"]), self._topics.group_id)
             self._membership = self._make_membership(parts, settings.config.on_replace)
+            keep_joins(self._coordinator, begins=self._membership.join_begins)
             self._in_position = False
             self._backoff_s: float = self.config["retry_backoff_ms"] / 1000
             if topics:

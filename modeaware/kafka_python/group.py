@@ -98,7 +98,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
         in_group: the consumer has a group.
         inner: the application's listener (synchronous or not), or None if it has none.
         noted: there may be work for the next poll.
-        changed: topics whose modes have changed since the last assignment.
+        changed: topics whose modes have changed since the last join began.
         rejoins: the number of requested rebalances.
     """
 
@@ -127,6 +127,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
         self.inner: Any = None
         self.noted = True
         self.changed: set[str] = set()
+        self._changed_before: set[str] = set()  # those that changed before the join, until its assignment is taken
         self.rejoins = 0
         self._arrived: set[Partition] | None = None  # assigned by the group, not yet by us
         self._paused: set[Key] = set()  # the application's pauses that an eager protocol's next assignment keeps
@@ -138,6 +139,12 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
         self._drop_stale()
 
     # Calls of kafka-python, in its own thread
+
+    def join_begins(self) -> None:
+        """Note that the member sends a join. Its assignment may lack changes of modes that are noted from now on: they
+        may cause the next rebalance."""
+        self._changed_before |= self.changed
+        self.changed -= self._changed_before
 
     async def on_partitions_assigned(self, assigned: Iterable[Partition]) -> None:
         before = self._arrived if self._arrived is not None and self.member.traits.incremental else set()
@@ -364,7 +371,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
         self._parts.coordinator._offset_fetch_futures.clear()  # answers from before the assignment
         self._starts.keep(assigned)
         self._arrived = None
-        self.changed.clear()
+        self._changed_before.clear()
         self.member.assigned(arrived)
         self._keep_pauses(arrived, self._paused)
         self._paused = set()
@@ -401,7 +408,8 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
             for key, each in self.member.partitions.items()
             if each.state in (State.SHOWN, State.GIVEN, State.HIDDEN_BY_MODE)
         ]
-        idle = self._starts.idle([key for key in held if key[0] in self.changed], leaving=True)
+        changed = self.changed | self._changed_before
+        idle = self._starts.idle([key for key in held if key[0] in changed], leaving=True)
         return {key: at for key, at in idle.items() if self._position(key) == at}
 
     def _commit_leaving(self) -> None:

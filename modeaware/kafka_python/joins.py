@@ -21,11 +21,16 @@ class _Ended(NamedTuple):
     at_s: float
 
 
-def keep_joins(coordinator: Any, now_s: Callable[[], float] = time.monotonic) -> None:
+def keep_joins(
+    coordinator: Any, now_s: Callable[[], float] = time.monotonic, *, begins: Callable[[], object] = lambda: None
+) -> None:
     """Make the next poll use the result of a join that ended between two polls, instead of joining again.
 
     A member sends no heartbeats while it joins, and brokers remove it after the session timeout. So the result is kept
     for half of this timeout.
+
+    Args:
+        begins: called in kafka-python's thread before a join is sent.
     """
     join_and_sync = type(coordinator)._do_join_and_sync_async
     keep_s = coordinator.config["session_timeout_ms"] / 2000
@@ -41,6 +46,7 @@ def keep_joins(coordinator: Any, now_s: Callable[[], float] = time.monotonic) ->
         last, ended = ended, None
         if last is not None and is_of_use(last):
             return last.assignment
+        begins()
         assignment = await join_and_sync(coordinator)
         ended = _Ended(coordinator._generation, assignment, now_s())
         return assignment

@@ -76,6 +76,15 @@ def test_join_is_kept_for_one_poll() -> None:
     assert [coordinator.poll_joins() for _ in range(4)] == [b"1", b"1", b"2", b"2"]
 
 
+def test_start_of_each_join_is_reported_and_a_kept_join_does_not_start_again() -> None:
+    coordinator = Coordinator()
+    joins_before: list[int] = []
+    keep_joins(coordinator, lambda: 0.0, begins=lambda: joins_before.append(coordinator.joins))
+    for _ in range(3):
+        coordinator.poll_joins()
+    assert joins_before == [0, 1]
+
+
 def test_join_that_fails_is_not_kept() -> None:
     async def fails(_: Coordinator) -> bytes:
         raise ConnectionError

@@ -14,7 +14,13 @@ import pytest
 from kafka.consumer.subscription_state import ConsumerRebalanceListener
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.coordinator.assignors.range import RangePartitionAssignor
-from kafka.errors import KafkaError, KafkaTimeoutError, NoOffsetForPartitionError, TopicAuthorizationFailedError
+from kafka.errors import (
+    CoordinatorNotAvailableError,
+    KafkaError,
+    KafkaTimeoutError,
+    NoOffsetForPartitionError,
+    TopicAuthorizationFailedError,
+)
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
@@ -90,6 +96,13 @@ class Member:
         self.membership.apply(1000)
         self.coordinator._invoke_completed_offset_commit_callbacks()
         self.consumer._refresh_committed_offsets(1000)
+
+    def begin_join(self) -> None:
+        """kafka-python begins a join, which gets no answer."""
+        self.coordinator.coordinator_unknown = lambda: True
+        with pytest.raises(CoordinatorNotAvailableError):
+            self.consumer._net.run(self.coordinator._do_join_and_sync_async)
+        self.coordinator.coordinator_unknown = lambda: False
 
     def assign(self, partitions: list[TopicPartition]) -> None:
         """The group gives the member ``partitions``, which its listener hears."""
@@ -822,6 +835,7 @@ def test_idle_starts_of_a_latest_group_are_committed_before_a_change_of_modes_mo
     with closing(Member(views, "orders", **settings)) as member:
         member.coordinator.fetch_committed_offsets_async = member.fetch_async
         member.poll()
+        member.begin_join()
         member.assign(OLD)
         member.poll()
         member.deliver(OLD[0], 5)
@@ -843,3 +857,44 @@ def test_idle_starts_of_a_latest_group_are_committed_before_a_change_of_modes_mo
             member.subscription.assign_from_subscribed([])
         member.revoke(OLD)
         assert member.committed == {OLD[1]: OffsetAndMetadata(0, "", -1)}
+
+
+@pytest.mark.parametrize("strategy", [RangePartitionAssignor, CooperativeStickyAssignor])
+@pytest.mark.parametrize("changes_before", [False, True])
+def test_change_of_modes_during_a_join_still_commits_idle_starts(
+    views: FakeViews, strategy: Any, changes_before: bool
+) -> None:
+    """The leader may have assigned before the change, so the change may cause the next rebalance."""
+    views.set("orders", modes_of(3, 3))
+    settings = {"group_id": "g", "enable_auto_commit": False, "partition_assignment_strategy": [strategy]}
+    with closing(Member(views, "orders", **settings)) as member:
+        member.coordinator.fetch_committed_offsets_async = member.fetch_async
+        member.poll()
+        if changes_before:
+            views.set("orders", modes_of(3, 1, PartitionMode.NONE))
+        member.begin_join()
+        views.set("orders", modes_of(3, 2, PartitionMode.NONE))
+        member.assign(OLD)
+        member.poll()
+        member.revoke(OLD)
+        assert member.committed == {each: OffsetAndMetadata(0, "", -1) for each in OLD}
+
+
+def test_commit_of_idle_starts_that_failed_before_a_join_is_repeated_during_the_join(views: FakeViews) -> None:
+    views.set("orders", modes_of(3, 3))
+    settings = {"group_id": "g", "enable_auto_commit": False}
+    settings["partition_assignment_strategy"] = [CooperativeStickyAssignor]
+    with closing(Member(views, "orders", **settings)) as member:
+        member.coordinator.fetch_committed_offsets_async = member.fetch_async
+        member.poll()
+        member.begin_join()
+        member.assign(OLD)
+        member.poll()
+        views.set("orders", modes_of(3, 2, PartitionMode.NONE))
+        member.down = True
+        member.poll()
+        member.begin_join()
+        member.down = False
+        member.membership.noted = True
+        member.poll()
+        assert member.committed == {each: OffsetAndMetadata(0, "", -1) for each in OLD}
