@@ -99,6 +99,8 @@ class Topics:
                      self.group_id, [*self.names], [*subscribe.topics])  # fmt: skip
             self.left |= subscription.subscription.difference(subscribe.topics)
             subscription.change_subscription(subscribe.topics)
+            if not self.group_id:  # in a group, each join removes the topics that no member subscribes to
+                subscription.reset_group_subscription()
             self._cluster.set_topics(subscription.group_subscription())
 
     def forget_deleted(self) -> None:

@@ -711,6 +711,20 @@ def test_topic_that_is_deleted_after_its_replacement_is_not_requested_any_more(m
     assert answered() == {"orders-v2", "other"}
 
 
+def test_consumer_without_a_group_stops_requesting_a_deleted_topic(views: FakeViews) -> None:
+    announce(views, "orders", "orders-v2", 2)
+    with closing(Member(views, "orders")) as member:
+        member.poll()
+        cluster = member.consumer._cluster
+        assert cluster._topics == {"orders", "orders-v2"}
+        sealed(member, released=True, gone=True)
+        member.poll()
+        assert member.subscription.subscription == {"orders-v2"}
+        cluster._last_successful_refresh_ms += 1
+        member.consumer._topics.forget_deleted()
+        assert cluster._topics == {"orders-v2"}
+
+
 def test_topic_that_is_subscribed_to_is_requested_whatever_became_of_it(views: FakeViews) -> None:
     named = Member(views, "orders", group_id="g", modeaware_on_replace="named")
     cluster = named.consumer._cluster
