@@ -134,14 +134,15 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
 
     def assign(self, partitions: Sequence[Partition]) -> None:
         """As ``kafka.KafkaConsumer.assign``; partitions in mode None wait until they are readable again."""
-        self._topics.create(True)
         super().assign(partitions)
         if partitions:
+            self._topics.create(True)
             self._membership.assign(partitions)
 
     def unsubscribe(self) -> None:
         """As ``kafka.KafkaConsumer.unsubscribe``."""
         super().unsubscribe()
+        self._topics.forget_all()
         self._membership.unsubscribe()
 
     def assignment(self) -> set[Partition]:

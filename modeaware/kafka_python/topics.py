@@ -87,7 +87,7 @@ class Topics:
         """Subscribe to the member's topics in place of the application's names."""
         subscription, more = self._subscription, set(subscribe.topics).difference(self.names)
         self._widened |= bool(more)
-        self.create(not self._widened)
+        self.create(True)
         if subscription.subscribed_pattern is not None:
             before = subscription.subscribed_pattern
             pattern = ChangedPattern(before.pattern, more, subscribe.left_out)
@@ -116,12 +116,17 @@ class Topics:
         cluster._topics = cluster._topics - gone  # a new set: kafka-python's thread may be iterating
         cluster.set_topics(subscription.group_subscription() or ())  # a topic may exist again
 
+    def forget_all(self) -> None:
+        """Stop requesting the metadata of all topics: the application has unsubscribed. kafka-python would continue to
+        request those of the earlier subscription, and would create a deleted one again."""
+        self._cluster._topics = set()  # a new set: kafka-python's thread may be iterating
+
     def create(self, allowed: bool) -> None:
         """Let metadata requests create topics, if ``allowed`` and ``allow_auto_create_topics`` is set (kafka-python
         3.0.12 ignores this setting). Once a topic was replaced, they create none: kafka-python continues to request the
         topics of earlier subscriptions, and would create a deleted one again (the new topic of an undone replacement).
         """
-        allowed = allowed and self._creates
+        allowed = allowed and self._creates and not self._widened
         if self._cluster.config["allow_auto_create_topics"] != allowed:
             self._cluster.config["allow_auto_create_topics"] = allowed
             self._cluster.request_update()

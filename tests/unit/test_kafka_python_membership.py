@@ -16,6 +16,7 @@ from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssi
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.errors import (
     CoordinatorNotAvailableError,
+    IllegalStateError,
     KafkaError,
     KafkaTimeoutError,
     NoOffsetForPartitionError,
@@ -625,6 +626,24 @@ def test_topics_are_created_where_the_application_allows_it_and_none_is_replaced
     assigned.consumer.assign([*OLD])
     assert assigned.consumer._cluster.config["allow_auto_create_topics"] is allowed
     assigned.close()
+
+
+def test_old_topic_is_not_created_again_after_an_unsubscription(member: Member) -> None:
+    cluster = member.consumer._cluster
+    joined(member)
+    sealed(member, released=True, gone=True)
+    member.consumer.unsubscribe()
+    assert cluster._topics == set()
+    member.consumer.assign(NEW)
+    assert cluster._topics == {"orders-v2"}
+    assert not cluster.config["allow_auto_create_topics"], "a rename back may delete this topic, too"
+
+
+def test_rejected_assignment_does_not_let_topics_be_created(views: FakeViews) -> None:
+    with closing(Member(views, "orders", group_id="g")) as member:
+        with pytest.raises(IllegalStateError):
+            member.consumer.assign(NEW)
+        assert not member.consumer._cluster.config["allow_auto_create_topics"]
 
 
 def test_logical_names_are_refused(views: FakeViews) -> None:
