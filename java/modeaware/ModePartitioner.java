@@ -1,5 +1,6 @@
 package modeaware;
 
+import java.util.Arrays;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import org.apache.kafka.clients.producer.Partitioner;
@@ -17,6 +18,8 @@ import org.apache.kafka.common.errors.InvalidTopicException;
  */
 public final class ModePartitioner extends PlugIn implements Partitioner {
     private final Map<String, StickyIndex> stickyIndexes = new ConcurrentHashMap<>();
+    /** The partition that this thread has just chosen, if the same record is placed once more. */
+    private final ThreadLocal<Integer> chosen = new ThreadLocal<>();
     private Hash hash;
     private boolean hasInterceptor;
     private int batchBytes;
@@ -29,8 +32,20 @@ public final class ModePartitioner extends PlugIn implements Partitioner {
         batchBytes = settings.getInt(ProducerConfig.BATCH_SIZE_CONFIG);
     }
 
+    /**
+     * Notes that {@code topic}'s record begins a batch. kafka-clients before 4.0 call this, and then place the record once
+     * more; without this method its bytes would count twice. Later versions have no such method to override.
+     */
+    public void onNewBatch(String topic, Cluster cluster, int partition) {
+        chosen.set(partition);
+    }
+
     @Override
     public int partition(String topic, Object key, byte[] keyBytes, Object value, byte[] valueBytes, Cluster cluster) {
+        Integer before = chosen.get();
+        if (before != null) {
+            chosen.remove();
+        }
         // The interceptor's views: a switch since then would leave the record between the old and the new topic.
         Views views = hasInterceptor ? viewsOfThisSend() : viewsForNextSend();
         if (views == null) {
@@ -50,6 +65,9 @@ public final class ModePartitioner extends PlugIn implements Partitioner {
         }
         if (hash.hashes(keyBytes)) {
             return partition(writable, hash.index(keyBytes, count));
+        }
+        if (before != null && (writable == null ? before < count : Arrays.binarySearch(writable, before) >= 0)) {
+            return before;
         }
         StickyIndex sticky = stickyIndexes.computeIfAbsent(topic, absent -> new StickyIndex(batchBytes));
         int bytes = size(keyBytes) + size(valueBytes);

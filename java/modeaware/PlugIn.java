@@ -50,7 +50,7 @@ abstract class PlugIn {
             }
             views = Views.NONE;
         }
-        hasWaited = true; // records do not wait one after the other
+        hasWaited |= !Thread.currentThread().isInterrupted(); // records do not wait one after the other
         return views;
     }
 

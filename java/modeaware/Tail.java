@@ -7,11 +7,11 @@ import java.util.Map;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.function.Function;
 import org.apache.kafka.clients.consumer.Consumer;
 import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetOutOfRangeException;
-import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.slf4j.Logger;
@@ -36,6 +36,7 @@ final class Tail {
     /** The views that decided the topic of the record that this thread is sending: they decide its partition, too. */
     final ThreadLocal<Views> ofSend = new ThreadLocal<>();
     private final Map<String, Object> settings;
+    private final Function<Map<String, Object>, Consumer<byte[], byte[]>> connect;
     private final TopicPartition log;
     private final CountDownLatch first = new CountDownLatch(1);
     private final CountDownLatch stopped = new CountDownLatch(1);
@@ -44,7 +45,8 @@ final class Tail {
     private long pauseMs = FIRST_PAUSE_MS; // longer after a failure
     private int users; // guarded by TAILS
 
-    private Tail(Map<String, Object> settings, String topic) {
+    Tail(Map<String, Object> settings, String topic, Function<Map<String, Object>, Consumer<byte[], byte[]>> connect) {
+        this.connect = connect;
         this.settings = new HashMap<>(settings);
         this.settings.put("client.id", "modeaware-modes-" + MADE.incrementAndGet());
         log = new TopicPartition(topic, 0);
@@ -55,12 +57,11 @@ final class Tail {
         Map<String, Object> settings = configs.consumer();
         String topic = configs.getString(Settings.LOG_TOPIC);
         synchronized (TAILS) {
-            Tail tail = TAILS.computeIfAbsent(List.of(settings, topic), absent -> new Tail(settings, topic));
-            if (tail.users++ == 0) {
-                Thread thread = new Thread(tail::run, "modeaware-modes");
-                thread.setDaemon(true);
-                thread.start();
+            Tail tail = TAILS.computeIfAbsent(List.of(settings, topic), absent -> new Tail(settings, topic, Tail::connect));
+            if (tail.users == 0) {
+                tail.start();
             }
+            tail.users++; // only now: if no thread starts, the next producer tries again
             return tail;
         }
     }
@@ -95,15 +96,25 @@ final class Tail {
         return views;
     }
 
+    private static Consumer<byte[], byte[]> connect(Map<String, Object> settings) {
+        return new KafkaConsumer<>(settings, new ByteArrayDeserializer(), new ByteArrayDeserializer());
+    }
+
+    Thread start() {
+        Thread thread = new Thread(this::run, "modeaware-modes");
+        thread.setDaemon(true);
+        thread.start();
+        return thread;
+    }
+
     private void run() {
         while (isWanted()) {
-            try (Consumer<byte[], byte[]> consumer =
-                    new KafkaConsumer<>(settings, new ByteArrayDeserializer(), new ByteArrayDeserializer())) {
+            try (Consumer<byte[], byte[]> consumer = connect.apply(settings)) {
                 awaitLog(consumer);
                 follow(consumer);
             } catch (OffsetOutOfRangeException error) { // LogTruncationException is one, too
                 LOG.warn("mode log {}: truncated or created again; reading it from its beginning", log.topic());
-            } catch (KafkaException error) {
+            } catch (RuntimeException | Error error) { // whatever it is: without this thread, no view would change again
                 failed(error.toString());
             }
         }

@@ -26,6 +26,7 @@ final class Decisions {
     private static final String SECRET = "hunter2";
     private static final String PARTITIONER = ModePartitioner.class.getName();
     private static final String INTERCEPTOR = ModeInterceptor.class.getName();
+    private static final String LONG_MS = "30000";
     private static final Node NODE = new Node(0, "127.0.0.1", 1);
 
     private final byte[] id;
@@ -44,6 +45,7 @@ final class Decisions {
         decisions.withViews();
         decisions.withoutViews();
         decisions.tails();
+        say("batches whose first record is placed twice", decisions::placedTwice);
         keyless();
         System.exit(0);
     }
@@ -80,6 +82,12 @@ final class Decisions {
         say("no view, refused by the partitioner", () -> both.partition("orders", Uuid.randomUuid().toString()));
         say("no view, named partition", () -> both.send("orders", 3));
         say("no view, another partitioner", () -> new Case("", INTERCEPTOR, "block").send("orders", null));
+        Case waiting = new Case(PARTITIONER, "", "block", LONG_MS);
+        Thread.currentThread().interrupt();
+        say("no view, interrupted", () -> waiting.partition("orders", Uuid.randomUuid().toString()));
+        Thread.interrupted();
+        new Thread(() -> waiting.publish(before)).start();
+        say("view after an interrupted wait", () -> waiting.partition("orders", new String(id, StandardCharsets.UTF_8)));
         say("unknown setting", () -> new Settings(Map.of("modeaware.on.unknwon", "block")).toString());
     }
 
@@ -94,8 +102,33 @@ final class Decisions {
         say("tail after the last close", () -> tail.isWanted() + " " + (Tail.acquire(new Settings(configs)) == tail));
         Map<String, Object> consumer = new Settings(configs).consumer();
         Set<String> others = Set.of("interceptor.classes", "partitioner.class", "client.id", "key.serializer", "acks");
+        say("tail after an unexpected error", Decisions::troubled);
         say("others in the consumer", () -> Boolean.toString(others.stream().anyMatch(consumer::containsKey)));
         say("security in the consumer", () -> Boolean.toString(consumer.containsKey("sasl.jaas.config")));
+    }
+
+    private static String troubled() {
+        Tail tail = new Tail(Map.of(), "modes", settings -> {
+            throw new IllegalStateException("bad");
+        });
+        Thread thread = tail.start();
+        while (thread.isAlive() && !tail.trouble().contains("bad")) {
+            Thread.onSpinWait();
+        }
+        return thread.isAlive() + " " + tail.trouble();
+    }
+
+    /** How many of 50 batches have room for two records, although the first one of each is placed twice. */
+    private String placedTwice() {
+        Case each = new Case(PARTITIONER, "", "writable");
+        Cluster cluster = each.cluster("orders", Uuid.randomUuid().toString());
+        int whole = 0;
+        for (int batch = 0; batch < 50; batch++) {
+            int first = each.keyless(cluster);
+            each.partitioner.onNewBatch("orders", cluster, first);
+            whole += each.keyless(cluster) == first & each.keyless(cluster) == first ? 1 : 0;
+        }
+        return Integer.toString(whole);
     }
 
     /** How many records without a key go to one partition in a row, of so many that two draws differ. */
@@ -141,7 +174,12 @@ final class Decisions {
         private final Tail tail;
 
         Case(String partitionerClass, String interceptorClass, String onUnknown) {
+            this(partitionerClass, interceptorClass, onUnknown, "50");
+        }
+
+        Case(String partitionerClass, String interceptorClass, String onUnknown, String timeoutMs) {
             Map<String, Object> configs = new HashMap<>(configs(partitionerClass, interceptorClass, onUnknown));
+            configs.put("modeaware.view.timeout.ms", timeoutMs);
             partitioner.configure(configs);
             interceptor.configure(configs);
             tail = Tail.acquire(new Settings(configs));
@@ -157,14 +195,21 @@ final class Decisions {
             return interceptor.onSend(new ProducerRecord<>(topic, partition, "k", "v")).topic();
         }
 
-        String partition(String topic, String topicId) {
+        Cluster cluster(String topic, String topicId) {
             List<PartitionInfo> all = IntStream.range(0, 12).mapToObj(each ->
                 new PartitionInfo(topic, each, NODE, new Node[] {NODE}, new Node[] {NODE})).collect(
                 Collectors.toList());
-            Cluster cluster = new Cluster("c", List.of(NODE), all, Set.of(), Set.of(), Set.of(), NODE,
+            return new Cluster("c", List.of(NODE), all, Set.of(), Set.of(), Set.of(), NODE,
                 Map.of(topic, Uuid.fromString(topicId)));
+        }
+
+        int keyless(Cluster cluster) {
+            return partitioner.partition("orders", null, null, null, new byte[8_000], cluster);
+        }
+
+        String partition(String topic, String topicId) {
             byte[] key = "key-3".getBytes(StandardCharsets.UTF_8);
-            return topic + " " + partitioner.partition(topic, "key-3", key, null, null, cluster);
+            return topic + " " + partitioner.partition(topic, "key-3", key, null, null, cluster(topic, topicId));
         }
     }
 }
