@@ -784,6 +784,7 @@ class Engine:
                     self._observer.deleted(effect.topic_id)
                 continue
             logger.warning("topic %s: %s; retrying later", effect.topic, error, extra=about)
+            self.watched.not_performed(effect.topic_id, str(error))
             if isinstance(effect, CreatePartitions) and error.code not in _NOT_REFUSED:
                 self._take_back(effect, error)
             elif isinstance(effect, FenceTopic) and error.code in _REFUSED_FOR_GOOD:

@@ -154,7 +154,7 @@ class TopicSeen:
         record: the record in force.
         facts: the facts of the last pass; None before the first pass.
         looked_ms: the time of that pass (wall clock, ms since the epoch).
-        trouble: why the last pass failed, or None if it succeeded.
+        trouble: why the last pass, or an effect of it, failed; None if all succeeded.
         blocked_since: partition, or :data:`WHOLE`, -> the time since which it is held up in its phase (wall clock, ms).
             All reasons count as one hold-up, because reasons alternate: any rebalance makes the list of groups
             uncertain. Requested waits count apart. After a takeover, the time is that of the record's last change.
@@ -274,8 +274,12 @@ class Watched:
                 self._topics[topic_id] = replace(self._topics[topic_id], looked_ms=now_ms)
 
     def not_looked(self, topic_id: str, trouble: str) -> None:
+        self.failed(CHECK)
+        self.not_performed(topic_id, trouble)
+
+    def not_performed(self, topic_id: str, trouble: str) -> None:
+        """Note that an effect on brokers failed; the record does not show it."""
         with self._lock:
-            self._errors[CHECK] += 1
             if (seen := self._topics.get(topic_id)) is not None:
                 self._topics[topic_id] = replace(seen, trouble=trouble)
 

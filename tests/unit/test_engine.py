@@ -286,6 +286,8 @@ class TestClaim:
         world.run(3_600_000)
         assert world.cluster.performed == []
         assert "put off: the record of topic id id-of-clicks needs a newer version of modeaware" in caplog.text
+        (seen,) = (each for each in world.engine.watched.seen().topics if each.record.topic == TOPIC)
+        assert "needs a newer version of modeaware" in str(seen.trouble)
         world.log.entries.append((later.topic_id, None))
         world.restart()
         world.run(3_600_000)

@@ -276,7 +276,7 @@ export function card(topic) {
     ...(topic.replacement === null || topic.phase === "seal" ? progress(topic) : []),
     ...left(topic),
   ]);
-  if (topic.trouble !== null) node.append(element("p", { class: "trouble", text: `The last check failed: ${topic.trouble}` }));
+  if (topic.trouble !== null) node.append(element("p", { class: "trouble", text: `The last attempt failed: ${topic.trouble}` }));
   node.append(...topic.blocked.map(blocked), ...groups(topic), ...events(topic), checked(topic));
   if (topic.fences_lifted) node.append(element("p", { class: "trouble", text: `The fence was lifted ${topic.fences_lifted} times: another client set the topic's configs. The controller restores the fence, and drains what was written meanwhile.` }));
   if (topic.stragglers) node.append(element("p", { class: "trouble", text: `Seals broken by late records: ${topic.stragglers}. Some producer does not honour modes; the controller's log says what came. Nothing is lost.` }));
@@ -303,6 +303,6 @@ export function line(topic, picture) {
     element("span", { class: "soft" }, describes(topic)),
   ]);
   if (picture && !topic.alias) node.append(cells(topic, "cells many")[0]);
-  if (topic.trouble !== null) node.append(element("p", { class: "trouble", text: `The last check failed: ${topic.trouble}` }));
+  if (topic.trouble !== null) node.append(element("p", { class: "trouble", text: `The last attempt failed: ${topic.trouble}` }));
   return node;
 }
