@@ -179,8 +179,9 @@ def deletion_of(record: TopicRecord) -> DeleteTopicPartitions:
 def reclaim_policy(partition: int, record: TopicRecord, retired: RetiredPartition | None = None) -> str:
     """Return the reclaim policy of a shrink for a partition: ``retention``, ``drained`` or ``immediate``.
 
-    An ``immediate`` shrink deletes only the unread records that the response to the request counted. Stragglers,
-    records that replaced truncated ones, and partitions that an earlier shrink retired are drained (invariant I2).
+    An ``immediate`` shrink deletes the unread records before the first seal: those that the response to the request
+    counted, and those that arrived after it. Stragglers, records that replaced truncated ones, and partitions that an
+    earlier shrink retired are drained (invariant I2).
 
     Args:
         retired: the state of the partition, if it is newer than the state in ``record``.
