@@ -283,6 +283,7 @@ class Member:
         """Return the partitions whose positions affect a decision."""
         shown = {key for key, partition in self.partitions.items() if partition.state is State.SHOWN}
         new = {key for key in shown if self._new.waits_for(self.reading.topic_id(key[0]))}
+        new |= {key for key in shown if self.partitions[key].is_dropped}
         return new | {key for key in shown if self._ends.is_watched(self.reading, key, self.committing)}
 
     def pause(self, keys: Iterable[Key]) -> None:
@@ -650,7 +651,7 @@ class Member:
                 partition.state = self._wanted(key, partition.state) if key in turn.hides else State.GIVEN
                 partition.polled = False
                 if key in turn.restarts and partition.step.is_assigned:
-                    partition.step = Step.RESTART
+                    partition.step, partition.is_dropped = Step.RESTART, True
         self._forget(set(turn.leaves))
         for key in turn.shows & self.partitions.keys():
             is_taken = choice is None or key in choice

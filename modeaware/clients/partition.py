@@ -110,6 +110,8 @@ class Partition:
         polled: the application has polled since its last record.
         committed: the group's commit, or None if the group has none. It counts only if ``knows_commit`` is true.
         flushed: the library has committed all stored offsets, and none was stored since.
+        is_dropped: the application may have dropped what it got since its last commit, and has got nothing since. The
+            library may still have the offset behind the dropped records stored.
         is_paused: an action of the member has paused it in this assignment.
         retry_s: the time before which no request and no seek is repeated.
     """
@@ -126,6 +128,7 @@ class Partition:
     committed: Committed | None = None
     knows_commit: bool = False
     flushed: bool = False
+    is_dropped: bool = False
     is_paused: bool = False
     retry_s: float = 0.0
 
@@ -165,10 +168,10 @@ class Partition:
             self.start = self.base = place.offset
 
     def restarts(self, start: Start) -> None:
-        """Note the group's commit, from which the partition is read again. Without a commit, it is read again from its
-        start, behind what retention has deleted."""
+        """Note the group's commit, and the offset from which the partition is read again (None: nothing is). Without a
+        commit, it is the partition's start, behind what retention has deleted."""
         self.committed, self.knows_commit = start.committed, True
-        self.place, self.step = start.offset, Step.SEEK
+        self.place, self.step, self.is_dropped = start.offset, Step.SEEK, start.offset is not None
         if start.committed is None and start.offset is not None and self.base == self.start:
             self.start = start.offset
 
@@ -187,7 +190,7 @@ class Partition:
     def takes_position(self, position: int | None) -> None:
         """Note that the application polls, and that earlier polls returned records up to ``position``."""
         if position is not None and position != self.position:
-            self.position, self.flushed = position, False
+            self.position, self.flushed, self.is_dropped = position, False, False
             self.furthest = max(self.furthest, position)
         self.polled = True
 

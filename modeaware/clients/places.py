@@ -61,36 +61,30 @@ def find_restarts(
     offsets: BrokerOffsets,
     log_starts: Callable[[Collection[Key]], Mapping[Key, int]],
 ) -> dict[Key, Start]:
-    """Return where partitions are read again after a revocation that was shown to the application: see
-    :func:`restart_of`. :func:`find_places` describes the other rules and arguments. Here a log start without an answer
-    holds up no partition: then the group's commit counts, as in a rebalance.
+    """Return where partitions are read again after a revocation that was shown to the application.
+
+    :func:`restart_of` has the rule; None means that the library's position is right. :func:`find_places` describes the
+    other rules and arguments. Here a log start without an answer holds up no partition: then the group's commit counts,
+    as in a rebalance.
     """
     anew = {key for key in commits if starts.is_of_another_topic(key)}
-    new_starts = starts.find(anew, offsets, ask_again=True).starts if anew else {}
-    restarts = {
-        key: Start(restart_of(partitions[key], positions[key], commit), commit)
-        for key, commit in commits.items()
-        if key not in anew
-    }
-    restarts |= {key: Start(at, commits[key]) for key, at in new_starts.items()}
+    restarts: dict[Key, int | None] = dict(starts.find(anew, offsets, ask_again=True).starts) if anew else {}
+    is_at = {key: partitions[key].base if at is None else at for key, at in positions.items() if key not in anew}
+    restarts |= {key: restart_of(partitions[key], at, commits[key]) for key, at in is_at.items() if key in commits}
     behind = {
-        key
-        for key, start in restarts.items()
-        if start.offset is not None and (starts.latest or starts.may_be_behind(key, start.offset))
+        key for key, at in restarts.items() if at is not None and (starts.latest or starts.may_be_behind(key, at))
     }
-    for key, at in (log_starts(behind) if behind else {}).items():
-        restarts[key] = Start(max(at, restarts[key].offset or 0), commits[key])
-    return restarts
+    for key, log_start in (log_starts(behind) if behind else {}).items():
+        restarts[key] = max(log_start, restarts[key] or 0)
+    return {key: Start(None if at == is_at.get(key) else at, commits[key]) for key, at in restarts.items()}
 
 
-def restart_of(partition: Partition, position: int | None, commit: Committed | None) -> int | None:
+def restart_of(partition: Partition, at: int | None, commit: Committed | None) -> int | None:
     """Return the offset from which a partition is read again: the group's commit, or else the start of the assignment,
-    but never beyond where the application has sought back. None: the library's position is right, because the partition
-    has delivered nothing since a seek to its beginning or end, or because no better one is known.
+    but never beyond where the application has sought back. None: no better offset is known than the library's position.
 
     Args:
-        position: the library's position, or None if it has delivered nothing since the assignment or a seek.
+        at: where the library reads, which may be the logical offset of a seek.
     """
-    at = partition.base if position is None else position
     first = partition.start if commit is None else commit.offset
     return None if at is None or at < 0 or first is None or first < 0 else min(at, first)

@@ -2,18 +2,21 @@
 
 If the end of a partition is known, the note is added to each commit on the partition that has no metadata. This applies
 to the consumer's ``commit`` and ``store_offsets``, and to ``send_offsets_to_transaction`` of this package's producers.
-A ``commit()`` without arguments is sent unchanged, and the member then sends its note in a commit of its own.
+A ``commit()`` without arguments is sent unchanged, and the member then sends its note in a commit of its own. There is
+one exception: librdkafka still stores the offsets behind records that the application dropped when it was shown a
+revocation. A seek leaves them stored. Until a partition delivers again, such a commit leaves the partition out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
 from modeaware.clients.actions import Committed
 from modeaware.clients.member import Member
 from modeaware.clients.named import PairedName
+from modeaware.clients.partition import Step
 from modeaware.clients.starts import Key
 from modeaware.clients.taken_metadata import notes_of
 from modeaware.confluent.offsets import key_of, metadata_of, parts_of
@@ -54,9 +57,14 @@ class CommitNotes:
         others = {name: value for name, value in given.items() if name not in ("message", "offsets")}
         if offsets is None:
             sent = self._positions(self._member.partitions)
+            stores = self._member.committing.stores
+            dropped = self._dropped(sent) if stores else ()
+            sent = {key: at for key, at in sent.items() if key not in dropped and self._is_new(key, at)}
+            if dropped:
+                others["offsets"] = [TopicPartition(*key, at) for key, at in sorted(sent.items())]
             result = method(consumer, **others)
-            if self._member.committing.stores:
-                self._member.committed({key: Committed(at) for key, at in sent.items() if self._is_new(key, at)})
+            if stores:
+                self._member.committed({key: Committed(at) for key, at in sent.items()})
             return result
         noted = self._with_notes(offsets)
         result = method(consumer, offsets=noted, **others)
@@ -76,6 +84,14 @@ class CommitNotes:
         )
         self._member.stored(map(key_of, noted))
         return result
+
+    def _dropped(self, positions: Mapping[Key, int]) -> set[Key]:
+        """Return the partitions of which librdkafka still stores an offset behind records that were dropped."""
+        return {
+            key
+            for key, each in self._member.partitions.items()
+            if each.is_dropped and (each.step is not Step.DONE or key not in positions)
+        }
 
     def _is_new(self, key: Key, at: int) -> bool:
         committed = self._member.partitions[key].committed

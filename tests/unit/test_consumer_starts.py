@@ -396,23 +396,38 @@ def test_start_of_a_hidden_partition_that_was_not_found_is_found_when_it_is_show
 
 
 @pytest.mark.parametrize(
-    ("committed", "position", "base", "start", "restart"),
+    ("committed", "at", "start", "restart"),
     [
-        (3, 5, 0, 0, 3),
-        (None, 5, 0, 0, 0),
-        (None, 5, 2, 0, 0),  # it went on from 2, and may have dropped what came before
-        (4, 1, 0, 0, 1),  # it has sought back
-        (4, None, 2, 0, 2),
-        (4, None, OFFSET_BEGINNING, 0, None),
-        (None, 5, OFFSET_END, OFFSET_END, None),  # librdkafka decided the start: its end may be another by now
-        (None, 5, None, None, None),
+        (3, 5, 0, 3),
+        (5, 5, 0, 5),
+        (None, 5, 2, 2),
+        (4, 1, 0, 1),  # it has sought back
+        (4, OFFSET_BEGINNING, 0, None),
+        (None, 5, OFFSET_END, None),  # librdkafka decided the start: its end may be another by now
+        (None, 5, None, None),
+        (4, None, None, None),
     ],
 )
-def test_restart(
-    committed: int | None, position: int | None, base: int | None, start: int | None, restart: int | None
-) -> None:
+def test_restart(committed: int | None, at: int | None, start: int | None, restart: int | None) -> None:
     commit = None if committed is None else Committed(committed)
-    assert restart_of(Partition(base=base, start=start), position, commit) == restart
+    assert restart_of(Partition(start=start), at, commit) == restart
+
+
+@pytest.mark.parametrize(("log_start", "sought"), [(3, {}), (40, {T1: 40})])
+def test_partition_of_which_all_is_committed_is_not_read_again_but_not_below_its_log_start(
+    log_start: int, sought: dict[Key, int]
+) -> None:
+    world = Reader("latest", auto_commit=False)
+    world.commits(t0=10, t1=10)
+    world.subscribe("t", on_revoke=Mock())
+    world.assign(T0, T1)
+    world.stock.positions = {T0: 10, T1: 10}
+    world.view = hiding(1)
+    world.poll()
+    world.begins(0, log_start)
+    world.view = hiding(epoch=3)
+    world.poll()
+    assert (world.held(), world.stock.sought) == ({T0, T1}, sought)
 
 
 @pytest.mark.parametrize(("reset", "restarts"), [("latest", {T0: 7}), ("error", {T0: 3})])

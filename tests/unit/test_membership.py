@@ -4,11 +4,12 @@ its own (``test_member.py``); this is what librdkafka makes of it."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import KafkaException, TopicPartition
 
 import modeaware
 from modeaware.modes import PartitionMode
@@ -39,6 +40,7 @@ class Application:
         self.calls: list[tuple[str, set[str]]] = []
         self.records: dict[str, set[tuple[int, int]]] = {OLD: set(), NEW: set()}
         self.uncommitted: dict[tuple[str, int], int] = {}
+        self.handled: dict[int, int] = {}  # what it has committed of the old topic, if it drops the rest
         self.results: list[tuple[object, set[Note]]] = []  # of asynchronous and automatic commits
         self.consumer = modeaware.Consumer(
             {
@@ -66,7 +68,11 @@ class Application:
         self.calls.append(("revoked", {p.topic for p in partitions}))
         if self.commits == "drops when revoked":
             gone = {p.partition for p in partitions}
-            self.records[OLD] = {record for record in self.records[OLD] if record[0] not in gone}
+            self.records[OLD] = {
+                (partition, offset)
+                for partition, offset in self.records[OLD]
+                if partition not in gone or offset < self.handled.get(partition, 0)
+            }
         if self.uncommitted:
             offsets = [TopicPartition(*key, at) for key, at in self.uncommitted.items()]
             self.consumer.commit(offsets=offsets, asynchronous=False)
@@ -93,6 +99,10 @@ class Application:
             return bool(condition())
 
         eventually(holds, 60, interval_s=0.0)
+
+    def committed(self) -> dict[int, int]:
+        found = self.consumer._onlooker.committed([TopicPartition(OLD, p) for p in range(COUNT)], 5)
+        return {p.partition: p.offset for p in found if p.offset >= 0}
 
     def noted(self, topic: str = OLD) -> set[tuple[int, Note]]:
         found = self.consumer._onlooker.committed([TopicPartition(topic, p) for p in range(COUNT)], 5)
@@ -154,6 +164,11 @@ def test_records_that_an_application_drops_when_it_is_revoked_are_read_again(
     application.until(lambda: len(application.records[OLD]) == COUNT * RECORDS)
     views.set(OLD, modes_of(COUNT, COUNT - 1, PartitionMode.NONE))
     application.until(lambda: ("revoked", {OLD}) in application.calls)
+    with suppress(KafkaException):  # there may be nothing to commit
+        application.consumer.commit(asynchronous=False)
+    application.handled = application.committed()
+    for partition, offset in application.handled.items():
+        assert offset <= sum(each == partition for each, _ in application.records[OLD]), "it was dropped"
     application.until(lambda: len(application.records[OLD]) == (COUNT - 1) * RECORDS)
     views.set(OLD, modes_of(COUNT, COUNT))
     application.until(lambda: len(application.records[OLD]) == COUNT * RECORDS)
