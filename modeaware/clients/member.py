@@ -723,16 +723,13 @@ class Member:
                 partition.retry_s = self._again_s
             else:
                 partition.step = Step.ASSIGN
-        elif what is Asked.PLACES and partition.step is Step.PLACE:
-            if is_answered:
+        elif (what, partition.step) in ((Asked.PLACES, Step.PLACE), (Asked.RESTARTS, Step.RESTART)):
+            if not is_answered:
+                partition.retry_s = self._again_s
+            elif what is Asked.PLACES:
                 partition.goes_on(answer)
             else:
-                partition.retry_s = self._again_s
-        elif what is Asked.RESTARTS and partition.step is Step.RESTART:
-            if is_answered:
                 partition.restarts(answer)
-            else:
-                partition.retry_s = self._again_s
 
     def _learn_commits(self, keys: frozenset[Key], answer: Mapping[Key, Committed | None], now_s: float) -> None:
         for key in keys & self.partitions.keys():

@@ -26,7 +26,7 @@ from modeaware.errors import ClusterError
 from modeaware.librdkafka import TO_THE_END, Consumer, KafkaError, KafkaException, Message, TopicPartition
 from modeaware.lifecycle.facts import GroupFacts, PartitionFacts
 from modeaware.lifecycle.seal import seal_broken_by
-from modeaware.lifecycle.state import drains, in_progress, moving
+from modeaware.lifecycle.state import drains, needs_groups
 from modeaware.modelog.records import RetiredPartition, TopicRecord
 from modeaware.modes import PartitionMode, ReplicaState
 from modeaware.wire.brokers import Brokers
@@ -57,7 +57,7 @@ class CommitsSeen:
     def drained(self) -> frozenset[int]:
         """Return the retired partitions whose drain depends on commits, except those whose records are deleted."""
         record = self.record
-        if not in_progress(record) and moving(record) is None:
+        if not needs_groups(record):
             return frozenset()
         return frozenset(
             p for p, r in record.retired.items()

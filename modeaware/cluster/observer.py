@@ -20,7 +20,7 @@ from modeaware.errors import ClusterError, ErrorCode
 from modeaware.lifecycle.drain import evacuation_of
 from modeaware.lifecycle.facts import FenceFacts, GroupsDoubt, PartitionFacts, TopicFacts
 from modeaware.lifecycle.replacement import is_followed
-from modeaware.lifecycle.state import in_progress, moving
+from modeaware.lifecycle.state import moving, needs_groups
 from modeaware.modelog.group_rules import REQUIRE, GroupRule
 from modeaware.modelog.records import TopicRecord
 
@@ -79,10 +79,8 @@ class _Present:
 
     @property
     def deciding(self) -> bool:
-        """Return whether a decision needs groups and policy. Without a change, only records behind seals matter. An old
-        topic without a fence is done at its release, but gates may still open."""
-        is_needed = self.record is None or in_progress(self.record) or moving(self.record) is not None
-        return is_needed and not self.id_alone
+        """Return whether a decision needs groups and policy. Without a change, only records behind seals matter."""
+        return not self.id_alone and (self.record is None or needs_groups(self.record))
 
 
 class Observer:

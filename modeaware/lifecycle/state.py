@@ -200,6 +200,12 @@ def drains(partition: int, record: TopicRecord) -> bool:
     return record.replacement is not None or reclaim_policy(partition, record) == DRAINED
 
 
+def needs_groups(record: TopicRecord) -> bool:
+    """Return whether decisions about the topic need its groups. An old topic without a fence is done at its release,
+    but gates may still open."""
+    return in_progress(record) or moving(record) is not None
+
+
 def moving(record: TopicRecord | None) -> Replacement | None:
     """Return the replacement of an old topic whose groups have to move: from the switch until the topic is gone."""
     replacement = record.replacement if record is not None else None

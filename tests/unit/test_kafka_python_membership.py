@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from typing import Any
 from unittest.mock import Mock
@@ -858,16 +858,23 @@ def test_what_is_revoked_before_it_was_taken_is_shown_to_nobody(views: FakeViews
         assert told.calls == [("assigned", {OLD[0]})]
 
 
-@pytest.mark.parametrize("strategy", [RangePartitionAssignor, CooperativeStickyAssignor])
-def test_idle_starts_of_a_latest_group_are_committed_before_a_change_of_modes_moves_them(
-    views: FakeViews, strategy: Any, caplog: pytest.LogCaptureFixture
-) -> None:
-    """By their next owner ``latest`` would be resolved once more, at a later end."""
+@contextmanager
+def committing_by_itself(views: FakeViews, strategy: Any) -> Iterator[Member]:
+    """A member without automatic commits, of a topic in which all partitions are writable."""
     views.set("orders", modes_of(3, 3))
     settings = {"group_id": "g", "enable_auto_commit": False, "partition_assignment_strategy": [strategy]}
     with closing(Member(views, "orders", **settings)) as member:
         member.coordinator.fetch_committed_offsets_async = member.fetch_async
         member.poll()
+        yield member
+
+
+@pytest.mark.parametrize("strategy", [RangePartitionAssignor, CooperativeStickyAssignor])
+def test_idle_starts_of_a_latest_group_are_committed_before_a_change_of_modes_moves_them(
+    views: FakeViews, strategy: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """By their next owner ``latest`` would be resolved once more, at a later end."""
+    with committing_by_itself(views, strategy) as member:
         member.begin_join()
         member.assign(OLD)
         member.poll()
@@ -898,11 +905,7 @@ def test_change_of_modes_during_a_join_still_commits_idle_starts(
     views: FakeViews, strategy: Any, changes_before: bool
 ) -> None:
     """The leader may have assigned before the change, so the change may cause the next rebalance."""
-    views.set("orders", modes_of(3, 3))
-    settings = {"group_id": "g", "enable_auto_commit": False, "partition_assignment_strategy": [strategy]}
-    with closing(Member(views, "orders", **settings)) as member:
-        member.coordinator.fetch_committed_offsets_async = member.fetch_async
-        member.poll()
+    with committing_by_itself(views, strategy) as member:
         if changes_before:
             views.set("orders", modes_of(3, 1, PartitionMode.NONE))
         member.begin_join()
@@ -914,12 +917,7 @@ def test_change_of_modes_during_a_join_still_commits_idle_starts(
 
 
 def test_commit_of_idle_starts_that_failed_before_a_join_is_repeated_during_the_join(views: FakeViews) -> None:
-    views.set("orders", modes_of(3, 3))
-    settings = {"group_id": "g", "enable_auto_commit": False}
-    settings["partition_assignment_strategy"] = [CooperativeStickyAssignor]
-    with closing(Member(views, "orders", **settings)) as member:
-        member.coordinator.fetch_committed_offsets_async = member.fetch_async
-        member.poll()
+    with committing_by_itself(views, CooperativeStickyAssignor) as member:
         member.begin_join()
         member.assign(OLD)
         member.poll()
