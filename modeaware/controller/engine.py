@@ -38,6 +38,7 @@ from modeaware.lifecycle.alias import (
     earlier_topic_of,
     ended_by,
     facts_for_alias,
+    is_new_topic_replaced,
     record_after,
     relink,
 )
@@ -241,11 +242,10 @@ class Engine:
     def _look_for(self, commands: Sequence[TopicCommand]) -> list[TopicFacts | ClusterError]:
         return self._look(
             [Look(command.topic, None) for command in commands],
-            {
-                command.topic: Look(command.new_topic, None)
+            [
+                Look(command.new_topic, None) if isinstance(command, ReplaceTopicCommand) else None
                 for command in commands
-                if isinstance(command, ReplaceTopicCommand)
-            },
+            ],
         )
 
     def _execute(
@@ -373,7 +373,7 @@ class Engine:
         records = [self._records[topic_id] for topic_id in topic_ids]
         if not records:
             return False
-        new_topics = {record.topic: _new_topic(replacement) for record, replacement in replaced(records)}
+        new_topics = [None if record.replacement is None else _new_topic(record.replacement) for record in records]
         began_ms, began_cpu_s = elapsed_ms(self._clock), self._clock.cpu_s()
         observed = self._look([Look(record.topic, record) for record in records], new_topics)
         chain = chain_of(self._records.values())
@@ -520,7 +520,11 @@ class Engine:
                 raise facts
             with self.failures.isolated(f"topic {record.topic!r}: a check"):
                 now_ms = self._clock.now_ms()
-                facts = replace(facts, earlier_topic=earlier_topic_of(facts.topic_id, chain))
+                facts = replace(
+                    facts,
+                    earlier_topic=earlier_topic_of(facts.topic_id, chain),
+                    new_topic_replaced=is_new_topic_replaced(record, self._records),
+                )
                 fence = facts.fence
                 if fence is not None and record.topic_id in self._refused_fences and not is_fence(fence.configs):
                     facts = replace(facts, fence=replace(fence, refused=True))
@@ -616,26 +620,24 @@ class Engine:
         self._resting.stirs(topic_id)
         self.schedule.now(topic_id, elapsed_ms(self._clock))
 
-    def _look(self, looks: Sequence[Look], new_topics: Mapping[str, Look]) -> list[TopicFacts | ClusterError]:
+    def _look(self, looks: Sequence[Look], new_topics: Sequence[Look | None]) -> list[TopicFacts | ClusterError]:
         """Return the facts that :meth:`_observe` returns, with the facts of the new topics.
 
         A new topic gets its own snapshot, because the topic may also be one of ``looks``, with a change of its own.
 
         Args:
-            new_topics: name of the old topic -> the :class:`Look` of its new topic.
+            new_topics: for each of ``looks``, the :class:`Look` of its new topic, if it has one.
         """
         observed = self._observe(looks)
-        pending = list(
-            dict.fromkeys(new_topics[look.topic] for look in looks[: len(observed)] if look.topic in new_topics)
-        )
+        pending = list(dict.fromkeys(filter(None, new_topics[: len(observed)])))
         others: dict[Look, TopicFacts | ClusterError] = {}
         while pending:
             some = self._observe(pending)
             others |= zip(pending, some, strict=False)
             pending = pending[len(some) :]
         return [
-            _merged(facts, others[new_topics[look.topic]]) if look.topic in new_topics else facts
-            for look, facts in zip(looks, observed, strict=False)
+            facts if new_topic is None else _merged(facts, others[new_topic])
+            for facts, new_topic in zip(observed, new_topics, strict=False)
         ]
 
     def _observe(self, looks: Sequence[Look]) -> list[TopicFacts | ClusterError]:

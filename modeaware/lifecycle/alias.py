@@ -58,6 +58,16 @@ def earlier_topic_of(topic_id: str | None, chain: Chain) -> str | None:
     return next((record.topic for record in before if not record.is_alias), None)
 
 
+def is_new_topic_replaced(record: TopicRecord, records: Mapping[str, TopicRecord]) -> bool:
+    """Return whether producers have switched from the new topic of ``record`` to a later topic of the chain.
+
+    Args:
+        records: topic id -> the record, of all topics.
+    """
+    new_topic = records.get(record.replacing.new_topic_id or "")
+    return new_topic is not None and new_topic.replacing.switched_ms is not None
+
+
 def record_after(record: TopicRecord, now_ms: int) -> TopicRecord | None:
     """Return the record of a topic that is gone, or None to remove the record because producers never switched (I8)."""
     replacement = record.replacing

@@ -206,6 +206,7 @@ class TopicFacts:
         gone: whether the topic's absence (or another id under its name) is confirmed, not only reported by one broker.
         new_topic: if this topic is replaced: the facts of the topic under the new topic's name.
         earlier_topic: the name of the nearest earlier topic of the chain that is not gone, if any.
+        new_topic_replaced: whether producers have switched from the new topic to a later topic of the chain.
         replication_factor, configs: the number of replicas, if all partitions have the same number; the topic's own
             configs. Both are known only for a topic that may become a new topic, and are None otherwise.
         fence: the state of the fence; None unless a new topic exists and this topic is not gone.
@@ -232,6 +233,7 @@ class TopicFacts:
     new_topic: TopicFacts | None = None
     fence: FenceFacts | None = None
     earlier_topic: str | None = None
+    new_topic_replaced: bool = False
     replication_factor: int | None = None
     configs: Mapping[str, str] | None = None
 

@@ -202,6 +202,8 @@ def _undo(topic: Replaced, new_topic: TopicFacts) -> Advance:
         return Advance()
     is_own = replacement.new_topic_id is not None and new_topic.untouched
     if not (is_own or _as_intended(new_topic, replacement)):
+        if record.is_second_half and new_topic.untouched:
+            return Advance(effects=removal_of(new_topic))  # it may already have the fence
         alarm = (
             f"topic {replacement.new_topic!r} is not deleted by the undo: it has records, or another partition "
             "count than requested"
@@ -391,13 +393,16 @@ class _Move:
 
         After the release, the last topic of a chain may be deleted like any other topic. The first pass notes that the
         topic with the recorded id is gone. Later passes accept any topic of that name that is as intended.
+
+        A new topic that was itself replaced is not created again: producers write to a later topic of the chain.
         """
         new_topic = self._new_topic
         if replacement.released_ms is not None or new_topic.topic_id == replacement.new_topic_id:
             return replacement, (), None
-        if replacement.reason != reasons.NEW_TOPIC_GONE:
-            reason = reasons.NEW_TOPIC_GONE if new_topic.gone else replacement.reason or reasons.UNAVAILABLE
-            return replacement, (), reason
+        is_replaced = self._facts.new_topic_replaced
+        if is_replaced or replacement.reason != reasons.NEW_TOPIC_GONE:
+            gone = reasons.NO_NEW_TOPIC if is_replaced else reasons.NEW_TOPIC_GONE
+            return replacement, (), gone if new_topic.gone else replacement.reason or reasons.UNAVAILABLE
         if new_topic.topic_id is not None and _is_doubtful(new_topic):
             return replacement, (), reasons.NEW_TOPIC_GONE
         if new_topic.topic_id is not None and _as_intended(new_topic, replacement):

@@ -348,6 +348,26 @@ def test_a_topic_of_a_chain_is_deleted_after_the_one_that_it_has_replaced() -> N
     assert [effect.topic for effect in world.performed] == ["old"]
 
 
+def test_a_new_topic_that_was_replaced_in_turn_is_not_created_again() -> None:
+    world = Deleting()
+    first = released("older", "id-of-older", "old", released_ms=None, reason=reasons.NEW_TOPIC_GONE)
+    world.found["older"] = TopicFacts("older", "id-of-older", 1, partitions=world.found["old"].partitions)
+    world.found["old"] = TopicFacts("old", None, gone=True)
+    world.record_is(first, released("old", "id-of-old", NEW, gone_ms=4))
+    world.check()
+    assert not [effect for effect in world.performed if isinstance(effect, CreateTopic)]
+    assert {record.topic: record.replacing.reason for record in world.engine.records}["older"] == "no-new-topic"
+
+
+def test_each_of_two_replaced_topics_of_one_name_gets_the_facts_of_its_own_new_topic() -> None:
+    """The first is not known to be gone yet when the second, created under its name, is replaced."""
+    world = Deleting()
+    world.record_is(released("old", "id-of-old", NEW), released("old", "id-of-second", "newer"))
+    world.looks.clear()
+    world.check()
+    assert {look.topic for look in world.looks} == {"old", NEW, "newer"}
+
+
 def test_alias_is_forgotten_once(world: World) -> None:
     old = TopicRecord(
         A, "gone", 5, 1, (PartitionMode.READ_ONLY,),

@@ -291,6 +291,16 @@ def test_second_half_is_not_given_up_for_another_topic_or_offsets(
     assert given_up.replacement is None, "any other replacement is given up"
 
 
+def test_undo_of_the_second_half_deletes_an_empty_topic_in_the_way() -> None:
+    """It may already have the fence, and would refuse all records for ever."""
+    begun = ask(replace(SECOND, undo=True), of_interim(), ALIAS, LEADS_BACK, record=LEADS_BACK).record
+    assert begun is not None
+    assert second_pass(UNTOUCHED, begun.replacing) == (None, [*REMOVED])
+    ended, performed = second_pass(facts(2, {0: log(1)}, topic_id="other"), begun.replacing)
+    assert ended is not None
+    assert (ended.replacement, performed) == (None, [])
+
+
 def test_second_half_is_not_given_up_where_brokers_refuse_the_new_topic() -> None:
     after = give_up_new_topic(LEADS_BACK)
     assert after is not None

@@ -202,6 +202,15 @@ STORIES = {
         (do.look(seen(ANEW), SWITCH_MS, new_topic_id="id-3", reason=None), do.keeps_its_new_topic()),
         record=replace(SWITCHED, groups_complete=True),
     ),
+    "a new topic that was replaced in turn, and is gone, is not created again": Story(
+        # Producers of the old topic's name would write to it, and its own producers to the topic after it.
+        do.look(replace(seen(ABSENT), new_topic_replaced=True), SWITCH_MS, reason=reasons.UNAVAILABLE, alarms=0),
+        do.look(
+            replace(LOST, new_topic_replaced=True), SWITCH_MS, reason=reasons.NO_NEW_TOPIC, alarm="this topic stays"
+        ),
+        do.look(replace(LOST, new_topic_replaced=True), SWITCH_MS, appended=False, effects=()),
+        record=replace(SWITCHED, groups_complete=True),
+    ),
     "the new topic is announced once each of its leaders has answered": Story(
         do.look(seen(replace(new_topic(), partitions={0: log()})), changed=False),
         do.look(READY, announced_ms=NOW_MS),
