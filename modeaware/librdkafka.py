@@ -51,6 +51,10 @@ NO_ANSWER = frozenset(
 )
 """librdkafka's codes for a request that no broker answered. _DESTROY_BROKER means that the connection to a bootstrap
 server has ended during the request."""
+COORDINATOR_MOVES = frozenset(
+    {KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.NOT_COORDINATOR}
+)
+"""Brokers' codes for a request about a group whose coordinator is moving, or has moved, to another broker."""
 C_HASHES: Mapping[Hash, HashFunction] = {Hash.CRC32: consistent, Hash.MURMUR2: murmur2, Hash.FNV1A: fnv1a}
 """librdkafka's functions for the hashes of :mod:`partitioners`: they are faster than functions in Python."""
 RENEW_S = 10.0

@@ -17,7 +17,7 @@ from uuid import UUID
 from modeaware.cluster.fence import check_fences
 from modeaware.cluster.metadata import TOPIC_RESOURCE, LeaderRequests, Led, ids_of_each_broker, refusal
 from modeaware.errors import ClusterError, ErrorCode
-from modeaware.librdkafka import KafkaError
+from modeaware.librdkafka import COORDINATOR_MOVES
 from modeaware.lifecycle.commands import (
     CommitOffsets,
     CreatePartitions,
@@ -49,9 +49,6 @@ Check = Callable[[], None]
 """Called right before a request that changes something is sent; an exception prevents the sending."""
 SET, DELETE = 0, 1
 """Operations of IncrementalAlterConfigs."""
-_COORDINATOR_MOVED = frozenset(
-    {KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.NOT_COORDINATOR}
-)
 _E = TypeVar("_E", bound=Effect)
 
 
@@ -371,7 +368,7 @@ def commit_offsets(brokers: Brokers, effect: CommitOffsets, check: Check = no_ch
             check()
             send = _set_starts if effect.kind == "share" else _commit
             failed = send(brokers, int(coordinator.node_id), effect)
-        if not _COORDINATOR_MOVED.intersection(failed.values()):
+        if not COORDINATOR_MOVES.intersection(failed.values()):
             break
     if failed:
         partition, number = min(failed.items())

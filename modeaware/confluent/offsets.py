@@ -14,6 +14,7 @@ from modeaware.callouts import get_logger
 from modeaware.clients.actions import Committed
 from modeaware.clients.starts import Key
 from modeaware.librdkafka import (
+    COORDINATOR_MOVES,
     OFFSET_BEGINNING,
     OFFSET_END,
     OFFSET_INVALID,
@@ -106,7 +107,7 @@ class LibrdkafkaOffsets:
         if not keys:
             return {}
         try:
-            answer = self._stock.committed(parts_of(keys), timeout=TIMEOUT_S)
+            answer = self._commits(keys)
         except KafkaException as error:
             log.warning(
                 "%s: committed offsets unknown (%s); librdkafka decides the start of %d partitions",
@@ -119,6 +120,21 @@ class LibrdkafkaOffsets:
         self._leader_epochs |= {key_of(p): (p.offset, p.leader_epoch) for p in answer if p.error is None}
         self.commits = commits_of(answer)
         return {key: None if at is None else at.offset for key, at in self.commits.items()}
+
+    def _commits(self, keys: Collection[Key]) -> list[TopicPartition]:
+        """Request the group's commits, again while the coordinator moves to another broker.
+
+        librdkafka itself requests them only once in that case, and then never reads the partitions (#5586).
+        """
+        deadline_s = time.monotonic() + TIMEOUT_S
+        while True:
+            try:
+                answer: list[TopicPartition] = self._stock.committed(parts_of(keys), timeout=TIMEOUT_S)
+                return answer
+            except KafkaException as error:
+                if error.args[0].code() not in COORDINATOR_MOVES or time.monotonic() > deadline_s:
+                    raise
+            time.sleep(RETRY_S)
 
     def committed_elsewhere(self, keys: Collection[Key]) -> dict[Key, int | None]:
         try:

@@ -629,6 +629,14 @@ def test_offsets_that_cannot_be_had_are_left_to_librdkafka_and_logged(
     assert text in caplog.text
 
 
+def test_commits_are_requested_again_while_the_coordinator_moves() -> None:
+    """librdkafka would not repeat its own request, and never read the partition (#5586)."""
+    world = Reader("latest")
+    world.commits(t0=7)
+    world.stock.failures["committed"] = [KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS]
+    assert world.resolve(OFFSET_INVALID) == [7]
+
+
 @pytest.mark.parametrize(
     ("committed", "resume", "named", "log_start", "start"),
     [
