@@ -32,8 +32,8 @@ def jump(state: int, count: int) -> int:
 
 
 def jump_over(hash_function: HashFunction) -> HashFunction:
-    """Return the hash function that applies :func:`jump` to the 31 bits of ``hash_function`` (murmur2), after it has
-    spread them over 64 bits."""
+    """Return a hash function that spreads the 31 bits of ``hash_function`` (murmur2) over 64 bits, and then applies
+    :func:`jump`."""
 
     def index(key: bytes, count: int) -> int:
         return jump(hash_function(key, _MURMUR2_COUNT) * _SEED_FACTOR & _MASK, positive(count))

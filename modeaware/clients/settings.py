@@ -124,8 +124,8 @@ def librdkafka_conf(configs: Mapping[str, Any], overrides: Mapping[str, Any]) ->
             conf[SAME_VALUES[name]] = value
         elif name in _INSTEAD and _concerns(name, protocol) and not overrides:
             raise ConfigError(
-                f"{name} cannot be passed on to the source of the partition modes (librdkafka): set "
-                f"{OVERRIDES}={{...}} with {_INSTEAD[name]}"
+                f"{name} has no equivalent in librdkafka, which reads the partition modes: set {OVERRIDES}={{...}} "
+                f"with {_INSTEAD[name]}"
             )
     if "SSL" in protocol.split("_") and not given.get("ssl_check_hostname", True):
         conf["ssl.endpoint.identification.algorithm"] = "none"

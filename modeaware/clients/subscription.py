@@ -3,24 +3,27 @@
 The function sends no request, and has no clock and no memory. Facts of the mode log do not expire, and every member of
 a group with the same views gets the same result.
 
-**Subscribed**: every topic of a name's chain that is not *gone* (deleted). The exception is a released old topic whose
+**Subscribed**: every topic of a name's chain that is not *gone* (deleted); with ``modeaware.on.replace=named`` only the
+application's own names. The exception is a released old topic whose
 gate is open for the group: a subscription would prevent its deletion. If a pattern matches such a topic, the topic is
 *left out* of the pattern.
 
-**Shown**: each old topic has a *gate* behind it. A new topic is hidden until the gates behind all its old topics that
-are not gone are open for the group. The controller opens them, in the record's field ``moved``. Gates apply to all
+**Shown**: each old topic has a *gate* behind it. A new topic is hidden while the gate behind any earlier topic of its
+chain is closed for the group. Gates behind topics that are gone do not count. The controller opens gates
+(:mod:`modeaware.modelog.moved`); a view has the groups with an open gate in ``replaced_by.moved``. Gates apply to all
 subscriptions: by name, by pattern, and to the new topic itself (invariant I9). In two cases a gate is open without the
 controller:
 
 * The group names the new topic and not the old topic, and the replacement's list of groups is complete and does not
-  contain the group. This counts only after the switch, because before it the list is not final. Topics are compared by
-  id, because a chain may return to its first name.
+  contain the group. This case applies only after the switch. Before the switch, the list of groups is not final. Topics
+  are compared by id, because a chain may return to its first name.
 * ``modeaware.on.replace`` is ``unordered``.
 
 A release opens no gate. A consumer without a group decides by its own progress.
 
-If a replacement is undone, no name points to its new topic any more. Then the new topic has no gate, and is not shown.
-It stays assigned to the member until brokers have deleted it.
+If a replacement is undone, no name points to its new topic any more. Then the new topic is hidden although it has no
+gate (``Gate.UNNAMED``), unless the application names the topic itself. The topic stays assigned to the member until
+brokers have deleted it.
 """
 
 from __future__ import annotations
@@ -77,7 +80,7 @@ class Reader:
         return tuple(name for name in self.names if name.startswith("^"))
 
     def names_topic(self, topic: str) -> bool:
-        """Return whether the application's subscription includes ``topic``, as far as is known."""
+        """Return whether the application's subscription includes ``topic``; True if a pattern's match is unknown."""
         return topic in self.names or any(self.match(pattern, topic) is not False for pattern in self.patterns)
 
     def has_open_gate(self, old: TopicView) -> bool:
@@ -87,7 +90,7 @@ class Reader:
         return old.replaced_by.moved.has_open_gate(self.group) if self.group else old.topic_id in self.passed
 
     def needs(self, old: TopicView) -> bool:
-        """Return whether the member still subscribes to ``old``, a topic that may be replaced."""
+        """Return whether the member still subscribes to ``old``; True if no topic replaces ``old``."""
         new_topic = old.replaced_by
         return new_topic is None or not (new_topic.gone or (new_topic.released and self.has_open_gate(old)))
 
@@ -98,9 +101,10 @@ class TopicReading(NamedTuple):
     Attributes:
         view: the view of the topic that brokers have under the name.
         gate: what hides the topic.
-        ends: partition -> the offset behind its last record, for partitions that take no more writes: those of an old
-            topic that are sealed, and those of a shrunk topic that are ReadOnly.
-        awaits_report: the group has to report on this old topic, because the gate behind it is not open for the group.
+        ends: partition -> the offset behind its last record, for the sealed partitions of an old topic. For the
+            ReadOnly partitions of another topic: the resume offset.
+        awaits_report: members report the group's progress on this old topic by notes in commits, because the gate
+            behind the topic is closed for the group.
     """
 
     view: TopicView
@@ -183,7 +187,7 @@ class Reading:
         return new_topic.switched and not is_user and old.topic_id not in self._ids
 
     def topic_id(self, topic: str) -> str | None:
-        """Return the id of ``topic``, if known. A new topic has no record: its old topic's record has the id."""
+        """Return the id of ``topic``, if known. A new topic may have no record: its old topic's record has the id."""
         new_topic = self.old[topic].replaced_by if topic in self.old else None
         return self.view(topic).topic_id if new_topic is None else new_topic.topic_id
 
@@ -233,7 +237,8 @@ def _id(views: Mapping[str, TopicView], topic: str) -> str | None:
 
 
 def _matched(reader: Reader, pattern: str, views: Mapping[str, TopicView], left_out: set[str]) -> list[str]:
-    """Return the pattern, and the topics that it does not match, but that are in the chain of a topic that it matches.
+    """Return the pattern, and the topics to subscribe to by name. The pattern does not match these topics, but matches
+    an earlier topic of their chain.
 
     Args:
         left_out: the set to which the function adds the topics that the pattern matches and that are no longer read.

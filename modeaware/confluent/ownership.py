@@ -333,8 +333,10 @@ class Ownership:
                 log.info("%s: partitions of %s withheld for now: %s", self._conf.group_id, sorted(self.in_doubt), error)
                 self._due_s = self._now_s() + RETRY_S
                 return None
-            log.warning("%s: %s keeps the assignment of all partitions, so members may be unevenly loaded: %s",
-                        self._conf.group_id, sorted(self.in_doubt), error)  # fmt: skip
+            log.warning(
+                "%s: the group cannot be described (%s): this member keeps all assigned partitions of %s. Members may "
+                "be unevenly loaded", self._conf.group_id, error, sorted(self.in_doubt),
+            )  # fmt: skip
             group = GroupAssignment("unknown", {})
         own = {key for key in given if key[0] in self.in_doubt}
         if group.strategy == RANGE:

@@ -2,10 +2,10 @@
 
 A pattern cannot exclude a topic. librdkafka compares it with any part of the name, a broker (KIP-848) with the whole
 name, and neither syntax has a negation. So once a topic is released, the consumer subscribes by name to the other
-topics that the pattern matches, and lists topics as often as librdkafka would. This continues after the topic is
-deleted, because librdkafka (2.16) keeps looking up a topic whose partitions it once had. With the pattern, it would
-report the missing topic every second. A consumer that starts after the deletion subscribes to the pattern, unless the
-pattern matches no other topic: librdkafka would report that as an error.
+topics that the pattern matches, and lists topics as often as librdkafka would. The consumer stays subscribed by name
+after the topic is deleted. librdkafka (2.16) keeps looking up every topic that was once assigned to the consumer. With
+the pattern, librdkafka would report the missing topic every second. A consumer that starts after the deletion
+subscribes to the pattern, unless the pattern matches no other topic: librdkafka would report that as an error.
 
 Only the polling thread may use this module, except :func:`matches`.
 """
@@ -150,14 +150,16 @@ class NewTopicProbe:
         there: list[str] = []
         deadline_s = time.monotonic() + ANSWER_S
         for topic in () if inside else sorted(self._missed.intersection(topics)):
-            # For minutes, librdkafka caches that its user may not see a topic, and subscribes by this cache.
+            # librdkafka caches an authorization error of a topic for minutes, and subscribes by this cache.
+            # list_topics() refreshes the cache.
             if time.monotonic() < deadline_s:
                 with suppress(KafkaException):
                     self._stock.list_topics(topic, timeout=ANSWER_S)
         for topic in random.sample(sorted(topics), len(topics)):  # unshuffled, the same topics would always come first
             if time.monotonic() < deadline_s and _has_topics(self._asked, [topic], SINGLE_ANSWER_S):
                 there.append(topic)
-        # The client itself subscribes by its own metadata. Send one request only: it waits for the answer to a fetch.
+        # The client itself subscribes by its own metadata. Send one request for all topics: each request of this client
+        # waits until a pending fetch is answered.
         if there and not _has_topics(self._stock, there, ANSWER_S):
             self._missed.update(there)
             return set()
@@ -165,7 +167,7 @@ class NewTopicProbe:
 
 
 def _has_topics(client: Any, topics: Collection[str], timeout_s: float) -> bool:
-    # Not by list_topics(): within a callback, that makes confluent_kafka abort at the same poll's next callback.
+    # Not by list_topics(): if a callback calls it, confluent_kafka aborts when the same poll runs the next callback.
     asked = [TopicPartition(topic, 0, OFFSET_END) for topic in topics]
     try:
         errors = [p.error for p in client.offsets_for_times(asked, timeout=timeout_s)]

@@ -40,10 +40,11 @@ class ControllerLog:
     Attributes:
         appends: the number of successful appends.
         timeout_s: how long an append may take. If it is None, the writer's default holds.
-        unfit: why the topic, altered since the claim, may lose the last append, or None if the topic is fit. Until the
-            topic is fit again, no effect of a record may be performed.
+        unfit: None if the topic is fit. Otherwise the reason why the topic may lose the last append, because the topic
+            was altered after the claim. Until the topic is fit again, no effect of a record may be performed.
         observed: the observed brokers, as on the log; None if the record needs a newer reader.
-        observed_unreadable: whether the last record could not be read, so that clients have none.
+        observed_unreadable: whether the last record of the observed brokers is unreadable. Clients then have no list of
+            observed brokers.
     """
 
     def __init__(self, cluster: Cluster, conf: Mapping[str, Any], topic: str, election: Election) -> None:
@@ -108,9 +109,9 @@ class ControllerLog:
         """Append ``(key, value)`` records in one transaction, as the elected controller (invariant I5); a value of None
         is a tombstone.
 
-        Before each append the brokers describe the topic. If it was recreated, nothing is appended, because the record
-        would be the next controller's whole log. Effects are performed right after an append. So the topic's configs
-        are also checked before each effect; see :attr:`unfit`.
+        Before each append the brokers describe the topic. If the topic was recreated, nothing is appended. Otherwise
+        the next controller would read a log that contains only the new records. The description includes the topic's
+        configs. Effects follow an append, so the configs are also checked before effects; see :attr:`unfit`.
 
         Raises:
             ControllerFenced: this is no longer the elected controller; nothing was appended.

@@ -342,7 +342,8 @@ class Worker:
             self.log.timeout_s = STOP_APPEND_TIMEOUT_S
             self.engine.release()
         except (ClusterError, ControllerFenced) as error:
-            logger.warning("stopping: claim not removed from the mode log: %s; the next controller replaces it", error)
+            text = "stopping: the claim still has this controller's address: %s. The next controller replaces the claim"
+            logger.warning(text, error)
 
     def _serve(self, term: int) -> None:
         """Serve until the term ends, or until stopped."""

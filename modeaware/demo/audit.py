@@ -209,7 +209,7 @@ def report_lines(report: Mapping[str, Any]) -> list[str]:
         "in a wrong partition": f"{report['misplaced']:,}, by the hash of the key",
         "not where acknowledged": f"{report['contradictions']:,}",
         "longest pause": ", ".join(f"{gap_s:.2f} s" for gap_s in report["longest_gap_s"])
-        + f" between acknowledgements, per producer ({MAX_GAP_S:.0f} s would be a failure)",
+        + f" (one per producer, between acknowledgements; {MAX_GAP_S:.0f} s would be a failure)",
         "deleted": f"{report['records_deleted']:,} records, {report['bytes_deleted']:,} bytes ({BYTES_ARE})",
         "partitions on cluster": " -> ".join(map(str, [PARTITIONS, *report["partitions_on_cluster"]]))
         + " (as created, shrunk, replaced)",

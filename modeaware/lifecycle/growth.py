@@ -1,10 +1,10 @@
 """Growth (KIP-195): retired partitions are revived first. If more are needed, they are created and opened later.
 
 If a new partition took writes at once, groups that start at the latest offset would skip its first records (KIP-1327).
-So a new partition is listed as ReadOnly (*opening*) before it is created. It becomes ReadWrite once every group has a
-committed offset on it. Mode-aware consumers commit such an offset; for groups without members, the controller commits
-it. After ``modeaware.open.timeout.ms`` the partition opens in any case: groups may then skip records, as without
-modeaware.
+So a new partition is listed as ReadOnly (*opening*) before it is created. It becomes ReadWrite once every group (except
+share groups) has a committed offset on it. Mode-aware consumers commit such an offset; for groups without members, the
+controller commits it. After ``modeaware.open.timeout.ms`` the partition opens in any case: groups may then skip
+records, as without modeaware.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def revived_to(record: TopicRecord, total_count: int) -> TopicRecord:
     retired = {p: r for p, r in record.retired.items() if p not in revived}
     deletion = record.deletion
     if deletion is not None:
-        # If the growth undoes the shrink in force, earlier shrinks stay: the next undo revives their partitions.
+        # If the growth undoes the shrink in force, partitions of earlier shrinks stay retired until the next undo.
         undone = total_count >= deletion.previous_count
         shrunk = replace(
             deletion,
@@ -91,7 +91,7 @@ def advance_opening(this: Pass) -> Advance:
 
 
 def give_up_opening(record: TopicRecord, facts: TopicFacts) -> TopicRecord:
-    """Return the record after the brokers rejected new partitions: without the partitions that do not exist."""
+    """Return the record without the new partitions that do not exist, after brokers rejected their creation."""
     kept = {p: partition for p, partition in record.opening.items() if p < facts.partition_count}
     modes = record.modes[: len(record.modes) - (len(record.opening) - len(kept))]
     since_ms = record.opening_since_ms if kept else None

@@ -504,7 +504,8 @@ def status() -> DetachedKafka:
         nodes = json.loads(description.read_text(encoding="utf-8"))["nodes"]
         return DetachedKafka(tuple(_find(int(node["node_id"]), str(node["address"])) for node in nodes))
     except (ValueError, KeyError, TypeError) as error:
-        raise LocalKafkaError(f"{description} is damaged ({error!r}): end its brokers and remove it") from error
+        text = f"cannot read {description} ({error!r}): stop the brokers of the local Kafka, then delete this file"
+        raise LocalKafkaError(text) from error
 
 
 def _find(node_id: int, address: str) -> DetachedBroker:

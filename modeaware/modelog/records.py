@@ -496,7 +496,7 @@ def _read_policy(value: Any) -> str:
 
 def _read_brokers(value: Any) -> Mapping[int, str | None]:
     if len(value) > MAX_BROKERS:
-        raise ValueError(f"{len(value)} brokers")
+        raise ValueError(f"{len(value)} brokers; at most {MAX_BROKERS} are allowed")
     return MappingProxyType({integer(broker["id"]): optional_text(broker.get("rack")) for broker in listed(value)})
 
 

@@ -145,7 +145,7 @@ def _base(sample: Sample, recognition: Recognition, target: int) -> int:
     if target < 1 or target == base:
         why = f"{sample.topic!r} has that many already"
         if base != sample.count:
-            why = f"recent records of {sample.topic!r} are placed over that many of its {sample.count} already"
+            why = f"recent records of {sample.topic!r} already use only that many of its {sample.count} partitions"
         raise RequestRefused(
             f"{target} partitions: {why if target >= 1 else 'at least 1 must stay'}",
             code=ErrorCode.INVALID_PARTITIONS,

@@ -1,10 +1,11 @@
 """One serialiser of reports for every ``--json``, and the help text about the JSON. Both follow the dataclasses.
 
-The JSON object of a report has the report's fields, and the properties that ``json_also`` names. If the name
-in JSON cannot be Python's (``from``), the field has ``metadata={"json": "from"}``; with None, JSON omits the field.
+The JSON object of a report has the report's fields, and the properties that ``json_also`` names. If a JSON
+key is not a valid Python name (``from``), the field has ``metadata={"json": "from"}``. JSON omits a field with
+``metadata={"json": None}``.
 ``json_only`` (JSON key -> attribute, which may be dotted) replaces these rules. The meaning of a field is documented
-once, under ``Attributes:`` in the docstring of its class. ``to_json`` is a single-dispatch function. Classes of other
-layers whose JSON form differs from their fields register the form here.
+once, under ``Attributes:`` in the docstring of its class. ``to_json`` is a single-dispatch function: this module
+registers the classes of other layers whose JSON form differs from their fields.
 """
 
 from __future__ import annotations
@@ -83,7 +84,8 @@ def _help_lines(report: type, indent: str, documented: dict[type, str]) -> Itera
     }
     hints, names = get_type_hints(report), json_names(report)
     constants = {key: getattr(report, name) for key, name in names.items() if hints.get(name) is ClassVar}
-    for key, name in sorted(names.items(), key=lambda item: item[0] not in constants):  # first constants: the kind
+    # Constants come first: they name the kind of report.
+    for key, name in sorted(names.items(), key=lambda item: item[0] not in constants):
         computed = getattr(report, name, None)  # a property, or the default of a field
         hint = get_type_hints(computed.fget)["return"] if isinstance(computed, property) else hints.get(name)
         parts = _reports_in(hint)

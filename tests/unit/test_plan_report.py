@@ -132,7 +132,7 @@ def test_command_prints_plain_characters_where_it_must_and_writes_the_page(
     [
         ("murmur2", 0, "0 partitions: at least 1 must stay"),
         ("murmur2", 12, "12 partitions: 'orders' has that many already"),
-        ("shrunk", 6, "6 partitions: recent records of 'orders' are placed over that many of its 12 already"),
+        ("shrunk", 6, "6 partitions: recent records of 'orders' already use only that many of its 12 partitions"),
     ],
 )
 def test_no_plan_for_what_is_or_cannot_be(place: str, target: int, text: str) -> None:

@@ -148,7 +148,7 @@ def test_stop_while_the_log_is_closed_leaves_the_claim_and_closes_connections(
     did = run(world, sits(world, Seat.LEADER), world.status.stopping.set, clusters=(cluster,))
     assert did == ["join after 70", "confirm", "claim", "leave", "close"]
     assert (world.status.role, world.status.failure) == (Role.STOPPED, None)
-    assert "claim not removed from the mode log" in caplog.text
+    assert "the claim still has this controller's address" in caplog.text
 
 
 NO_ANSWER = ErrorCode.REQUEST_TIMED_OUT
@@ -272,7 +272,9 @@ def test_a_claim_that_cannot_be_released_stays(
     did = run(world, sits(world, Seat.LEADER), nothing if why in errors else sits(world, Seat.WAITING))
     assert did == ["join after 70", "confirm", "claim", "leave"]
     assert (world.status.role, world.status.failure) == (Role.STOPPED, None)
-    assert f"claim not removed from the mode log: {why}; the next controller replaces it" in caplog.text
+    assert (
+        f"the claim still has this controller's address: {why}. The next controller replaces the claim" in caplog.text
+    )
 
 
 def test_a_standby_reports_a_leader_that_does_not_claim_the_log(world: World, caplog: pytest.LogCaptureFixture) -> None:
