@@ -18,11 +18,17 @@ import org.apache.kafka.common.errors.InvalidTopicException;
  */
 public final class ModePartitioner extends PlugIn implements Partitioner {
     private final Map<String, StickyIndex> stickyIndexes = new ConcurrentHashMap<>();
-    /** The partition that this thread has just chosen, if the same record is placed once more. */
-    private final ThreadLocal<Integer> chosen = new ThreadLocal<>();
+    private final ThreadLocal<Placed> placed = ThreadLocal.withInitial(Placed::new);
     private Hash hash;
     private boolean hasInterceptor;
     private int batchBytes;
+
+    /** Where a thread has placed its last record without a key. */
+    private static final class Placed {
+        String topic;
+        int partition;
+        boolean isRepeated; // the same record is placed once more
+    }
 
     @Override
     public void configure(Map<String, ?> configs) {
@@ -34,18 +40,19 @@ public final class ModePartitioner extends PlugIn implements Partitioner {
 
     /**
      * Notes that {@code topic}'s record begins a batch. kafka-clients before 4.0 call this, and then place the record once
-     * more; without this method its bytes would count twice. Later versions have no such method to override.
+     * more; without this method its bytes would count twice. They also call it for a record that names its partition,
+     * which is not placed here. Later versions have no such method to override.
      */
     public void onNewBatch(String topic, Cluster cluster, int partition) {
-        chosen.set(partition);
+        Placed last = placed.get();
+        last.isRepeated = topic.equals(last.topic) && partition == last.partition;
     }
 
     @Override
     public int partition(String topic, Object key, byte[] keyBytes, Object value, byte[] valueBytes, Cluster cluster) {
-        Integer before = chosen.get();
-        if (before != null) {
-            chosen.remove();
-        }
+        Placed last = placed.get();
+        boolean isRepeated = last.isRepeated && topic.equals(last.topic);
+        last.isRepeated = false;
         // The interceptor's views: a switch since then would leave the record between the old and the new topic.
         Views views = hasInterceptor ? viewsOfThisSend() : viewsForNextSend();
         if (views == null) {
@@ -66,14 +73,17 @@ public final class ModePartitioner extends PlugIn implements Partitioner {
         if (hash.hashes(keyBytes)) {
             return partition(writable, hash.index(keyBytes, count));
         }
-        if (before != null && (writable == null ? before < count : Arrays.binarySearch(writable, before) >= 0)) {
+        int before = last.partition;
+        if (isRepeated && (writable == null ? before < count : Arrays.binarySearch(writable, before) >= 0)) {
             return before;
         }
         StickyIndex sticky = stickyIndexes.computeIfAbsent(topic, absent -> new StickyIndex(batchBytes));
         int bytes = size(keyBytes) + size(valueBytes);
         int next = sticky.next(count, bytes);
-        return partition(writable, next >= 0 ? next : sticky.draw(count, bytes,
+        last.topic = topic;
+        last.partition = partition(writable, next >= 0 ? next : sticky.draw(count, bytes,
             index -> cluster.leaderFor(new TopicPartition(topic, partition(writable, index))) != null));
+        return last.partition;
     }
 
     private static int partition(int[] writable, int index) {

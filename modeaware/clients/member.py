@@ -456,7 +456,7 @@ class Member:
         return self._to_show(now_s) or self._to_pause(now_s)
 
     @property
-    def _may_drop(self) -> bool:
+    def may_drop(self) -> bool:
         """Whether the application may drop uncommitted records in its callback for a revocation."""
         return not self.manual and self._ends.sees_revocations and self.committing.may_drop
 
@@ -478,7 +478,7 @@ class Member:
         held = frozenset(key for key, partition in self.partitions.items() if partition.state is State.SHOWN)
         eager = not self.traits.incremental
         goes = held if eager else hides | revoked
-        restarts = goes if self._may_drop else frozenset()
+        restarts = goes if self.may_drop else frozenset()
         stays = goes - hides - restarts
         turns = []
         if goes or (eager and not self._is_between):

@@ -190,8 +190,9 @@ class Partition:
     def takes_position(self, position: int | None) -> None:
         """Note that the application polls, and that earlier polls returned records up to ``position``."""
         if position is not None and position != self.position:
-            self.position, self.flushed, self.is_dropped = position, False, False
+            self.position, self.flushed = position, False
             self.furthest = max(self.furthest, position)
+            self.is_dropped = self.is_dropped and self.step is not Step.DONE  # before the seek, it is the old position
         self.polled = True
 
     # Reports

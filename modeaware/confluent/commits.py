@@ -9,7 +9,7 @@ revocation. A seek leaves them stored. Until a partition delivers again, such a 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable
 from functools import partial
 from typing import Any
 
@@ -39,11 +39,18 @@ class CommitNotes:
         self._stock = stock
         self._own = commit, store_offsets
         self._noting = partial(self._commit, commit), partial(self._store, store_offsets)
+        self._notes = False
 
-    def methods(self, *, noting: bool) -> tuple[Target, Target]:
-        """Return the functions that ``commit`` and ``store_offsets`` are to call. With ``noting``, they report commits
-        to the member, and add notes."""
-        return self._noting if noting else self._own
+    def methods(self, *, noting: bool, may_drop: bool) -> tuple[Target, Target]:
+        """Return the functions that ``commit`` and ``store_offsets`` are to call.
+
+        Args:
+            noting: they report commits to the member, and add notes.
+            may_drop: ``commit()`` leaves out what the application has dropped, if anything.
+        """
+        self._notes = noting
+        commit, store_offsets = self._noting if noting else self._own
+        return self._noting[0] if may_drop else commit, store_offsets
 
     def for_transaction(self, offsets: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Return the offsets of a transaction with their notes."""
@@ -51,20 +58,24 @@ class CommitNotes:
 
     def _commit(self, method: Target, consumer: Any, *args: Any, **kwargs: Any) -> Any:
         given = {**dict(zip(_PARAMETERS, args, strict=False)), **kwargs}
+        given = {name: value for name, value in given.items() if value is not None or name == "asynchronous"}
         offsets = _offsets_of(given)
         if len(args) > len(_PARAMETERS) or (offsets is None and ("message" in given or "offsets" in given)):
             return method(consumer, *args, **kwargs)  # librdkafka refuses the call
+        stores = self._member.committing.stores
+        may_be_dropped = stores and any(each.is_dropped for each in self._member.partitions.values())
+        if not self._notes and (offsets is not None or not may_be_dropped):
+            return method(consumer, *args, **kwargs)
         others = {name: value for name, value in given.items() if name not in ("message", "offsets")}
         if offsets is None:
             sent = self._positions(self._member.partitions)
-            stores = self._member.committing.stores
             dropped = self._dropped(sent) if stores else ()
-            sent = {key: at for key, at in sent.items() if key not in dropped and self._is_new(key, at)}
+            sent = {key: at for key, at in sent.items() if key not in dropped and self._is_new(key, at.offset)}
             if dropped:
-                others["offsets"] = [TopicPartition(*key, at) for key, at in sorted(sent.items())]
+                others["offsets"] = [at for _, at in sorted(sent.items())]
             result = method(consumer, **others)
             if stores:
-                self._member.committed({key: Committed(at) for key, at in sent.items()})
+                self._member.committed({key: Committed(at.offset) for key, at in sent.items()})
             return result
         noted = self._with_notes(offsets)
         result = method(consumer, offsets=noted, **others)
@@ -85,7 +96,7 @@ class CommitNotes:
         self._member.stored(map(key_of, noted))
         return result
 
-    def _dropped(self, positions: Mapping[Key, int]) -> set[Key]:
+    def _dropped(self, positions: Collection[Key]) -> set[Key]:
         """Return the partitions of which librdkafka still stores an offset behind records that were dropped."""
         return {
             key
@@ -94,17 +105,18 @@ class CommitNotes:
         }
 
     def _is_new(self, key: Key, at: int) -> bool:
-        committed = self._member.partitions[key].committed
-        return committed is None or committed.offset < at
+        partition = self._member.partitions[key]
+        return not partition.knows_commit or partition.committed is None or partition.committed.offset < at
 
-    def _positions(self, keys: Iterable[Key]) -> dict[Key, int]:
+    def _positions(self, keys: Iterable[Key]) -> dict[Key, TopicPartition]:
         asked = parts_of(keys)
-        return {key_of(p): p.offset for p in self._stock.position(asked) if p.offset >= 0} if asked else {}
+        return {key_of(p): p for p in self._stock.position(asked) if p.offset >= 0} if asked else {}
 
     def _with_notes(self, offsets: Iterable[TopicPartition]) -> list[TopicPartition]:
         offsets = list(offsets)
         positions = self._positions(self._member.partitions.keys() & set(map(key_of, offsets)))
-        return [self._noted(partition, positions.get(key_of(partition))) for partition in offsets]
+        at = {key: position.offset for key, position in positions.items()}
+        return [self._noted(partition, at.get(key_of(partition))) for partition in offsets]
 
     def _noted(
         self, partition: TopicPartition, position: int | None, *, in_transaction: bool = False

@@ -337,7 +337,8 @@ class Consumer(_Slots):
         # With sees_absences, librdkafka's queue may contain an event about a topic that the application has not named.
         finishes = self._renames or self._membership.sees_absences
         self._hook.finish_all(finishes or (self._wants_ends and self._may_end_hidden()))
-        self._names.put_over(*self._notes.methods(noting=self._membership.notes_commits))
+        member = self._membership.member
+        self._names.put_over(*self._notes.methods(noting=self._membership.watches, may_drop=member.may_drop))
 
     def _may_end_hidden(self) -> bool:
         """Return whether librdkafka may report the end of a partition that is hidden or will be hidden. Even the poll

@@ -133,7 +133,6 @@ class Membership:
         subscription: the last one, kept after ``unsubscribe()``, because the revocation still calls its callback.
         given: the partitions that the group gave to this member in this generation, or None without an assignment.
         watches: whether the application's positions and commits have to be observed.
-        notes_commits: whether the application's commits have to be changed, or observed.
         sees_absences: whether events may arrive about topics that the application has not named.
     """
 
@@ -184,7 +183,7 @@ class Membership:
         self._added: set[str] = set()  # topics that this member has subscribed to beyond the application's names
         self.subscription: Subscription | None = None
         self.given: set[Key] | None = None
-        self.watches = self.notes_commits = self.sees_absences = False
+        self.watches = self.sees_absences = False
 
     # Subscription
 
@@ -534,7 +533,6 @@ class Membership:
                 self.member.done(action, answer, self._now_s())
         self.ends.run_to_end()
         self.watches = bool(self.member.watched())
-        self.notes_commits = self.watches or any(each.is_dropped for each in self.member.partitions.values())
         self._commits.listen(self.watches)
         self.sees_absences = bool(self._patterns.listed) or any(
             map(self._is_hidden, self._added.union(self._subscribed))

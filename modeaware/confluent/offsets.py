@@ -93,12 +93,14 @@ class LibrdkafkaOffsets:
 
     Args:
         onlooker: requests offsets of topics that need not be assigned.
+        is_final: whether librdkafka has to decide at once without an answer to :meth:`committed`.
     """
 
-    def __init__(self, stock: Any, group_id: str, onlooker: Any = None) -> None:
+    def __init__(self, stock: Any, group_id: str, onlooker: Any = None, *, is_final: bool = True) -> None:
         self._stock = stock
         self._onlooker = onlooker or stock
         self._group_id = group_id
+        self._is_final = is_final
         self._leader_epochs: dict[Key, tuple[int, int | None]] = {}  # committed offset, leader epoch
         self.commits: dict[Key, Committed | None] = {}
 
@@ -126,7 +128,7 @@ class LibrdkafkaOffsets:
 
         librdkafka itself requests them only once in that case, and then never reads the partitions (#5586).
         """
-        deadline_s = time.monotonic() + TIMEOUT_S
+        deadline_s = time.monotonic() + (TIMEOUT_S if self._is_final else 0)
         while True:
             try:
                 answer: list[TopicPartition] = self._stock.committed(parts_of(keys), timeout=TIMEOUT_S)
@@ -134,7 +136,7 @@ class LibrdkafkaOffsets:
             except KafkaException as error:
                 if error.args[0].code() not in COORDINATOR_MOVES or time.monotonic() > deadline_s:
                     raise
-            time.sleep(RETRY_S)
+            time.sleep(RETRY_S)  # the coordinator is moving
 
     def committed_elsewhere(self, keys: Collection[Key]) -> dict[Key, int | None]:
         try:

@@ -40,7 +40,7 @@ class Requests:
         self._member = member
         self._starts = starts
         self._offsets = offsets
-        self._other_offsets = LibrdkafkaOffsets(onlooker, member.reading.reader.group)
+        self._other_offsets = LibrdkafkaOffsets(onlooker, member.reading.reader.group, is_final=False)
         self._ownership = ownership
         self._probe = NewTopicProbe(stock, onlooker)
 

@@ -789,7 +789,8 @@ class Engine:
                     self._observer.deleted(effect.topic_id)
                 continue
             logger.warning("topic %s: %s; retrying later", effect.topic, error, extra=about)
-            self.watched.not_performed(effect.topic_id, str(error))
+            of_topic = effect.old_topic_id if isinstance(effect, RemoveConfigs) else effect.topic_id
+            self.watched.not_performed(of_topic, str(error))
             if isinstance(effect, CreatePartitions) and error.code not in _NOT_REFUSED:
                 self._take_back(effect, error)
             elif isinstance(effect, FenceTopic) and error.code in _REFUSED_FOR_GOOD:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from modeaware.clients.member import Member
-from modeaware.clients.partition import State
+from modeaware.clients.partition import State, Step
 from modeaware.clients.taken_metadata import notes_of
 from modeaware.kafka_python._gateway import ConsumerGroupMetadata, OffsetAndMetadata
 from modeaware.kafka_python.offsets import METADATA_END, Partition, Parts, as_committed
@@ -42,12 +42,14 @@ class CommitNotes:
     def consumed(self) -> Commits:
         """Return the offsets that kafka-python commits if the application names none. Only partitions that the member
         shows, or hides by their mode, are included. A commit on a partition behind a gate would claim that the group
-        has moved to the new topic."""
+        has moved to the new topic. A partition whose records the application has dropped is included once it is read
+        again."""
         every: Commits = type(self._subscription).all_consumed_offsets(self._subscription)
         if not self._subscription.partitions_auto_assigned():
             return every
         partitions = self._member.partitions
-        return {p: at for p, at in every.items() if p in partitions and partitions[p].state in _COMMITTED}
+        held = {p: each for p, each in partitions.items() if each.state in _COMMITTED}
+        return {p: at for p, at in every.items() if p in held and (not held[p].is_dropped or held[p].step is Step.DONE)}
 
     def send(self, offsets: Commits, answered: Callable[[Commits | None], None]) -> None:
         """Send a commit of the member, which gets the result in a later poll.

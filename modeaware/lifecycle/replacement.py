@@ -202,8 +202,9 @@ def _undo(topic: Replaced, new_topic: TopicFacts) -> Advance:
         return Advance()
     is_own = replacement.new_topic_id is not None and new_topic.untouched
     if not (is_own or _as_intended(new_topic, replacement)):
-        if record.is_second_half and new_topic.untouched:
-            return Advance(effects=removal_of(new_topic))  # it may already have the fence
+        if record.is_second_half and is_fence(new_topic.configs or {}):  # of an earlier pass, to clear the way
+            removal = RemoveConfigs(new_topic.topic, new_topic.topic_id, tuple(FENCE_CONFIGS), record.topic_id)
+            return Advance(effects=(removal,))
         alarm = (
             f"topic {replacement.new_topic!r} is not deleted by the undo: it has records, or another partition "
             "count than requested"

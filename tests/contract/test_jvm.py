@@ -290,6 +290,7 @@ DECISIONS = {
     "others in the consumer": "false",
     "security in the consumer": "true",
     "batches whose first record is placed twice": "50",
+    "batches that begin after a record with a partition": "true",
     "keyless records of 100 bytes": "147",
     "keyless records of 1000 bytes": "16",
     "keyless records of 8000 bytes": "2",

@@ -28,9 +28,24 @@ def create_topic(
     """Create a topic (-1 = the broker's default, for either number) and wait until its partitions have leaders."""
     admin = AdminClient({"bootstrap.servers": bootstrap_servers, **conf})
     new = NewTopic(name, num_partitions=partitions, replication_factor=replication_factor, config=dict(configs))
-    future: Future[None] = admin.create_topics([new])[name]
-    future.result(TIMEOUT_S)
+    _create(admin, new)
     wait_until_led(admin, name, partitions)
+
+
+def _create(admin: AdminClient, new: NewTopic) -> None:
+    """Create a topic; repeat a request that was lost because librdkafka dropped a bootstrap server's connection."""
+    is_unknown = False
+    while True:
+        future: Future[None] = admin.create_topics([new])[new.topic]
+        try:
+            return future.result(TIMEOUT_S)
+        except KafkaException as error:
+            code = error.args[0].code()
+            if is_unknown and code == KafkaError.TOPIC_ALREADY_EXISTS:
+                return None
+            if code != KafkaError._DESTROY_BROKER:
+                raise
+            is_unknown = True
 
 
 def wait_until_led(admin: AdminClient, name: str, partitions: int) -> None:

@@ -26,9 +26,11 @@ from modeaware.clients.actions import Committed
 from modeaware.clients.partition import Partition
 from modeaware.clients.places import restart_of
 from modeaware.clients.starts import Key, Starts, start_offset
+from modeaware.confluent.commits import CommitNotes
 from modeaware.confluent.consumer import Consumer
 from modeaware.confluent.group import Subscription
-from modeaware.confluent.offsets import ANSWER_S, LibrdkafkaOffsets, Onlooker
+from modeaware.confluent.offsets import ANSWER_S, LibrdkafkaOffsets, Onlooker, key_of
+from modeaware.confluent.retarget import Target
 from modeaware.modes import PartitionMode
 from modeaware.topic_view import Moved, ReplacedBy, TopicView
 from tests.support.fake_views import FakeViews, modes_of
@@ -463,6 +465,55 @@ def test_restart_of_a_topic_that_was_created_again_is_its_start() -> None:
     world.create_again()
     world.poll()
     assert (world.held(), world.stock.sought) == ({T0, T1}, {T0: 0, T1: 0})
+
+
+def dropping() -> tuple[Reader, list[Any], Target]:
+    """T0 has delivered 5 to 9, which the application has dropped when partition 1 was revived (eager). What
+    ``commit()`` sends: offsets, or all that librdkafka has stored."""
+    world, sent = Reader("latest", auto_commit=False), list[Any]()
+    world.commits(t0=5, t1=5)
+    world.view = hiding(1)
+    world.subscribe("t", on_revoke=Mock())
+    world.assign(T0, T1)
+    world.poll()
+    world.stock.positions = {T0: 10}
+
+    def send(_: Any, **given: Any) -> None:
+        sent.append({key_of(p): p.offset for p in given["offsets"]} if "offsets" in given else "stored")
+
+    notes = CommitNotes(send, send, world.member, world.stock)
+    commit, _ = notes.methods(noting=True, may_drop=True)
+    return world, sent, commit
+
+
+def test_commit_leaves_out_what_was_dropped_until_it_is_delivered_again() -> None:
+    world, sent, commit = dropping()
+    world.stock.failures["seek"] = [KafkaError._STATE]
+    world.view = hiding(epoch=3)
+    world.poll()
+    commit(None)
+    world.poll(0.3)  # librdkafka's position is the old one before the seek
+    assert world.stock.sought[T0] == 5
+    world.stock.positions.pop(T0)
+    world.poll(0.3)
+    commit(None)
+    assert sent == [{}, {}]
+    world.stock.positions[T0] = 7
+    world.poll(0.3)
+    commit(None)
+    assert sent[-1] == "stored"
+
+
+def test_commit_that_failed_is_sent_again_while_another_partition_is_left_out() -> None:
+    world, sent, commit = dropping()
+    world.view = hiding(epoch=3)
+    world.poll()
+    world.stock.positions = {T1: 20}
+    commit(None)
+    world.member.doubted([T1])
+    commit(None)
+    commit(None)
+    assert sent == [{T1: 20}, {T1: 20}, {}]
 
 
 def test_start_of_an_idle_partition_is_committed_although_its_restart_is_not_known() -> None:

@@ -266,6 +266,10 @@ def test_a_new_topic_that_has_the_name_of_an_alias_overrides_a_fence_that_broker
     created = {each.new_topic: each.configs for each in world.performed if isinstance(each, CreateTopic)}
     assert created == {"old": NO_FENCE, "b": {}}
     world.found["old"] = TopicFacts("old", "id-3", 1, partitions=world.found[NEW].partitions, configs=NO_FENCE)
+    world.refused = {RemoveConfigs: ErrorCode.REQUEST_TIMED_OUT}
+    world.check()
+    troubles = {seen.record.topic: seen.trouble for seen in world.engine.watched.seen().topics}
+    assert "refused" in str(troubles[NEW]), "shown on the old topic"
     world.refused = {RemoveConfigs: ErrorCode.TOPIC_AUTHORIZATION_FAILED}
     world.check()
     assert [each.topic for each in world.engine.records if each.replacement is None] == [NEW], "it is given up"

@@ -929,3 +929,20 @@ def test_commit_of_idle_starts_that_failed_before_a_join_is_repeated_during_the_
         member.membership.noted = True
         member.poll()
         assert member.committed == {each: OffsetAndMetadata(0, "", -1) for each in OLD}
+
+
+@pytest.mark.parametrize("strategy", [RangePartitionAssignor, CooperativeStickyAssignor])
+def test_commit_leaves_out_what_was_dropped_until_it_is_read_again(views: FakeViews, strategy: type) -> None:
+    """Partition 1 is hidden: the application, which was shown that, has dropped what it had not committed."""
+    with committing_by_itself(views, strategy) as member:
+        member.consumer.subscribe(["orders"], listener=Told())
+        member.poll()
+        member.committed |= dict.fromkeys(OLD, OffsetAndMetadata(2, "", -1))
+        member.assign(OLD)
+        member.poll()
+        for each in OLD:
+            member.deliver(each, END)
+        views.set("orders", modes_of(3, 1, PartitionMode.NONE))
+        member.poll()
+        sent = {each.partition: at.offset for each, at in member.subscription.all_consumed_offsets().items()}
+        assert sent == {0: 2 if strategy is RangePartitionAssignor else END}

@@ -25,12 +25,13 @@ from modeaware.lifecycle.commands import (
     DeletePartitionsCommand,
     Effect,
     FenceTopic,
+    RemoveConfigs,
     ReplaceTopicCommand,
     TopicCommand,
 )
 from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, TopicFacts
 from modeaware.lifecycle.passes import pass_over
-from modeaware.lifecycle.replacement import give_up_new_topic
+from modeaware.lifecycle.replacement import FENCE_CONFIGS, give_up_new_topic
 from modeaware.lifecycle.second_half import Hindrance, closes, hindrance, is_unused, second_half_of, waits
 from modeaware.lifecycle.steps import advance
 from modeaware.modelog.group_rules import GroupRule
@@ -291,12 +292,14 @@ def test_second_half_is_not_given_up_for_another_topic_or_offsets(
     assert given_up.replacement is None, "any other replacement is given up"
 
 
-def test_undo_of_the_second_half_deletes_an_empty_topic_in_the_way() -> None:
-    """It may already have the fence, and would refuse all records for ever."""
+@pytest.mark.parametrize("end", [0, 1])
+def test_undo_of_the_second_half_lifts_the_fence_of_a_topic_in_the_way(end: int) -> None:
+    """Else that topic would refuse all records for ever."""
     begun = ask(replace(SECOND, undo=True), of_interim(), ALIAS, LEADS_BACK, record=LEADS_BACK).record
     assert begun is not None
-    assert second_pass(UNTOUCHED, begun.replacing) == (None, [*REMOVED])
-    ended, performed = second_pass(facts(2, {0: log(1)}, topic_id="other"), begun.replacing)
+    other = facts(2, {0: log(end), 1: log()}, topic_id="other")
+    assert second_pass(replace(other, configs=FENCE_CONFIGS), begun.replacing) == (None, [RemoveConfigs])
+    ended, performed = second_pass(replace(other, configs={}), begun.replacing)
     assert ended is not None
     assert (ended.replacement, performed) == (None, [])
 

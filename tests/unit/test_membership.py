@@ -3,7 +3,7 @@ its own (``test_member.py``); this is what librdkafka makes of it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -42,6 +42,7 @@ class Application:
         self.uncommitted: dict[tuple[str, int], int] = {}
         self.handled: dict[int, int] = {}  # what it has committed of the old topic, if it drops the rest
         self.results: list[tuple[object, set[Note]]] = []  # of asynchronous and automatic commits
+        self.when_assigned: Callable[[], None] = lambda: None
         self.consumer = modeaware.Consumer(
             {
                 "bootstrap.servers": mock.bootstrap_servers,
@@ -63,6 +64,7 @@ class Application:
 
     def _assigned(self, _: object, partitions: list[TopicPartition]) -> None:
         self.calls.append(("assigned", {p.topic for p in partitions}))
+        self.when_assigned()
 
     def _revoked(self, _: object, partitions: list[TopicPartition]) -> None:
         self.calls.append(("revoked", {p.topic for p in partitions}))
@@ -157,15 +159,28 @@ def test_application_that_commits_nothing_is_noted_as_given_all(application: App
     application.until(lambda: application.noted(NEW) == {(0, kind_of(OPENED))})
 
 
+@pytest.mark.parametrize("when", ["after the callbacks", "in on_assign", "after on_assign has raised"])
 @pytest.mark.parametrize("application", [("drops when revoked", each) for each in DROPPING], indirect=True)
 def test_records_that_an_application_drops_when_it_is_revoked_are_read_again(
-    application: Application, views: FakeViews
+    application: Application, views: FakeViews, when: str
 ) -> None:
     application.until(lambda: len(application.records[OLD]) == COUNT * RECORDS)
+
+    def commit() -> None:
+        with suppress(KafkaException):  # there may be nothing to commit
+            application.consumer.commit(None, offsets=None, asynchronous=False)
+
+    def fail() -> None:
+        application.when_assigned = lambda: None
+        raise ValueError("the application's")
+
+    if when != "after the callbacks":
+        application.when_assigned = commit if when == "in on_assign" else fail
     views.set(OLD, modes_of(COUNT, COUNT - 1, PartitionMode.NONE))
-    application.until(lambda: ("revoked", {OLD}) in application.calls)
-    with suppress(KafkaException):  # there may be nothing to commit
-        application.consumer.commit(asynchronous=False)
+    with suppress(ValueError):
+        application.until(lambda: ("revoked", {OLD}) in application.calls)
+    commit()
+    application.when_assigned = lambda: None
     application.handled = application.committed()
     for partition, offset in application.handled.items():
         assert offset <= sum(each == partition for each, _ in application.records[OLD]), "it was dropped"

@@ -3,6 +3,7 @@ package modeaware;
 import java.nio.charset.StandardCharsets;
 import java.util.Base64;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
@@ -46,6 +47,7 @@ final class Decisions {
         decisions.withoutViews();
         decisions.tails();
         say("batches whose first record is placed twice", decisions::placedTwice);
+        say("batches that begin after a record with a partition", decisions::afterNamed);
         keyless();
         System.exit(0);
     }
@@ -129,6 +131,18 @@ final class Decisions {
             whole += each.keyless(cluster) == first & each.keyless(cluster) == first ? 1 : 0;
         }
         return Integer.toString(whole);
+    }
+
+    /** Whether large records without a key go to more than one partition, though each follows a record that names one. */
+    private String afterNamed() {
+        Case each = new Case(PARTITIONER, "", "writable");
+        Cluster cluster = each.cluster("orders", Uuid.randomUuid().toString());
+        Set<Integer> used = new HashSet<>();
+        for (int batch = 0; batch < 200; batch++) {
+            each.partitioner.onNewBatch("payments", cluster, 3);
+            used.add(each.keyless(cluster));
+        }
+        return Boolean.toString(used.size() > 1);
     }
 
     /** How many records without a key go to one partition in a row, of so many that two draws differ. */
