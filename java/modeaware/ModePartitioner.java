@@ -27,6 +27,7 @@ public final class ModePartitioner extends PlugIn implements Partitioner {
     private static final class Placed {
         String topic;
         int partition;
+        boolean isFresh; // no batch has begun since
         boolean isRepeated; // the same record is placed once more
     }
 
@@ -45,7 +46,8 @@ public final class ModePartitioner extends PlugIn implements Partitioner {
      */
     public void onNewBatch(String topic, Cluster cluster, int partition) {
         Placed last = placed.get();
-        last.isRepeated = topic.equals(last.topic) && partition == last.partition;
+        last.isRepeated = last.isFresh && topic.equals(last.topic) && partition == last.partition;
+        last.isFresh = false;
     }
 
     @Override
@@ -81,6 +83,7 @@ public final class ModePartitioner extends PlugIn implements Partitioner {
         int bytes = size(keyBytes) + size(valueBytes);
         int next = sticky.next(count, bytes);
         last.topic = topic;
+        last.isFresh = true;
         last.partition = partition(writable, next >= 0 ? next : sticky.draw(count, bytes,
             index -> cluster.leaderFor(new TopicPartition(topic, partition(writable, index))) != null));
         return last.partition;

@@ -136,6 +136,8 @@ class Member:
         manual: the application assigns by itself, outside of any subscription, so no gate applies.
         paused: partitions that the application has paused.
         joining: the library is rejoining the group and rejects commits. It is None if the library does not report this.
+        has_dropped: the application may have dropped records of a partition, and has got none of it since. Any thread
+            may read this.
         due_s: when to call :meth:`next` again after it has returned None; if this is None too, after the next input.
     """
 
@@ -147,6 +149,7 @@ class Member:
         self.withheld: frozenset[Key] = frozenset()
         self.manual = False
         self.joining: bool | None = None
+        self.has_dropped = False
         self.due_s: float | None = None
         self._is_assigned = False
         self._is_subscribed = False
@@ -276,6 +279,7 @@ class Member:
         for key, position in positions.items():
             if key in self.partitions and self.partitions[key].state is State.SHOWN:
                 self.partitions[key].takes_position(position)
+        self.has_dropped = self.has_dropped and any(each.is_dropped for each in self.partitions.values())
         if not self.reading.reader.group:
             self._pass()
 
@@ -651,7 +655,7 @@ class Member:
                 partition.state = self._wanted(key, partition.state) if key in turn.hides else State.GIVEN
                 partition.polled = False
                 if key in turn.restarts and partition.step.is_assigned:
-                    partition.step, partition.is_dropped = Step.RESTART, True
+                    partition.step, partition.is_dropped, self.has_dropped = Step.RESTART, True, True
         self._forget(set(turn.leaves))
         for key in turn.shows & self.partitions.keys():
             is_taken = choice is None or key in choice

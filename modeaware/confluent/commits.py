@@ -57,18 +57,16 @@ class CommitNotes:
         return [self._noted(partition, partition.offset, in_transaction=True) for partition in offsets]
 
     def _commit(self, method: Target, consumer: Any, *args: Any, **kwargs: Any) -> Any:
+        if not self._notes and not self._member.has_dropped:
+            return method(consumer, *args, **kwargs)
         given = {**dict(zip(_PARAMETERS, args, strict=False)), **kwargs}
-        given = {name: value for name, value in given.items() if value is not None or name == "asynchronous"}
+        given = {name: value for name, value in given.items() if value is not None or name not in _PARAMETERS[:2]}
         offsets = _offsets_of(given)
         if len(args) > len(_PARAMETERS) or (offsets is None and ("message" in given or "offsets" in given)):
             return method(consumer, *args, **kwargs)  # librdkafka refuses the call
-        stores = self._member.committing.stores
-        may_be_dropped = stores and any(each.is_dropped for each in self._member.partitions.values())
-        if not self._notes and (offsets is not None or not may_be_dropped):
-            return method(consumer, *args, **kwargs)
         others = {name: value for name, value in given.items() if name not in ("message", "offsets")}
         if offsets is None:
-            sent = self._positions(self._member.partitions)
+            sent, stores = self._positions(tuple(self._member.partitions)), self._member.committing.stores
             dropped = self._dropped(sent) if stores else ()
             sent = {key: at for key, at in sent.items() if key not in dropped and self._is_new(key, at.offset)}
             if dropped:
@@ -100,13 +98,14 @@ class CommitNotes:
         """Return the partitions of which librdkafka still stores an offset behind records that were dropped."""
         return {
             key
-            for key, each in self._member.partitions.items()
+            for key, each in tuple(self._member.partitions.items())  # the polling thread may change them
             if each.is_dropped and (each.step is not Step.DONE or key not in positions)
         }
 
     def _is_new(self, key: Key, at: int) -> bool:
-        partition = self._member.partitions[key]
-        return not partition.knows_commit or partition.committed is None or partition.committed.offset < at
+        partition = self._member.partitions.get(key)
+        at_commit = partition.committed if partition is not None and partition.knows_commit else None
+        return at_commit is None or at_commit.offset < at
 
     def _positions(self, keys: Iterable[Key]) -> dict[Key, TopicPartition]:
         asked = parts_of(keys)

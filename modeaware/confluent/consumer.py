@@ -338,7 +338,8 @@ class Consumer(_Slots):
         finishes = self._renames or self._membership.sees_absences
         self._hook.finish_all(finishes or (self._wants_ends and self._may_end_hidden()))
         member = self._membership.member
-        self._names.put_over(*self._notes.methods(noting=self._membership.watches, may_drop=member.may_drop))
+        may_drop = member.may_drop or member.has_dropped
+        self._names.put_over(*self._notes.methods(noting=self._membership.watches, may_drop=may_drop))
 
     def _may_end_hidden(self) -> bool:
         """Return whether librdkafka may report the end of a partition that is hidden or will be hidden. Even the poll

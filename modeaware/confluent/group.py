@@ -533,7 +533,7 @@ class Membership:
                 self.member.done(action, answer, self._now_s())
         self.ends.run_to_end()
         self.watches = bool(self.member.watched())
-        self._commits.listen(self.watches)
+        self._commits.listen(self.watches or self.member.has_dropped)
         self.sees_absences = bool(self._patterns.listed) or any(
             map(self._is_hidden, self._added.union(self._subscribed))
         )
@@ -559,8 +559,20 @@ class Membership:
                 self._showing = None
                 if has_returned:
                     self.member.done(show, None, self._now_s())
+                    self._reset_stored(show.keys)
                 else:
                     self.member.failed(show, self._now_s())
+
+    def _reset_stored(self, keys: Iterable[Key]) -> None:
+        """Reset the offsets that the application has stored itself and may have dropped: a seek leaves them stored, a
+        revocation by librdkafka does not (#2782). librdkafka commits no stored offset below its last commit."""
+        how, partitions = self.member.committing, self.member.partitions
+        if how.stores or how.automatic or not self.member.has_dropped:
+            return
+        dropped = ((key, partitions[key].start) for key in keys if key in partitions and partitions[key].is_dropped)
+        starts = [TopicPartition(*key, at) for key, at in dropped if at is not None and at >= 0]
+        if starts:
+            self._stock.store_offsets(offsets=starts)
 
     def _carry_out(self, action: Action) -> Any:
         match action:

@@ -22,7 +22,11 @@ from tests.support.waiting import eventually
 
 ENDS = dict.fromkeys(range(COUNT), RECORDS)
 PROTOCOLS = [{"partition.assignment.strategy": name} for name in ("range", "cooperative-sticky")]
-DROPPING = [{"partition.assignment.strategy": name} for name in ("roundrobin", "cooperative-sticky")]
+DROPPING = [
+    {"partition.assignment.strategy": name, "enable.auto.offset.store": stores}
+    for name in ("roundrobin", "cooperative-sticky")
+    for stores in (True, False)
+]
 
 
 @pytest.fixture
@@ -43,6 +47,7 @@ class Application:
         self.handled: dict[int, int] = {}  # what it has committed of the old topic, if it drops the rest
         self.results: list[tuple[object, set[Note]]] = []  # of asynchronous and automatic commits
         self.when_assigned: Callable[[], None] = lambda: None
+        self.stores = not settings.get("enable.auto.offset.store", True)
         self.consumer = modeaware.Consumer(
             {
                 "bootstrap.servers": mock.bootstrap_servers,
@@ -90,6 +95,8 @@ class Application:
         assert partition is not None
         assert offset is not None
         self.records[topic].add((partition, offset))
+        if self.stores:
+            self.consumer.store_offsets(message)
         if self.commits == "each":
             self.consumer.commit(message, asynchronous=False)
         elif self.commits == "when revoked":
@@ -159,7 +166,7 @@ def test_application_that_commits_nothing_is_noted_as_given_all(application: App
     application.until(lambda: application.noted(NEW) == {(0, kind_of(OPENED))})
 
 
-@pytest.mark.parametrize("when", ["after the callbacks", "in on_assign", "after on_assign has raised"])
+@pytest.mark.parametrize("when", ["after the callbacks", "after subscribe()", "in on_assign", "after on_assign raised"])
 @pytest.mark.parametrize("application", [("drops when revoked", each) for each in DROPPING], indirect=True)
 def test_records_that_an_application_drops_when_it_is_revoked_are_read_again(
     application: Application, views: FakeViews, when: str
@@ -174,11 +181,13 @@ def test_records_that_an_application_drops_when_it_is_revoked_are_read_again(
         application.when_assigned = lambda: None
         raise ValueError("the application's")
 
-    if when != "after the callbacks":
+    if "on_assign" in when:
         application.when_assigned = commit if when == "in on_assign" else fail
     views.set(OLD, modes_of(COUNT, COUNT - 1, PartitionMode.NONE))
     with suppress(ValueError):
         application.until(lambda: ("revoked", {OLD}) in application.calls)
+    if when == "after subscribe()":
+        application.consumer.subscribe([OLD])
     commit()
     application.when_assigned = lambda: None
     application.handled = application.committed()

@@ -138,8 +138,11 @@ final class Decisions {
         Case each = new Case(PARTITIONER, "", "writable");
         Cluster cluster = each.cluster("orders", Uuid.randomUuid().toString());
         Set<Integer> used = new HashSet<>();
-        for (int batch = 0; batch < 200; batch++) {
-            each.partitioner.onNewBatch("payments", cluster, 3);
+        for (int batch = 0; batch < 400; batch++) {
+            if (batch == 200) {
+                used.clear(); // by now each partition was drawn
+            }
+            each.partitioner.onNewBatch("orders", cluster, 0);
             used.add(each.keyless(cluster));
         }
         return Boolean.toString(used.size() > 1);
