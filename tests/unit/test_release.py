@@ -156,11 +156,13 @@ def manifest(name: str) -> dict[str, Any]:
     return found
 
 
-def test_the_deployment_is_two_controllers_that_may_write_nothing() -> None:
-    deployment = manifest("deployment.yaml")["spec"]
-    pod = deployment["template"]["spec"]
+def test_the_stateful_set_is_two_controllers_that_may_write_nothing() -> None:
+    controllers = manifest("stateful-set.yaml")["spec"]
+    pod = controllers["template"]["spec"]
     (container,) = pod["containers"]
-    assert deployment["replicas"] == 2
+    assert controllers["replicas"] == 2
+    assert controllers["serviceName"] == manifest("service.yaml")["metadata"]["name"]
+    assert not any("listen" in argument for argument in container["args"]), "it starts by TLS, too"
     assert pod["securityContext"]["runAsNonRoot"]
     assert not pod["automountServiceAccountToken"]
     assert container["securityContext"] == {
@@ -177,12 +179,12 @@ def test_the_deployment_is_two_controllers_that_may_write_nothing() -> None:
 
 
 def test_the_manifests_select_the_controllers_pods_and_their_ports() -> None:
-    template = manifest("deployment.yaml")["spec"]["template"]
+    template = manifest("stateful-set.yaml")["spec"]["template"]
     labels = template["metadata"]["labels"]
     ports = {port["name"] for port in template["spec"]["containers"][0]["ports"]}
     assert manifest("service.yaml")["spec"]["selector"] == labels
     assert {port["targetPort"] for port in manifest("service.yaml")["spec"]["ports"]} <= ports
-    for name in ("deployment.yaml", "disruption-budget.yaml", "service-monitor.yaml"):
+    for name in ("stateful-set.yaml", "disruption-budget.yaml", "service-monitor.yaml"):
         assert manifest(name)["spec"]["selector"]["matchLabels"] == labels, name
     assert manifest("network-policy.yaml")["spec"]["podSelector"]["matchLabels"] == labels
     assert manifest("service-monitor.yaml")["spec"]["endpoints"][0]["port"] in ports
@@ -202,7 +204,7 @@ def test_the_compose_file_names_one_image_and_two_controllers() -> None:
 
 def command_lines() -> Iterator[tuple[str, list[str]]]:
     """The arguments of the controller in each way to run it."""
-    yield "deployment", manifest("deployment.yaml")["spec"]["template"]["spec"]["containers"][0]["args"]
+    yield "stateful set", manifest("stateful-set.yaml")["spec"]["template"]["spec"]["containers"][0]["args"]
     services = yaml.safe_load((DEPLOY / "compose.yaml").read_text(encoding="utf-8"))["services"]
     yield "compose", services["controller-2"]["command"]
     unit = configparser.RawConfigParser(strict=False)
