@@ -54,10 +54,11 @@ from modeaware.spark.offsets import (
     next_positions,
     ranges_between,
     refuse_gone,
+    refuse_late,
     resolve,
     tasks,
 )
-from modeaware.spark.snapshot import TIMEOUT_S, TopicClient, topic_segments
+from modeaware.spark.snapshot import TIMEOUT_S, TopicClient, TopicDescription, topic_segments
 from modeaware.topic_view import TopicView
 from modeaware.wire.security import bootstrap_servers
 
@@ -251,7 +252,7 @@ class BatchReader(_Reader, DataSourceReader):  # type: ignore[misc] # read() of 
         ending = LATEST if options.ending is None else options.ending
         for view in self._views():
             topic, client = view.topic, self._client(view.topic)
-            readable = [p for p in client.describe().partitions if view.is_readable(p)]
+            readable = [p for p in every_partition(view, client.describe()) if view.is_readable(p)]
             starts, ends = client.starts(readable), client.ends(readable)
             start = resolve("startingOffsets", self._wanted("startingOffsets", starting, topic), topic, starts, ends)
             end = resolve("endingOffsets", self._wanted("endingOffsets", ending, topic), topic, starts, ends)
@@ -283,7 +284,7 @@ class StreamReader(_Reader, DataSourceStreamReader):  # type: ignore[misc] # rea
         """
         positions = {}
         for view in first_topics(self._views(), self._starting):
-            topic, client, partitions = view.topic, self._client(view.topic), self._partitions(view.topic)
+            topic, client, partitions = view.topic, self._client(view.topic), self._partitions(view)
             starts, ends = client.starts(partitions), client.ends(partitions)
             name = "startingOffsets"
             positions[topic] = resolve(name, self._wanted(name, self._starting, topic), topic, starts, ends)
@@ -310,7 +311,7 @@ class StreamReader(_Reader, DataSourceStreamReader):  # type: ignore[misc] # rea
         self._given, self._log_ends = next_positions(self._chain, ends, self._position, self._given), ends
         latest = Offsets(self._given, self._ids, self._skipped())
         if self._position is not None:  # checked before Spark writes the batch to its checkpoint
-            check_topics(self._topic, Offsets(self._position, {}), latest, strict=False)
+            check_topics(self._topic, Offsets(self._position, self._ids), latest, strict=False)
         return latest.to_json()
 
     def _skipped(self) -> tuple[str, ...]:
@@ -322,10 +323,13 @@ class StreamReader(_Reader, DataSourceStreamReader):  # type: ignore[misc] # rea
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[OffsetRange | RangesInOrder]:
         before, after, strict = Offsets.from_json(start), Offsets.from_json(end), self._options.fail_on_data_loss
+        for topic, topic_id in after.ids.items():  # a topic whose end is not requested any more keeps its id
+            self._ids.setdefault(topic, topic_id)
         if self._position is None:  # the batch may come from the checkpoint: then the views were not read yet
             self._views()
         if start != self._initial:  # not the first batch of a new query
             check_topics(self._topic, before, after, strict=strict, gone=self._gone)
+            refuse_late(self._gone, before, after, strict=strict)
         ranges = []
         for topic, ends in after.positions.items():
             begin = before.positions[topic] if is_continued(topic, before, after) else None
@@ -351,10 +355,9 @@ class StreamReader(_Reader, DataSourceStreamReader):  # type: ignore[misc] # rea
             return ends
         if begin is None or skipped:  # a new topic; retention may have deleted its first records
             return self._client(topic).starts(ends)
-        if self._starting != LATEST:
-            return begin
+        wanted = dict.fromkeys(begin, self._starting) if isinstance(self._starting, int) else self._starting
         # Spark requests the first batch's end before its beginning: records that arrive between must not invert them.
-        return {p: min(offset, ends.get(p, offset)) for p, offset in begin.items()}
+        return {p: min(at, ends.get(p, at)) if wanted.get(p) == LATEST else at for p, at in begin.items()}
 
     def _look(self, ends: dict[str, Mapping[int, int]], view: TopicView) -> None:
         """Add the ends of the topic to ``ends``, if they are missing there."""
@@ -362,7 +365,7 @@ class StreamReader(_Reader, DataSourceStreamReader):  # type: ignore[misc] # rea
         if topic in ends:
             return
         if needs_look(view, self._position):
-            partitions = self._partitions(topic)  # before the ends, so that these belong to the noted id
+            partitions = self._partitions(view)  # before the ends, so that these belong to the noted id
             ends[topic] = self._client(topic).ends(partitions)
         else:
             ends[topic] = (self._position or {})[topic]
@@ -380,13 +383,22 @@ class StreamReader(_Reader, DataSourceStreamReader):  # type: ignore[misc] # rea
             time.sleep(POLL_S)  # until the controller has appended the deletion
         return False
 
-    def _partitions(self, topic: str) -> list[int]:
+    def _partitions(self, view: TopicView) -> list[int]:
+        topic = view.topic
         # Request the id before the ends. If another topic gets the name between, its ends are not kept under its id.
-        partitions, topic_id = self._client(topic).describe()
+        described = self._client(topic).describe()
+        topic_id = described.topic_id
         if topic_id is not None and topic_id != self._ids.get(topic):
             self._ids[topic] = topic_id
             self._given.pop(topic, None)
-        return partitions
+        return sorted({*every_partition(view, described), *self._given.get(topic, {})})
+
+
+def every_partition(view: TopicView, described: TopicDescription) -> list[int]:
+    """Return the partitions of a topic. A topic never loses one, so those of the view count even if the description is
+    of a broker that does not know them yet (invariant I4)."""
+    is_same = described.topic_id is not None and described.topic_id == view.topic_id
+    return sorted({*described.partitions, *(range(len(view.modes)) if is_same else ())})
 
 
 def _conf_of(conf: Mapping[str, Any], *, strict: bool) -> dict[str, Any]:

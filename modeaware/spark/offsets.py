@@ -283,6 +283,17 @@ def refuse_gone(topic: str, start: Mapping[int, int], end: Mapping[int, int], *,
         )
 
 
+def refuse_late(gone: Sequence[TopicView], before: Offsets, after: Offsets, *, strict: bool) -> None:
+    """Raise RecordsLost if ``strict`` and records that arrived late in a deleted topic, after the query had gone on to
+    the next topic, are unread. Of a topic that was deleted by hand it is not known."""
+    for view in gone if strict else ():
+        new_topic, position = view.replaced_by, before.positions.get(view.topic)
+        if position is None or new_topic is None or view.topic in after.positions:
+            continue
+        if view.applies_to(before.ids.get(view.topic)):
+            refuse_gone(view.topic, position, new_topic.read_up_to, strict=True)
+
+
 def tasks(by_topic: Sequence[Sequence[OffsetRange]]) -> list[OffsetRange | RangesInOrder]:
     """Return the ranges of a batch by task: one task for each range, unless the ranges are of several topics."""
     ranges = tuple(chain.from_iterable(by_topic))

@@ -37,10 +37,11 @@ from modeaware.callouts import InnerLock, get_logger
 from modeaware.config import split_client_config
 from modeaware.confluent.admin import AdminClient
 from modeaware.errors import ConfigError, ErrorCode, ModeAwareError
-from modeaware.librdkafka import Consumer, KafkaError, KafkaException, TopicPartition
+from modeaware.librdkafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
 from modeaware.modelog.connection import shared_settings
 from modeaware.modelog.group_rules import REQUIRE, GroupRule
-from modeaware.spark.offsets import OUR_MARK
+from modeaware.spark.offsets import OUR_MARK, Offsets
+from modeaware.topic_view import known_id
 
 logger = get_logger(__name__)
 
@@ -110,6 +111,7 @@ class ProgressListener(StreamingQueryListener):
         self._queries: dict[str, tuple[str, StreamingQuery]] = {}
         self._batches: dict[str, tuple[str, int]] = {}  # a query's id -> the run and batch of its last noted progress
         self._pending: dict[str, Positions] = {}
+        self._ids: dict[str, dict[str, str]] = {}  # a group -> topic -> the id of the topic that its query has read
         self._reasons: dict[str, str] = {}
         self._publishing: dict[str, Positions] = {}
         self._closed = False
@@ -214,7 +216,8 @@ class ProgressListener(StreamingQueryListener):
         # Read the JSON, not the attributes: if PySpark has made the progress from JSON (lastProgress since 4.1, all of
         # Spark Connect), its `endOffset` is the text of a Python dict.
         sources = json.loads(progress.json)["sources"]
-        positions = positions_of((source["description"], source["endOffset"]) for source in sources)
+        ends = [(source["description"], source["endOffset"]) for source in sources]
+        positions = positions_of(ends)
         if not positions:
             return
         name = progress.name or str(progress.id)
@@ -228,6 +231,7 @@ class ProgressListener(StreamingQueryListener):
             self._batches[query] = run, batch
             self._pending.setdefault(_checked(group), {}).update(positions)
             self._reasons[group] = f"the Spark query {name}"
+            self._ids[group] = {topic: topic_id for _, end in ends for topic, topic_id in ids_of(end).items()}
             if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(target=self._run, name="modeaware-spark-progress", daemon=True)
                 self._thread.start()
@@ -298,11 +302,35 @@ class ProgressListener(StreamingQueryListener):
         consumer = self._consumers.get(group)
         if consumer is None:
             consumer = self._consumers[group] = Consumer({**self._settings, "group.id": group})
-        offsets = [TopicPartition(t, p, offset) for t, of_topic in positions.items() for p, offset in of_topic.items()]
+        others = self._recreated(group, positions)
+        own = {topic: of_topic for topic, of_topic in positions.items() if topic not in others}
+        offsets = [TopicPartition(t, p, offset) for t, of_topic in own.items() for p, offset in of_topic.items()]
+        if not offsets:
+            return
         for done in consumer.commit(offsets=offsets, asynchronous=False) or ():
             # An unknown topic is no failure: it was replaced, the query has read it, and no drain waits for it.
             if done.error is not None and done.error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise KafkaException(done.error)
+
+    def _recreated(self, group: str, positions: Positions) -> set[str]:
+        """Return the topics of a chain whose name another topic has by now (invariant I8): an offset there would claim
+        that the query has reached that topic."""
+        ids = self._ids.get(group, {})
+        asked = [topic for topic in positions if topic in ids] if len(positions) > 1 else []
+        answers = (
+            self._admin.describe_topics(TopicCollection(asked), request_timeout=REQUEST_TIMEOUT_S) if asked else {}
+        )
+        others = set()
+        for topic, answer in answers.items():
+            try:
+                topic_id = known_id(answer.result(REQUEST_TIMEOUT_S + 5).topic_id)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    raise
+                continue
+            if topic_id not in (None, ids[topic]):
+                others.add(topic)
+        return others
 
 
 def _checked(group: str) -> str:
@@ -314,12 +342,27 @@ def _checked(group: str) -> str:
 def positions_of(sources: Iterable[tuple[str, Any]]) -> Positions:
     """Return a query's positions. ``sources`` has each source's description and end offset, from a progress's JSON."""
     positions: Positions = {}
+    ours: list[Positions] = []
     for description, end_offset in sources:
-        for topic, offsets in _offsets(description, end_offset).items():
+        of_source = _offsets(description, end_offset)
+        ours += [of_source] if of_source and OUR_MARK in end_offset else []
+        for topic, offsets in of_source.items():
             other = positions.get(topic)
             both = offsets if other is None else {p: min(o, other[p]) for p, o in offsets.items() if p in other}
             positions[topic] = both
-    return {topic: offsets for topic, offsets in positions.items() if offsets}
+    # Two sources of one chain: a topic that the slower one has not reached is left out.
+    behind = {
+        topic
+        for one in ours
+        for topic in one
+        if any(topic not in other and not one.keys().isdisjoint(other) for other in ours)
+    }
+    return {topic: offsets for topic, offsets in positions.items() if offsets and topic not in behind}
+
+
+def ids_of(end_offset: Any) -> Mapping[str, str]:
+    """Return the topic ids in a source's end offset: of ``format("modeaware")`` only."""
+    return Offsets.from_json(end_offset).ids if isinstance(end_offset, dict) and OUR_MARK in end_offset else {}
 
 
 def _offsets(description: str, offsets: Any) -> Positions:

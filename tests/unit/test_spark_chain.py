@@ -545,3 +545,90 @@ def test_nothing_is_lost_or_repeated_or_out_of_order_wherever_the_query_is_kille
     }
     for earlier, later in (("a", "b"), ("a", "c"), ("b", "c")):
         assert max(of_topic[earlier], default=0) <= min(of_topic[later], default=10**6)
+
+
+# The name is kept: a -> b -> a
+
+
+def reached_b(world: World, **options: str) -> Query:
+    """A query that has read a, which is released, and has reached b."""
+    query = Query(**options)
+    world.write("a", 5)
+    world.seal("a")
+    query.step()
+    world.write("b", 4)
+    query.step()
+    world.seal("a", released=True)
+    assert list(query.positions()) == ["a", "b"]
+    return query
+
+
+def test_ids_stay_in_the_checkpoint_after_a_batch_that_was_run_again(world: World) -> None:
+    """Else the next topic of that name would be read from the offsets of the deleted one."""
+    query = reached_b(world)
+    world.write("b")
+    query.step(until="planned")
+    query.restart()
+    world.write("b")
+    query.step()
+    assert Offsets.from_json(json.loads(query.offsets[-1])).ids == {"a": "id-a", "b": "id-b"}
+    world.lead_back()
+    world.write("a", 9)
+    world.seal("b")
+    query.restart()
+    tasks = [*query.step(), *query.step()]
+    assert OffsetRange("a", 0, 0, 9) in tasks
+
+
+@pytest.mark.parametrize("strict", ["true", "false"])
+def test_late_records_of_a_deleted_topic_are_no_silent_loss(world: World, strict: str) -> None:
+    query = reached_b(world, failondataloss=strict)
+    world.write("a", 7)
+    world.seal("a", released=True, gone=True)
+    world.deleted.add("a")
+    world.write("b", 2)
+    query.restart()
+    if strict == "true":
+        with pytest.raises(RecordsLost, match="partition 0 of a from 5 to 12"):
+            query.step()
+    else:
+        assert query.step() == [OffsetRange("b", 0, 4, 6)]
+
+
+def test_records_that_arrive_while_a_query_starts_at_offsets_by_partition(world: World) -> None:
+    query = Query(startingoffsets=json.dumps({"a": {"0": -1, "1": -2, "2": 0}}))
+    world.write("a", 5)
+    world.write("a", 1, partition=1)
+    latest = query.reader.latestOffset
+    query.reader.latestOffset = lambda: (latest(), world.write("a", 3))[0]  # type: ignore[method-assign] # in between
+    assert query.step() == [OffsetRange("a", 1, 0, 1)]
+    query.reader.latestOffset = latest  # type: ignore[method-assign] # its own
+    assert query.step() == [OffsetRange("a", 0, 5, 8)]
+
+
+def test_broker_that_does_not_know_new_partitions_yet_takes_none_away(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query = Query()
+    world.write("a", 5)
+    query.step()
+    monkeypatch.setitem(COUNTS, "a", 4)
+    world.logs["a", 3] = 6
+    query.step()
+    monkeypatch.setitem(COUNTS, "a", 3)
+    world.write("a")
+    assert query.step() == [OffsetRange("a", 0, 5, 6)]
+    world.views["a"] = replace(world.views["a"], modes=modes_of(4, 4))
+    assert Query().reader.latestOffset()["a"]["3"] == 6, "nor from a process that has just begun"
+
+
+def test_slower_of_two_sources_of_one_chain_counts() -> None:
+    one = {"modeaware:offsets": 1, "a": {"0": 5}, "b": {"0": 9}}
+    assert positions_of([("PythonMicroBatchStream", one), ("PythonMicroBatchStream", {**one, "a": {"0": 4}})]) == {
+        "a": {0: 4},
+        "b": {0: 9},
+    }
+    behind = {"modeaware:offsets": 1, "a": {"0": 5}}
+    assert positions_of([("PythonMicroBatchStream", one), ("PythonMicroBatchStream", behind)]) == {"a": {0: 5}}
+    others = [("KafkaV2[Subscribe[x,y]]", {"x": {"0": 1}, "y": {"0": 2}}), ("KafkaV2[Subscribe[x]]", {"x": {"0": 1}})]
+    assert positions_of(others) == {"x": {0: 1}, "y": {0: 2}}

@@ -205,6 +205,7 @@ class Target:
     position: int = 0
     clean_up_to: int = 0
     reports: list[Callable[[], None]] = field(default_factory=list)
+    topic_id: str = "id-1"
 
     def meanwhile(self, *_: object) -> bool:
         step, key = next(self.script, ("end", b""))
@@ -296,7 +297,7 @@ def copies(keys: list[bytes]) -> list[Copy[OldRecord]]:
 
 def copying(target: Target, tries: int = 100) -> Copying:
     made: Any = Copying
-    return made(CopyJob("orders", "id", 3, {}, {HOME: 0}, tries), HOME, target, target)
+    return made(CopyJob("orders", "id", 3, {}, {HOME: 0}, tries, "id-1"), HOME, target, target, lambda: target.topic_id)
 
 
 STEPS = st.tuples(st.sampled_from(["write", "write", "open", "committed", "aborted", "pass"]), st.sampled_from(KEYS))
@@ -330,6 +331,15 @@ def test_a_newer_value_before_an_aborted_copy_is_written_once_more() -> None:
     ]  # fmt: skip
     assert target.log[-1].headers == [], "it is no copy"
     assert work.done == Copied(superseded=1, repaired=1, retries=1)
+
+
+def test_no_copy_is_committed_to_a_topic_that_was_created_again() -> None:
+    """Its newer values were not read: they lie below the offset from which the first topic was followed."""
+    target = Target(iter([]))
+    target.topic_id = "id-2"
+    with pytest.raises(EvacuationFailed, match="created again"):
+        copying(target).write(copies([b"a"]))
+    assert [r.state for r in target.log] == ["aborted"]
 
 
 def test_copy_that_is_there_is_not_written_again() -> None:

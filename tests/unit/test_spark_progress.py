@@ -32,6 +32,7 @@ class World:
         self.refuse: dict[str, int] = {}
         self.rules: list[GroupRule] = []
         self.errors: dict[str, int] = {}  # topic -> the code that brokers return for its offsets
+        self.ids: dict[str, str] = {}  # of the topics that exist
 
     def ask(self, kind: str, *what: Any) -> bool:
         if self.refuse.get(kind, 0):
@@ -54,6 +55,15 @@ class World:
         else:
             future.set_exception(ControllerUnavailable("no controller is running"))
         return future
+
+    def describe_topics(self, topics: Any, request_timeout: float) -> dict[str, Future[Any]]:
+        futures = {name: Future[Any]() for name in topics.topics}
+        for name, future in futures.items():
+            if name in self.ids:
+                future.set_result(SimpleNamespace(topic_id=self.ids[name]))
+            else:
+                future.set_exception(KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)))
+        return futures
 
     def close(self) -> None:
         """Nothing."""
@@ -172,6 +182,21 @@ def test_a_topic_that_is_gone_holds_no_other_up(
     assert not listener.flush(0.1)
     world.errors = {}
     assert listener.flush(10)
+
+
+def test_offsets_of_a_deleted_topic_are_not_committed_on_the_next_topic_of_its_name(
+    world: World, listener: ProgressListener
+) -> None:
+    """They would claim that the query has come to it (a name that is kept)."""
+    end = '{"modeaware:offsets": 1, "modeaware:topic_ids": {"a": "1", "b": "2"}, "a": {"0": 5}, "b": {"0": 1}}'
+    world.ids = {"a": "3", "b": "2"}
+    listener.onQueryProgress(event("g", end, description="PythonMicroBatchStream"))
+    assert listener.flush(10)
+    assert world.done[-1] == ("commit", "g", {("b", 0, 1)})
+    del world.ids["a"]
+    listener.onQueryProgress(event("g", end, description="PythonMicroBatchStream", batch=1))
+    assert listener.flush(10)
+    assert world.done[-1] == ("commit", "g", {("a", 0, 5), ("b", 0, 1)}), "a deleted topic is no failure"
 
 
 def test_closing_publishes_what_is_left_or_says_that_it_does_not(

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from itertools import islice
@@ -30,6 +30,7 @@ from modeaware.librdkafka import Consumer, KafkaError, KafkaException, Message, 
 from modeaware.modelog.connection import tail_conf
 from modeaware.spark.errors import EvacuationFailed
 from modeaware.spark.evacuation.versions import HEADER, NewRecord, OldRecord, digest, is_newer
+from modeaware.spark.snapshot import TopicClient
 
 MOST, FEWEST = 10_000, 1
 """The greatest number of copies in a transaction: at first, and if producers write many of the copied keys."""
@@ -92,6 +93,7 @@ class CopyJob:
         conf: as for :class:`modeaware.Producer`.
         bases: partition of the new topic -> the offset up to which it was read before the copies were decided.
         tries: the number of attempts to copy a key that producers keep writing.
+        new_topic_id: the new topic's id, if known. ``bases`` are offsets of that topic alone (invariant I8).
     """
 
     topic: str
@@ -100,6 +102,7 @@ class CopyJob:
     conf: Mapping[str, Any]
     bases: Mapping[int, int]
     tries: int
+    new_topic_id: str | None = None
 
     def failed(self, partition: int, why: str) -> EvacuationFailed:
         text = f"{self.topic}-{partition}: {why}; no proof is committed, run the evacuation again"
@@ -123,7 +126,8 @@ def copy_all(job: CopyJob, partition: int, copies: Iterable[Copy[OldRecord]]) ->
     try:
         with closing(Producer(conf)) as producer, closing(TargetLog(job, partition)) as log:
             producer.init_transactions(_TIMEOUT_S)
-            work, waiting = Copying(job, partition, producer, log), iter(copies)
+            client = TopicClient(job.conf, job.topic)
+            work, waiting = Copying(job, partition, producer, log, lambda: client.describe().topic_id), iter(copies)
             while chunk := list(islice(waiting, work.size)):
                 work.write(chunk)
             return work.done
@@ -144,6 +148,7 @@ class Copying:
     partition: int
     producer: Producer  # with initialised transactions, of which none is open
     log: TargetLog
+    topic_id: Callable[[], str | None]  # requests the id of the topic that has the new topic's name now
     done: Copied = field(default_factory=Copied)
     size: int = MOST  # the greatest number of copies in the next transaction
     _failed: KafkaError | None = None
@@ -173,6 +178,7 @@ class Copying:
             others = self.log.others(own, max(offsets.values()))
             overtaken = [key for key, offset in offsets.items() if others.get(key, offset) < offset]
             if not overtaken:
+                self._check_topic_id()
                 self.producer.commit_transaction(_TIMEOUT_S)
                 self.log.pass_over()
                 for copy in batch:
@@ -197,6 +203,11 @@ class Copying:
                         f"producers wrote the key {key!r} during each of the {self.job.tries} tries of its copy; allow "
                         "more passes",
                     )
+
+    def _check_topic_id(self) -> None:
+        """Refuse to commit copies to another topic of the new topic's name: its newer values were not read."""
+        if self.topic_id() not in (None, self.job.new_topic_id) and self.job.new_topic_id is not None:
+            raise self.job.failed(self.partition, "the topic was deleted and created again")
 
     def _wanted(
         self, waiting: deque[Copy[OldRecord | NewRecord]], aborted: Mapping[bytes, int]

@@ -177,7 +177,7 @@ def evacuate(
         starts = {p: start for p, start in work.starts.items() if start > log_starts[p]}
         ends = target.ends(work.homes)
         frame = judged(spark, conf, work, places, starts, ends, dict(options or {}))
-        job = CopyJob(work.new_topic, work.topic_id, work.epoch, dict(conf), ends, passes)
+        job = CopyJob(work.new_topic, work.topic_id, work.epoch, dict(conf), ends, passes, work.new_topic_id)
         report = _copy(frame, job, work, places if check_partitioner else None)
         current, _ = read_evacuation(conf, topic)
         if work.still_holds(current):
