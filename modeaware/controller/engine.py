@@ -623,17 +623,14 @@ class Engine:
     def _look(self, looks: Sequence[Look], new_topics: Sequence[Look | None]) -> list[TopicFacts | ClusterError]:
         """Return the facts that :meth:`_observe` returns, with the facts of the new topics.
 
-        One snapshot is of all of them, so groups are listed and read once. A new topic that is also one of ``looks``,
-        with a change of its own, gets a second snapshot.
+        A new topic gets its own snapshot, because the topic may also be one of ``looks``, with a change of its own.
 
         Args:
             new_topics: for each of ``looks``, the :class:`Look` of its new topic, if it has one.
         """
-        names = {look.topic for look in looks}
-        along = [look for look in dict.fromkeys(filter(None, new_topics)) if look.topic not in names]
-        seen = self._observe([*looks, *along])
-        observed, others = seen[: len(looks)], dict(zip(along, seen[len(looks) :], strict=False))
-        pending = [look for look in dict.fromkeys(filter(None, new_topics[: len(observed)])) if look not in others]
+        observed = self._observe(looks)
+        pending = list(dict.fromkeys(filter(None, new_topics[: len(observed)])))
+        others: dict[Look, TopicFacts | ClusterError] = {}
         while pending:
             some = self._observe(pending)
             others |= zip(pending, some, strict=False)
