@@ -324,6 +324,10 @@ class ProgressListener(StreamingQueryListener):
         for topic, answer in answers.items():
             try:
                 topic_id = known_id(answer.result(REQUEST_TIMEOUT_S + 5).topic_id)
+            except TimeoutError as error:
+                raise KafkaException(
+                    KafkaError(KafkaError._TIMED_OUT, "no broker has returned the topic ids")
+                ) from error
             except KafkaException as error:
                 if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                     raise

@@ -57,7 +57,7 @@ class World:
         return future
 
     def describe_topics(self, topics: Any, request_timeout: float) -> dict[str, Future[Any]]:
-        futures = {name: Future[Any]() for name in topics.topics}
+        futures = {name: Future[Any]() for name in topics.topic_names}
         for name, future in futures.items():
             if name in self.ids:
                 future.set_result(SimpleNamespace(topic_id=self.ids[name]))
