@@ -83,26 +83,24 @@ class ReplacementPlan:
 
 def hints_of(topic: str, names: Collection[str], groups: Collection[str]) -> tuple[str, ...]:
     """Return :attr:`ReplacementPlan.hints`, by the names of all topics and of the topic's groups."""
-    hints = [f"Change by hand: dashboards, alerts and jobs that name {topic}, and every producer without modeaware."]
+    hints = [
+        f"Change by hand: dashboards, alerts and jobs that name {topic}, and every producer without modeaware.",
+        (
+            "Tools that keep topics as declared (Strimzi, Terraform, GitOps) must leave the fence's configs alone, and "
+            f"need the new number of partitions. With Strimzi, annotate the KafkaTopic of {topic} with "
+            "strimzi.io/managed=false before the switch."
+        ),
+    ]
     if mirrors(names):
         hints.append(
             "MirrorMaker 2 is in use, and copies configs. Exclude max.message.bytes and compression.type "
             "(config.properties.exclude), or the fence reaches the mirror. Add the new topic to its topics."
-        )
-    if any(name.startswith(("__strimzi", "strimzi")) for name in names):
-        hints.append(
-            f"Strimzi seems to be in use. Its operator resets configs: annotate the KafkaTopic of {topic} with "
-            "strimzi.io/managed=false before the switch, and add one for the new topic."
         )
     connectors = sorted(group.removeprefix("connect-") for group in groups if group.startswith("connect-"))
     if connectors:
         hints.append(
             f"Sink connectors of Kafka Connect: {', '.join(connectors)}. Change the topics of each one when its group "
             "moves."
-        )
-    if not any(hint.startswith(("MirrorMaker", "Strimzi")) for hint in hints):
-        hints.append(
-            "Tools that keep topics' configs as declared (GitOps, Terraform) must leave those of the fence alone."
         )
     return tuple(hints)
 

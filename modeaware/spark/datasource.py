@@ -396,7 +396,7 @@ class StreamReader(_Reader, DataSourceStreamReader):  # type: ignore[misc] # rea
 
 def every_partition(view: TopicView, described: TopicDescription) -> list[int]:
     """Return the partitions of a topic. A topic never loses one, so those of the view count even if the description is
-    of a broker that does not know them yet (invariant I4)."""
+    of a broker that does not know them yet."""
     is_same = described.topic_id is not None and described.topic_id == view.topic_id
     return sorted({*described.partitions, *(range(len(view.modes)) if is_same else ())})
 

@@ -313,7 +313,7 @@ class ProgressListener(StreamingQueryListener):
                 raise KafkaException(done.error)
 
     def _recreated(self, group: str, positions: Positions) -> set[str]:
-        """Return the topics of a chain whose name another topic has by now (invariant I8): an offset there would claim
+        """Return the topics of a chain whose name another topic has by now: an offset there would claim
         that the query has reached that topic."""
         ids = self._ids.get(group, {})
         asked = [topic for topic in positions if topic in ids] if len(positions) > 1 else []

@@ -93,7 +93,7 @@ class CopyJob:
         conf: as for :class:`modeaware.Producer`.
         bases: partition of the new topic -> the offset up to which it was read before the copies were decided.
         tries: the number of attempts to copy a key that producers keep writing.
-        new_topic_id: the new topic's id, if known. ``bases`` are offsets of that topic alone (invariant I8).
+        new_topic_id: the new topic's id, if known. ``bases`` are offsets of that topic alone.
     """
 
     topic: str
