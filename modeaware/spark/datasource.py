@@ -274,6 +274,7 @@ class StreamReader(_Reader, DataSourceStreamReader):  # type: ignore[misc] # rea
         self._ids: dict[str, str] = {}
         self._initial: dict[str, Any] | None = None
         self._position: Positions | None = None
+        self._position_ids: Mapping[str, str] = {}
         self._given: dict[str, dict[int, int]] = {}
         self._log_ends: Positions = {}
 
@@ -311,7 +312,7 @@ class StreamReader(_Reader, DataSourceStreamReader):  # type: ignore[misc] # rea
         self._given, self._log_ends = next_positions(self._chain, ends, self._position, self._given), ends
         latest = Offsets(self._given, self._ids, self._skipped())
         if self._position is not None:  # checked before Spark writes the batch to its checkpoint
-            check_topics(self._topic, Offsets(self._position, self._ids), latest, strict=False)
+            check_topics(self._topic, Offsets(self._position, self._position_ids), latest, strict=False)
         return latest.to_json()
 
     def _skipped(self) -> tuple[str, ...]:
@@ -344,7 +345,7 @@ class StreamReader(_Reader, DataSourceStreamReader):  # type: ignore[misc] # rea
                 begin = self._first(topic, begin, ends, after.skipped)
             log_ends = self._log_ends.get(topic)
             ranges.append(ranges_between(topic, begin or {}, ends, strict=strict, log_ends=log_ends))
-        self._position = after.positions
+        self._position, self._position_ids = after.positions, after.ids
         return tasks(ranges)
 
     def _first(
@@ -366,7 +367,7 @@ class StreamReader(_Reader, DataSourceStreamReader):  # type: ignore[misc] # rea
             return
         if needs_look(view, self._position):
             partitions = self._partitions(view)  # before the ends, so that these belong to the noted id
-            ends[topic] = self._client(topic).ends(partitions)
+            ends[topic] = {**self._given.get(topic, {}), **self._client(topic).ends(partitions)}
         else:
             ends[topic] = (self._position or {})[topic]
 
@@ -391,14 +392,14 @@ class StreamReader(_Reader, DataSourceStreamReader):  # type: ignore[misc] # rea
         if topic_id is not None and topic_id != self._ids.get(topic):
             self._ids[topic] = topic_id
             self._given.pop(topic, None)
-        return sorted({*every_partition(view, described), *self._given.get(topic, {})})
+        return every_partition(view, described)
 
 
 def every_partition(view: TopicView, described: TopicDescription) -> list[int]:
-    """Return the partitions of a topic. A topic never loses one, so those of the view count even if the description is
-    of a broker that does not know them yet."""
+    """Return the partitions of a topic. A topic never loses one, so the writable ones of the view count even if the
+    description is of a broker that does not know them yet. (The view lists other ones before they are created.)"""
     is_same = described.topic_id is not None and described.topic_id == view.topic_id
-    return sorted({*described.partitions, *(range(len(view.modes)) if is_same else ())})
+    return sorted({*described.partitions, *(view.writable if is_same else ())})
 
 
 def _conf_of(conf: Mapping[str, Any], *, strict: bool) -> dict[str, Any]:

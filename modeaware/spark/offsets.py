@@ -288,7 +288,7 @@ def refuse_late(gone: Sequence[TopicView], before: Offsets, after: Offsets, *, s
     the next topic, are unread. Of a topic that was deleted by hand it is not known."""
     for view in gone if strict else ():
         new_topic, position = view.replaced_by, before.positions.get(view.topic)
-        if position is None or new_topic is None or view.topic in after.positions:
+        if position is None or new_topic is None or is_continued(view.topic, before, after):
             continue
         if view.applies_to(before.ids.get(view.topic)):
             refuse_gone(view.topic, position, new_topic.read_up_to, strict=True)

@@ -231,7 +231,8 @@ class ProgressListener(StreamingQueryListener):
             self._batches[query] = run, batch
             self._pending.setdefault(_checked(group), {}).update(positions)
             self._reasons[group] = f"the Spark query {name}"
-            self._ids[group] = {topic: topic_id for _, end in ends for topic, topic_id in ids_of(end).items()}
+            for _, end in ends:  # positions that wait for a retry keep the ids of their topics
+                self._ids.setdefault(group, {}).update(ids_of(end))
             if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(target=self._run, name="modeaware-spark-progress", daemon=True)
                 self._thread.start()
@@ -348,20 +349,25 @@ def positions_of(sources: Iterable[tuple[str, Any]]) -> Positions:
     positions: Positions = {}
     ours: list[Positions] = []
     for description, end_offset in sources:
-        of_source = _offsets(description, end_offset)
+        of_source = {topic: offsets for topic, offsets in _offsets(description, end_offset).items() if offsets}
         ours += [of_source] if of_source and OUR_MARK in end_offset else []
         for topic, offsets in of_source.items():
             other = positions.get(topic)
             both = offsets if other is None else {p: min(o, other[p]) for p, o in offsets.items() if p in other}
             positions[topic] = both
-    # Two sources of one chain: a topic that the slower one has not reached is left out.
-    behind = {
-        topic
-        for one in ours
-        for topic in one
-        if any(topic not in other and not one.keys().isdisjoint(other) for other in ours)
-    }
-    return {topic: offsets for topic, offsets in positions.items() if offsets and topic not in behind}
+    return {topic: offsets for topic, offsets in positions.items() if offsets and topic not in _not_reached(ours)}
+
+
+def _not_reached(sources: Iterable[Positions]) -> set[str]:
+    """Return the topics that one source has reached, but not another one that reads an earlier topic of their chain."""
+    missing = set()
+    for one in sources:
+        earlier: set[str] = set()
+        for topic in one:
+            if any(topic not in other and not earlier.isdisjoint(other) for other in sources):
+                missing.add(topic)
+            earlier.add(topic)
+    return missing
 
 
 def ids_of(end_offset: Any) -> Mapping[str, str]:

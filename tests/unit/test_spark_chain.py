@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from modeaware.errors import ClusterError, ConfigError, ErrorCode, ModeSourceError
+from modeaware.modes import PartitionMode
 from modeaware.spark import datasource
 from modeaware.spark.datasource import BatchReader, StreamReader, parse_options
 from modeaware.spark.errors import RecordsLost
@@ -595,6 +596,34 @@ def test_late_records_of_a_deleted_topic_are_no_silent_loss(world: World, strict
         assert query.step() == [OffsetRange("b", 0, 4, 6)]
 
 
+def test_late_records_of_a_deleted_topic_are_no_silent_loss_where_the_name_is_kept(world: World) -> None:
+    query = reached_b(world)
+    world.write("a", 7)
+    world.seal("a", released=True)
+    sealed = world.views["a"]
+    world.lead_back()
+    assert sealed.replaced_by is not None
+    world.views["a"] = replace(sealed, replaced_by=replace(sealed.replaced_by, gone=True))
+    world.write("a", 9)
+    world.seal("b")
+    query.restart()
+    with pytest.raises(RecordsLost, match="partition 0 of a from 5 to 12"):
+        query.step()
+
+
+def test_partitions_of_a_growth_are_not_read_before_they_exist(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The view lists them before brokers create them."""
+    query = Query()
+    world.write("a", 5)
+    query.step()
+    modes = (*modes_of(3, 3), PartitionMode.READ_ONLY)
+    world.views["a"] = replace(world.views["a"], modes=modes, version=(1, 2))
+    monkeypatch.delitem(world.logs, ("a", 3), raising=False)
+    world.write("a")
+    assert query.step() == [OffsetRange("a", 0, 5, 6)]
+    assert BatchReader(parse_options(OPTIONS)).partitions() == [OffsetRange("a", 0, 0, 6)]
+
+
 def test_records_that_arrive_while_a_query_starts_at_offsets_by_partition(world: World) -> None:
     query = Query(startingoffsets=json.dumps({"a": {"0": -1, "1": -2, "2": 0}}))
     world.write("a", 5)
@@ -622,13 +651,27 @@ def test_broker_that_does_not_know_new_partitions_yet_takes_none_away(
     assert Query().reader.latestOffset()["a"]["3"] == 6, "nor from a process that has just begun"
 
 
-def test_slower_of_two_sources_of_one_chain_counts() -> None:
-    one = {"modeaware:offsets": 1, "a": {"0": 5}, "b": {"0": 9}}
-    assert positions_of([("PythonMicroBatchStream", one), ("PythonMicroBatchStream", {**one, "a": {"0": 4}})]) == {
-        "a": {0: 4},
-        "b": {0: 9},
-    }
-    behind = {"modeaware:offsets": 1, "a": {"0": 5}}
-    assert positions_of([("PythonMicroBatchStream", one), ("PythonMicroBatchStream", behind)]) == {"a": {0: 5}}
+@pytest.mark.parametrize(
+    ("first", "second", "published"),
+    [
+        ({"a": 5, "b": 9}, {"a": 4, "b": 9}, {"a": 4, "b": 9}),
+        ({"a": 5, "b": 9}, {"a": 5}, {"a": 5}),
+        ({"a": 5, "b": 9}, {"b": 3}, {"a": 5, "b": 3}),
+        ({"orders": 5}, {"payments": 7}, {"orders": 5, "payments": 7}),
+    ],
+)
+def test_slower_of_two_sources_of_one_chain_counts(
+    first: dict[str, int], second: dict[str, int], published: dict[str, int]
+) -> None:
+    """A source that begins with a later topic of the chain is not behind."""
+
+    def source(ends: dict[str, int]) -> tuple[str, dict[str, Any]]:
+        ids = {topic: f"id-{topic}" for topic in ends}
+        return "PythonMicroBatchStream", Offsets({topic: {0: end} for topic, end in ends.items()}, ids).to_json()
+
+    assert positions_of([source(first), source(second)]) == {topic: {0: end} for topic, end in published.items()}
+
+
+def test_sources_of_spark_are_published_each() -> None:
     others = [("KafkaV2[Subscribe[x,y]]", {"x": {"0": 1}, "y": {"0": 2}}), ("KafkaV2[Subscribe[x]]", {"x": {"0": 1}})]
     assert positions_of(others) == {"x": {0: 1}, "y": {0: 2}}

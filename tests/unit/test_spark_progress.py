@@ -193,8 +193,15 @@ def test_offsets_of_a_deleted_topic_are_not_committed_on_the_next_topic_of_its_n
     listener.onQueryProgress(event("g", end, description="PythonMicroBatchStream"))
     assert listener.flush(10)
     assert world.done[-1] == ("commit", "g", {("b", 0, 1)})
-    del world.ids["a"]
+    world.refuse["commit"] = 1
     listener.onQueryProgress(event("g", end, description="PythonMicroBatchStream", batch=1))
+    later = '{"modeaware:offsets": 1, "modeaware:topic_ids": {"b": "2"}, "b": {"0": 2}}'
+    listener.onQueryProgress(event("g", later, description="PythonMicroBatchStream", batch=2))
+    assert listener.flush(10)
+    commits = [done[2] for done in world.done if done[0] == "commit"]
+    assert {topic for offsets in commits for topic, *_ in offsets} == {"b"}, "nor by a retry"
+    del world.ids["a"]
+    listener.onQueryProgress(event("g", end, description="PythonMicroBatchStream", batch=3))
     assert listener.flush(10)
     assert world.done[-1] == ("commit", "g", {("a", 0, 5), ("b", 0, 1)}), "a deleted topic is no failure"
 

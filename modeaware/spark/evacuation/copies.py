@@ -112,7 +112,8 @@ class CopyJob:
 def copy_all(job: CopyJob, partition: int, copies: Iterable[Copy[OldRecord]]) -> Copied:
     """Write ``copies``, each key once. A copy is left out if a record written to the partition since makes it needless.
 
-    Raises EvacuationFailed, PartitionRetired or ModeSourceError, with the reason, if the copies cannot be written now.
+    Raises EvacuationFailed, ClusterError, PartitionRetired or ModeSourceError, with the reason, if the copies cannot be
+    written now.
     """
     conf = {"message.max.bytes": MAX_BYTES} | {name: value for name, value in job.conf.items() if name not in _OURS}
     conf |= {
