@@ -317,11 +317,11 @@ class ProgressListener(StreamingQueryListener):
         """Return the topics of a chain whose name another topic has by now: an offset there would claim
         that the query has reached that topic."""
         ids = self._ids.get(group, {})
-        asked = [topic for topic in positions if topic in ids] if len(positions) > 1 else []
-        answers = (
-            self._admin.describe_topics(TopicCollection(asked), request_timeout=REQUEST_TIMEOUT_S) if asked else {}
-        )
-        others = set()
+        asked = [topic for topic in positions if topic in ids]
+        others: set[str] = set()
+        if len(positions) < 2 or not asked:
+            return others
+        answers = self._admin.describe_topics(TopicCollection(asked), request_timeout=REQUEST_TIMEOUT_S)
         for topic, answer in answers.items():
             try:
                 topic_id = known_id(answer.result(REQUEST_TIMEOUT_S + 5).topic_id)
@@ -355,7 +355,8 @@ def positions_of(sources: Iterable[tuple[str, Any]]) -> Positions:
             other = positions.get(topic)
             both = offsets if other is None else {p: min(o, other[p]) for p, o in offsets.items() if p in other}
             positions[topic] = both
-    return {topic: offsets for topic, offsets in positions.items() if offsets and topic not in _not_reached(ours)}
+    missing = _not_reached(ours)
+    return {topic: offsets for topic, offsets in positions.items() if offsets and topic not in missing}
 
 
 def _not_reached(sources: Iterable[Positions]) -> set[str]:

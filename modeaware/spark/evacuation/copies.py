@@ -207,7 +207,8 @@ class Copying:
 
     def _check_topic_id(self) -> None:
         """Refuse to commit copies to another topic of the new topic's name: its newer values were not read."""
-        if self.topic_id() not in (None, self.job.new_topic_id) and self.job.new_topic_id is not None:
+        wanted = self.job.new_topic_id
+        if wanted is not None and self.topic_id() not in (None, wanted):
             raise self.job.failed(self.partition, "the topic was deleted and created again")
 
     def _wanted(
