@@ -79,8 +79,8 @@ class RenewedWriter(TransactionalWriter):
         except KafkaException as error:
             self._begin_anew(error)
 
-    def abandon(self) -> None:
-        self._begin_anew("a transaction that cannot be committed")
+    def failed(self, error: KafkaException) -> None:
+        self._begin_anew(error)
 
     def finish(self) -> None:
         try:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Consumer as PlainConsumer
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka import Producer as PlainProducer
 
 import modeaware
@@ -44,6 +44,7 @@ from tests.workload.writer import LONG_S, TransactionalWriter, Writer
 log = logging.getLogger("client")
 
 GAVE_UP = "of no use any more"  # logged when the client has failed for good
+TRANSACTION_FAILED = "a transaction failed, and its end would not be certain (librdkafka#5423)"
 FAILED = 4
 
 READ_BATCH = 500
@@ -184,7 +185,12 @@ class ChaosWriter(Writer):
 
 
 class TransactionalChaosWriter(ChaosWriter, TransactionalWriter):
-    """Likewise, in transactions."""
+    """Likewise, in transactions. Where one fails the process ends, and the next one fences it
+    (:class:`tests.chaos.chains.RenewedWriter` says why)."""
+
+    def failed(self, error: KafkaException) -> None:
+        log.warning("%s", error)
+        raise KafkaException(KafkaError(KafkaError._FAIL, TRANSACTION_FAILED))
 
 
 class SeenViews:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from tests.chaos.chronicle import Event
+from tests.chaos.clients import TRANSACTION_FAILED
 from tests.chaos.lifeline import BROKERS_LOST
 from tests.chaos.setting import CHAINS, WRITERS
 from tests.workload.verdict import VIOLATIONS, Verdict
@@ -25,6 +26,7 @@ KINDS, KINDS_AT_ONCE, KINDS_AFTER_MINUTES = 6, 2, 10
 MINUTES_A_REMADE_TOPIC = 2.0
 _AWARE = {writer.name for writer in WRITERS if writer.aware}
 _TRANSACTIONAL = {writer.name for writer in WRITERS if writer.transactional}
+_EXPECTED = "FATAL", TRANSACTION_FAILED
 
 
 class Goal(NamedTuple):
@@ -83,13 +85,13 @@ class Report:
         )
 
     def _failed(self) -> list[str]:
-        """What ended by itself, one name for each time. Not a transactional writer that said that its producer had a
-        fatal error: another incarnation, or the broker after the transaction's timeout, has fenced it. And not a
-        reader that librdkafka left without brokers (:mod:`tests.chaos.lifeline`)."""
+        """What ended by itself, one name for each time. Not a transactional writer that said that a transaction failed,
+        or that its producer had a fatal error: another incarnation, or the broker after the transaction's timeout, has
+        fenced it. And not a reader that librdkafka left without brokers (:mod:`tests.chaos.lifeline`)."""
         return [
             event["process"]
             for event in self._of("ended-by-itself")
-            if not (event["process"] in _TRANSACTIONAL and "FATAL" in event["last_words"])
+            if not (event["process"] in _TRANSACTIONAL and any(each in event["last_words"] for each in _EXPECTED))
             and BROKERS_LOST not in event["last_words"]
         ]
 

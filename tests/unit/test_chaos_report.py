@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.chaos.clients import GAVE_UP
+from tests.chaos.clients import GAVE_UP, TRANSACTION_FAILED
 from tests.chaos.lifeline import BROKERS_LOST
 from tests.chaos.report import Report
 from tests.chaos.setting import CHAINS
@@ -61,6 +61,7 @@ def test_a_record_lost_in_a_chain_fails_the_run() -> None:
         ("range-0", f"ERROR client: {GAVE_UP}: {BROKERS_LOST}", False),
         ("range-0", f"ERROR client: {GAVE_UP}: KafkaError{{FATAL,code=_FATAL}}", True),
         ("unaware-transactional", f"ERROR client: {GAVE_UP}: KafkaError{{FATAL,code=_FENCED}}", False),
+        ("aware-transactional", f"ERROR client: {GAVE_UP}: KafkaError{{code=_FAIL,str={TRANSACTION_FAILED}}}", False),
         ("unaware-idempotent", f"ERROR client: {GAVE_UP}: KafkaError{{FATAL,code=_FENCED}}", True),
     ],
 )

@@ -252,7 +252,7 @@ class TransactionalWriter(Writer):
         super().turn(count)
 
     def send(self, key: int, partition: int | None = None) -> None:
-        """Queue a record; where it is refused the transaction is aborted, and nothing is sent until the next turn."""
+        """Queue a record; where it is refused the transaction has failed, and nothing is sent until the next turn."""
         if not self._open:
             return
         try:
@@ -260,8 +260,7 @@ class TransactionalWriter(Writer):
         except KafkaException as error:
             if error.args[0].fatal():
                 raise
-            log.warning("the transaction is aborted: %s", error)
-            self.abandon()
+            self.failed(error)
 
     def refused(self, number: int, code: int, why: str) -> None:
         """Note a record that is not acknowledged; not one of an abort."""
@@ -273,6 +272,11 @@ class TransactionalWriter(Writer):
         self._end()
         super().finish()
 
+    def failed(self, error: KafkaException) -> None:
+        """Called where the open transaction cannot be committed any more: abort it."""
+        log.warning("the transaction is aborted: %s", error)
+        self.abandon()
+
     def abandon(self) -> None:
         """Abort what is open."""
         insist(lambda: self.producer.abort_transaction(CALL_S), GIVE_UP_S, retriable_only=True)
@@ -281,10 +285,10 @@ class TransactionalWriter(Writer):
     def _end(self) -> None:
         if not self._open:
             return
-        if self.chance.random() < self._aborted_share or not self._commit():
+        if self.chance.random() < self._aborted_share:
             self.abandon()
         else:
-            self._ended(Kind.COMMITTED)
+            self._commit()
 
     def _ended(self, outcome: Kind) -> None:
         self.producer.poll(0)
@@ -292,8 +296,7 @@ class TransactionalWriter(Writer):
         self.sink.flush()
         self._open = False
 
-    def _commit(self) -> bool:
-        """False: it has to be aborted."""
+    def _commit(self) -> None:
         try:
             self.producer.flush(CALL_S)  # so that every acknowledgement is noted before the commit is
         except SystemError as error:  # confluent_kafka's, when a signal comes just then: nothing is wrong but the call
@@ -304,9 +307,9 @@ class TransactionalWriter(Writer):
         except KafkaException as error:
             if not error.args[0].txn_requires_abort():
                 raise
-            log.warning("aborting: %s", error)
-            return False
-        return True
+            self.failed(error)
+        else:
+            self._ended(Kind.COMMITTED)
 
 
 def insist(call: Callable[[], object], timeout_s: float, *, retriable_only: bool = False) -> None:
