@@ -201,6 +201,7 @@ class _Paced(_Application):
         super().__init__(args, desired)
         self._pace = Pace(args.at_once, args.passes_trouble)
         self._left: dict[str, Watch] = {}
+        self._watches: dict[str, Watch] = {}
         self._is_looked_at = False
         self.together = not args.passes_trouble
 
@@ -208,6 +209,7 @@ class _Paced(_Application):
         for topic in [topic for topic in begun if self.diffs[topic].status == PENDING]:
             del begun[topic]
         self._left, self._is_looked_at = begun, not begun
+        self._watches |= begun
         if set(self._states().values()) <= {"done"}:
             return  # the output already shows that all topics are as declared
         self.wait(begun, self._begin_next)
@@ -225,7 +227,10 @@ class _Paced(_Application):
                 return "in trouble"
             if diff.topic in self._left:
                 return "under way"
-            return "to begin" if diff.status == PENDING else "done"
+            if diff.status == PENDING:
+                return "to begin"
+            watch = self._watches.get(diff.topic)
+            return "awaiting retention" if watch is not None and watch.awaits_retention else "done"
 
         return {topic: state(diff) for topic, diff in self.diffs.items()}
 
@@ -237,11 +242,12 @@ class _Paced(_Application):
             return begun
         while not begun and (due := self._pace.due(self._states())):
             self._look_again(due)
-            if not self._pace.is_stopped(self._states()):
+            may_begin = not self._pace.is_stopped(self._states())
+            if may_begin:
                 self.begin(due)
             for diff in (self.diffs[topic] for topic in due):
-                if diff.error is None and (diff.needs_controller or diff.is_under_way):
-                    self._left[diff.topic] = Watch((*diff.steps, *diff.begun))
+                if diff.error is None and (diff.is_under_way or (may_begin and diff.needs_controller)):
+                    self._left[diff.topic] = self._watches[diff.topic] = Watch((*diff.steps, *diff.begun))
                     begun.append(diff.topic)
         progress.total = pace_text(self._states())
         return begun

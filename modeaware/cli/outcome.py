@@ -80,6 +80,11 @@ class Watch:
         return self.last is not None and self.last.is_paused
 
     @property
+    def awaits_retention(self) -> bool:
+        """Whether the rest of the change waits only for the own retention of the old topic."""
+        return self.report is not None and self.last is not None and self.last.awaits_retention
+
+    @property
     def is_undoable(self) -> bool:
         """Whether a replacement has begun, but not switched yet."""
         switched = self.report is not None and self.report.switched_ms is not None

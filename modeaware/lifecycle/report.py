@@ -337,9 +337,13 @@ class TopicReport:
     @property
     def is_idle(self) -> bool:
         """Return whether the topic is done, or waits only for a command or its own retention."""
+        return self.phase == "done" or self.awaits_retention or self.is_paused
+
+    @property
+    def awaits_retention(self) -> bool:
+        """Return whether the topic is replaced, and is deleted once its own retention has emptied it."""
         replacement = self.replacement
-        waits_for_retention = self.phase == "reclaim" and replacement is not None and replacement.delay_ms is None
-        return self.phase == "done" or waits_for_retention or self.is_paused
+        return self.phase == "reclaim" and replacement is not None and replacement.delay_ms is None
 
 
 def groups_left(topic: TopicReport, most: int | None = None) -> list[str]:

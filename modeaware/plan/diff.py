@@ -246,7 +246,8 @@ def diff_replaced(
     paused = replacement.reason == reasons.PAUSED
     paused_note = f"paused before the switch; continue it with modeaware replace {desired.name}"
     progress = f"{topic_phase(record)} of its replacement by {replacement.new_topic}"
-    return TopicDiff(desired.name, desired.where, notes=(paused_note,) if paused else (), progress=progress)
+    notes, warnings = (paused_note,) if paused else (), _as_it_began(desired, record, replacement)
+    return TopicDiff(desired.name, desired.where, warnings=warnings, notes=notes, progress=progress)
 
 
 def diff_kept(desired: DesiredTopic, change: KeptName) -> TopicDiff:
@@ -267,7 +268,21 @@ def diff_kept(desired: DesiredTopic, change: KeptName) -> TopicDiff:
         name, change.interim, replacement.num_partitions, delay_ms=replacement.delay_ms, keep_name=True
     )
     progress = f"half {half} of 2 of its replacement via {change.interim}"
-    return TopicDiff(name, where, progress=progress, begun=(Replace(len(first.modes), command),))
+    warnings = _as_it_began(desired, first, replacement)
+    return TopicDiff(name, where, warnings=warnings, progress=progress, begun=(Replace(len(first.modes), command),))
+
+
+def _as_it_began(desired: DesiredTopic, record: TopicRecord, replacement: Replacement) -> tuple[str, ...]:
+    """Return a warning if the file has other settings than a replacement in progress, which keeps its own."""
+    wanted = replace_command(desired.name, _wanted(desired, replacement.new_topic), None)
+    wanted = replace(wanted, fence=replacement.fence, num_partitions=replacement.num_partitions)
+    again = repetition_of(wanted, record)
+    differs = [] if again is None else [*again.differs]
+    if desired.shrink is not None and desired.shrink.delay_ms is None and replacement.delay_ms is not None:
+        differs.append(f"another policy ({replacement.policy!r})")
+    if not differs:
+        return ()
+    return (f"the replacement in progress continues as it began, with {', '.join(differs)}: the file changes nothing",)
 
 
 def _check_new_topic(desired: DesiredTopic, replacement: Replacement, new_topic: CurrentTopic | None) -> None:
@@ -348,11 +363,19 @@ def _growth(desired: DesiredTopic, current: CurrentTopic) -> TopicDiff:
 
 
 def _replacement(desired: DesiredTopic, new_topic: str, current: CurrentTopic) -> TopicDiff:
-    rules = desired.shrink_rules
     if current.overrides is None:
         raise _RefusedError(_HIDDEN)
     copied = {key: value for key, value in current.overrides.items() if desired.configs.get(key, value) is not None}
-    wanted = TopicReplacement(
+    old_topic = OldTopic(current.count, min(current.replication_factors, default=-1), copied)
+    command = replace_command(desired.name, _wanted(desired, new_topic), old_topic)
+    step = Replace(current.known.writable_count, command)
+    warnings = ((_EVACUATED,) if desired.evacuate else ()) + _state_lost(command.accept_state_loss)
+    return TopicDiff(desired.name, "", (step,), warnings, (_OTHER_PRODUCERS, _OTHER_GROUPS))
+
+
+def _wanted(desired: DesiredTopic, new_topic: str) -> TopicReplacement:
+    rules = desired.shrink_rules
+    return TopicReplacement(
         new_topic,
         desired.partitions,
         desired.replication_factor,
@@ -362,10 +385,6 @@ def _replacement(desired: DesiredTopic, new_topic: str, current: CurrentTopic) -
         evacuate=desired.evacuate,
         keep_name=desired.keep_name,
     )
-    old_topic = OldTopic(current.count, min(current.replication_factors, default=-1), copied)
-    step = Replace(current.known.writable_count, replace_command(desired.name, wanted, old_topic))
-    warnings = ((_EVACUATED,) if desired.evacuate else ()) + _state_lost(rules.accept_state_loss)
-    return TopicDiff(desired.name, "", (step,), warnings, (_OTHER_PRODUCERS, _OTHER_GROUPS))
 
 
 def _again(desired: DesiredTopic, record: TopicRecord) -> TopicDiff:

@@ -1,7 +1,8 @@
 """The topics whose changes begin next, under a limit on the changes under way. Pure.
 
 Topics begin in the order of the files; ``modeaware plan --write`` puts the safest first. A change that waits counts as
-under way, so no topic begins while ``at_once`` changes wait. A topic is in trouble if it is refused, fails or raises an
+under way, so no topic begins while ``at_once`` changes wait; not so a replacement that only waits until the old topic's
+own retention has emptied it, which may take days. A topic is in trouble if it is refused, fails or raises an
 alarm (:data:`modeaware.lifecycle.reasons.ALARMS`). After the first topic in trouble no further topic begins, because it
 may meet the same trouble. No state is kept between runs: the topics show which changes have begun, and which are done.
 """
@@ -13,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-State = Literal["to begin", "under way", "done", "in trouble"]
+State = Literal["to begin", "under way", "awaiting retention", "done", "in trouble"]
 
 
 @dataclass(frozen=True)
@@ -43,5 +44,5 @@ class Pace:
 def pace_text(states: Mapping[str, State]) -> str:
     """Return the progress of all topics, such as ``37 of 412 done, 10 under way, 365 to begin``."""
     counts = Counter(states.values())
-    others: tuple[State, ...] = ("under way", "to begin", "in trouble")
+    others: tuple[State, ...] = ("awaiting retention", "under way", "to begin", "in trouble")
     return ", ".join([f"{counts['done']} of {len(states)} done", *(f"{counts[s]} {s}" for s in others if counts[s])])

@@ -438,6 +438,28 @@ def test_a_replacement_in_progress_is_waited_for() -> None:
 
 
 @pytest.mark.parametrize(
+    ("fields", "differs"),
+    [
+        ({}, None),
+        ({"shrink": ShrinkRules(3_600_000), "configs": {"a": "1"}}, None),
+        ({"shrink": ShrinkRules(604_800_000)}, "another delay ('1h')"),
+        ({"shrink": ShrinkRules()}, "another policy ('drained')"),
+        ({"replication_factor": 3, "configs": {"a": "2"}}, "another replication factor (1), another set of configs"),
+        ({"evacuate": True}, "another evacuation (False)"),
+    ],
+)
+def test_a_file_with_other_settings_than_the_replacement_in_progress_is_told_so(
+    fields: dict[str, object], differs: str | None
+) -> None:
+    under_way = replace(NOW, delay_ms=3_600_000, configs={"a": "1"}, replication_factor=1)
+    plan = plan_of(under_way, desired=replaced(4, **fields))
+    assert (plan.status, plan.steps, len(plan.warnings)) == ("in_progress", (), 0 if differs is None else 1)
+    for warning in plan.warnings:
+        assert warning.startswith(f"the replacement in progress continues as it began, with {differs}")
+        assert warning in "\n".join(plan.lines())
+
+
+@pytest.mark.parametrize(
     ("now", "partitions", "new_topic", "told"),
     [
         (NOW, 3, "orders-v2", "with another number of partitions (4): undo the replacement"),

@@ -221,6 +221,7 @@ def test_wait_ends_where_retention_decides_when_the_old_topic_goes() -> None:
     released = replace(SWITCHED, released_ms=6_000, delay_ms=None)
     watch = Watch([Replace(12, replace(COMMAND, delay_ms=None))])
     assert watch.ended(of_wait(first(released), phase="reclaim", now=released))
+    assert watch.awaits_retention
     (told,) = outcome(cast(Any, SimpleNamespace()), "orders", watch)
     assert told.endswith("its own retention has emptied it, and orders gets its name back then.")
 

@@ -25,7 +25,13 @@ from modeaware.reports.describe import TopicDescription
 from tests.unit.test_apply_command import Cluster
 from tests.unit.test_cli_display import draining, shrinking
 
-LETTERS: Mapping[str, State] = {"b": "to begin", "u": "under way", "d": "done", "t": "in trouble"}
+LETTERS: Mapping[str, State] = {
+    "b": "to begin",
+    "u": "under way",
+    "r": "awaiting retention",
+    "d": "done",
+    "t": "in trouble",
+}
 
 
 def states(letters: str) -> dict[str, State]:
@@ -40,6 +46,7 @@ def states(letters: str) -> dict[str, State]:
         ("ubbb", "1"),
         ("duub", ""),
         ("ddub", "3"),
+        ("rrub", "3"),
         ("uuub", ""),  # more are under way than may be: they have begun before
         ("dddd", ""),
         ("tbbb", ""),
@@ -61,6 +68,7 @@ def test_those_in_trouble_are_passed_and_keep_no_place() -> None:
 def test_how_far_all_topics_are() -> None:
     assert pace_text(states("ddubbbt")) == "2 of 7 done, 1 under way, 3 to begin, 1 in trouble"
     assert pace_text(states("d")) == "1 of 1 done"
+    assert pace_text(states("dr")) == "1 of 2 done, 1 awaiting retention"
 
 
 @pytest.mark.parametrize("code", sorted(reasons.ALARMS))
@@ -191,6 +199,23 @@ def test_a_topic_is_looked_at_again_when_its_turn_comes(fleet: Fleet, capsys: py
     assert "error: topic 'c': changed since it was shown; run the command again" in capsys.readouterr().err
     assert fleet.run("--yes", "--at-once", "1") == 0
     assert fleet.begun == [*"acdef"]
+
+
+def test_no_topic_begins_beside_one_that_was_changed(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+    begin = fleet._send
+
+    def send(steps: Sequence[Any]) -> dict[str, ModeAwareError | None]:
+        fleet.now["c"] = CurrentTopic(7)
+        return begin(steps)
+
+    fleet.monkeypatch.setattr(Change, "send", lambda _, steps: send(steps))
+    assert fleet.run("--yes", "--at-once", "2") == SOME_FAILED
+    assert fleet.begun == [*"ab"]
+    out, err = capsys.readouterr()
+    assert "Topics: 2 of 6 done, 3 to begin, 1 in trouble." in out
+    assert [line for line in err.splitlines() if line.startswith("error")] == [
+        "error: topic 'c': changed since it was shown; run the command again"
+    ]
 
 
 def test_a_refusal_changes_nothing_unless_it_is_passed(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
