@@ -93,8 +93,14 @@ class Partitioner(Protocol):
     """Makes a partitioner for each topic."""
 
     def for_topic(self, topic: str) -> TopicPartitioner:
-        """Return a new topic partitioner, with its own state. Must not send records: the client may hold a lock."""
+        """Return a new topic partitioner, with its own state. A client calls this while it sends a record to the topic;
+        of concurrent calls, one result is used."""
         ...
+
+
+def is_built_in(partitioner: Partitioner) -> bool:
+    """Return whether ``partitioner`` is of this package, so that its methods run no code of an application."""
+    return type(partitioner).__module__.partition(".")[0] == __name__.partition(".")[0]
 
 
 def wants_load(partitioner: Partitioner) -> bool:

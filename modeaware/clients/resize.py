@@ -11,17 +11,17 @@ resize, the partitioner of the topic is wrapped in a :class:`FirstKeyObserver`, 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from modeaware.callouts import call_out, get_logger
 from modeaware.clients.tally import RESIZE_WARNINGS, TALLY
 from modeaware.errors import ResizeWarning
 from modeaware.modes import divides_text
 from modeaware.topic_view import TopicView
-from partitioners import Partitioner, TopicPartitioner, expected_share_moved
+from partitioners import Partitioner, TopicPartitioner, expected_share_moved, is_built_in
 
 logger = get_logger(__name__)
 
@@ -65,7 +65,8 @@ class Resize:
 
 
 def resize_of(view: TopicView, old_count: int, partitioner: Partitioner) -> Resize | None:
-    """Return the resize from ``old_count`` writable partitions to those of ``view``, or None if no key moves."""
+    """Return the resize from ``old_count`` writable partitions to those of ``view``, or None if no key moves. The share
+    of an application's own partitioner is found when the resize is reported: the caller may hold a lock."""
     return _resize(view, old_count, len(view.writable), partitioner) if view.modes else None
 
 
@@ -74,11 +75,7 @@ def _resize(
 ) -> Resize | None:
     if new_count in (0, old_count) or old_count < 1:
         return None
-    try:
-        share: float | None = expected_share_moved(partitioner, old_count, new_count)
-    except Exception:  # a user's partitioner may reject keys of another form
-        logger.info("%s: the share of keys that move is unknown", view.topic, exc_info=True)
-        share = None
+    share = expected_share_moved(partitioner, old_count, new_count) if is_built_in(partitioner) else None
     return None if share == 0 else Resize(view.topic, view.epoch, old_count, new_count, share, new_topic)
 
 
@@ -110,37 +107,44 @@ class FirstKeyObserver:
         return self.keyed is None
 
 
-def picks_of(partitioner: Partitioner, topic: str) -> TopicPartitioner:
-    """Return the partitioner of a topic.
+def picks_of(partitioner: Partitioner, topic: str, *, by_load: bool = False) -> TopicPartitioner:
+    """Return the partitioner of a topic. That of an application is made by the first record: the caller may hold a
+    lock, and views contain every topic of a cluster, also those for which it may raise.
 
-    Views contain every topic of a cluster, but an application's own partitioner may raise for topics that it does not
-    serve. Only a send to such a topic raises this exception.
+    Args:
+        by_load: its picks follow the load.
     """
-    try:
+    if is_built_in(partitioner):
         return partitioner.for_topic(topic)
-    except Exception:  # noqa: BLE001 - any class of the application's
-        return _MadeLater(partitioner, topic)
+    return (_LoadAwareMadeLater if by_load else _MadeLater)(partitioner, topic)
 
 
 class _MadeLater:
-    """Stands for a topic's partitioner that could not be made. The next record makes it, or fails with its exception.
-
-    While the topic's view stays the same, the partitioner gets no loads (:class:`~partitioners.LoadAware`).
-    """
+    """A topic's partitioner that the first record makes, or fails with its exception."""
 
     def __init__(self, partitioner: Partitioner, topic: str) -> None:
         self._of = partitioner
         self._topic = topic
+        self._made: Any = None
 
-    @cached_property
-    def _made(self) -> TopicPartitioner:
-        return self._of.for_topic(self._topic)
+    def _get(self) -> Any:
+        if self._made is None:
+            self._made = self._of.for_topic(self._topic)
+        return self._made
 
     def requires_consistency(self, key: bytes | None) -> bool:
-        return self._made.requires_consistency(key)
+        needs: bool = self._get().requires_consistency(key)
+        return needs
 
     def partition(self, key: bytes | None, count: int) -> int:
-        return self._made.partition(key, count)
+        index: int = self._get().partition(key, count)
+        return index
+
+
+class _LoadAwareMadeLater(_MadeLater):
+    def partition_by_load(self, key: bytes | None, count: int, size: int, load: Sequence[int] = ()) -> int:
+        index: int = self._get().partition_by_load(key, count, size, load)
+        return index
 
 
 def sees_keys(partitioner: TopicPartitioner) -> bool:
@@ -247,16 +251,27 @@ class Resizes:
         raises during a send, the send raises this exception; at other times it is logged."""
         with ExitStack() as reports:  # an exception of one report does not prevent the others
             for resize in resizes:
-                self.count += 1
-                TALLY.add(RESIZE_WARNINGS)
-                about = {"topic": resize.topic, "mode_epoch": resize.epoch}
-                logger.warning("%s", resize.describe(), extra=about)
-                reports.callback(call_out, self._call_back, resize)
+                reports.callback(call_out, self._report, resize)
 
-    def _call_back(self, resize: Resize) -> None:
+    def _report(self, resize: Resize) -> None:
+        if not is_built_in(self.partitioner):
+            resize = replace(resize, moved_share=self._share_moved(resize))
+        if resize.moved_share == 0:
+            return
+        self.count += 1
+        TALLY.add(RESIZE_WARNINGS)
+        about = {"topic": resize.topic, "mode_epoch": resize.epoch}
+        logger.warning("%s", resize.describe(), extra=about)
         if self.callback is not None:
             self.callback(resize)
         warnings.warn(ResizeWarning(resize.describe()), stacklevel=1)  # the sender is any number of calls away
+
+    def _share_moved(self, resize: Resize) -> float | None:
+        try:
+            return expected_share_moved(self.partitioner, resize.old_count, resize.new_count)
+        except Exception:  # an application's partitioner may reject keys of another form
+            logger.info("%s: the share of keys that move is unknown", resize.topic, exc_info=True)
+            return None
 
     def _follow(self, view: TopicView, *, first: bool) -> int | None:
         """Return the number of writable partitions in the last view of this topic, if the number has changed.

@@ -127,9 +127,11 @@ class Route:
             raise refused
 
 
-def route_for(view: TopicView, partitioner: Partitioner) -> Route | None:
+def route_for(view: TopicView, partitioner: Partitioner, load: Load | None = None) -> Route | None:
     """Return the route that ``view`` requires, or None if every partition is writable."""
-    return None if view.all_writable else route_over(view, picks_of(partitioner, view.topic))
+    if view.all_writable:
+        return None
+    return route_over(view, picks_of(partitioner, view.topic, by_load=load is not None), load)
 
 
 def route_over(view: TopicView, picks: TopicPartitioner, load: Load | None = None) -> Route:
@@ -283,7 +285,7 @@ class Routes:
         self._resizes.report(due)
 
     def _made(self, view: TopicView, *, first: bool) -> Route | None:
-        route = route_for(view, self._picker)
+        route = route_for(view, self._picker, self._load)
         if view.is_replaced:  # no key moves: readers read the old topic to its end, and then the new topic
             return route
         picks = self._resizes.observed(view, None if route is None else route.partitioner, first=first)

@@ -185,7 +185,7 @@ def _replace(record: TopicRecord, command: ReplaceTopicCommand, now_ms: int) -> 
         accept_state_loss=tuple(sorted(command.accept_state_loss)),
         evacuation_epoch=record.epoch + 1 if command.evacuate else None,
     )
-    return replace(replace(record, replacement=replacement), required_groups=(), groups_complete=True, waived={})
+    return replace(record, replacement=replacement)
 
 
 def _undo(record: TopicRecord, now_ms: int) -> TopicRecord:

@@ -13,7 +13,7 @@ reader of the topic: drains wait for it through ``Requirement.evacuation`` only.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -159,14 +159,12 @@ def required_of(
         if (any if rule.kind == REQUIRE else all)(rule.applies(facts.topic, at_ms) for at_ms in (listed_ms, now_ms))
     ]
     registered = tuple(rule for rule in in_force if rule.kind == REQUIRE)
-    named = {rule.group for rule in registered if not rule.glob}
-    using = using_groups(facts, ignored_groups, registered)
     doubt = facts.groups_doubt
     is_closed = any(rule.kind == CLOSED for rule in in_force)
     if doubt is not None and doubt.hidden and is_closed:
         doubt = None
     requirement = Requirement(
-        groups=tuple(sorted(g for g in {*noted, *using, *named} if not is_evacuation_group(facts.topic, g))),
+        groups=_of_readers(facts, {*noted, *_using_or_named(facts, ignored_groups, registered)}),
         registered=registered,
         waivers=tuple(rule for rule in in_force if rule.kind == WAIVE),
         accept_state_loss=tuple(accept_state_loss),
@@ -176,6 +174,25 @@ def required_of(
     spared = frozenset(name for name in facts.unclear_groups if requirement.waiver_of_topic(name, None) is not None)
     unclear = (group_doubt for name, group_doubt in facts.unclear_groups.items() if name not in spared)
     return replace(requirement, doubt=worst_doubt((doubt, *unclear)), spared=spared)
+
+
+def without_noted(requirement: Requirement, facts: TopicFacts, ignored_groups: Sequence[str]) -> Requirement:
+    """Return the requirement of a change that begins now, without the groups that only an earlier change has noted."""
+    return replace(
+        requirement,
+        groups=_of_readers(facts, _using_or_named(facts, ignored_groups, requirement.registered)),
+    )
+
+
+def _using_or_named(
+    facts: TopicFacts, ignored_groups: Sequence[str], registered: Sequence[GroupRule]
+) -> Collection[str]:
+    named = {rule.group for rule in registered if not rule.glob}
+    return {*using_groups(facts, ignored_groups, registered), *named}
+
+
+def _of_readers(facts: TopicFacts, groups: Collection[str]) -> tuple[str, ...]:
+    return tuple(sorted(group for group in groups if not is_evacuation_group(facts.topic, group)))
 
 
 def using_groups(

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from modeaware.errors import ErrorCode, RequestRefused
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.commands import DeleteRecords
-from modeaware.lifecycle.drain import Drain, check_drain
+from modeaware.lifecycle.drain import Drain, check_drain, without_noted
 from modeaware.lifecycle.facts import PartitionFacts
 from modeaware.lifecycle.growth import advance_opening
 from modeaware.lifecycle.passes import Advance, Pass, earliest_ms, with_groups
@@ -70,6 +70,8 @@ def _advance_replaced(this: Pass, topic: Replaced) -> Advance:
         watched = _advance_partitions(replace(this, record=replace(record, replacement=None), requirement=requirement))
     if watched.record is not None:
         topic = Replaced(replace(watched.record, replacement=replacement), replacement)
+    if replacement.switched_ms is None:  # the groups of that shrink need not be those of the replacement
+        this = replace(this, requirement=without_noted(this.requirement, this.facts, this.config.ignored_groups))
     step = advance_replacement(topic, replace(this, record=topic.record))
     return replace(
         step,

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from modeaware import callouts
-from modeaware.callouts import InnerLock, call_out, get_logger
+from modeaware.callouts import InnerLock, call_out, get_logger, is_inside
 from modeaware.clients.following import ClientErrors
+from modeaware.clients.resize import Resize
 from modeaware.clients.routes import Routes
 from modeaware.config import ClientConfig
 from modeaware.errors import ModeSourceError
@@ -202,6 +203,42 @@ def test_failed_request_is_logged_when_callers_that_wait_for_it_have_their_answe
     with pytest.raises(ModeSourceError):
         store.refresh(20)
     assert handler.all_were_free
+
+
+class OwnPartitioner:
+    """An application's partitioner, which notes whether a lock is held where it is called."""
+
+    def __init__(self) -> None:
+        self.inside: list[bool] = []
+
+    def for_topic(self, topic: str) -> OwnPartitioner:
+        self.inside.append(is_inside())
+        return self
+
+    def requires_consistency(self, key: bytes | None) -> bool:
+        self.inside.append(is_inside())
+        return key is not None
+
+    def partition(self, key: bytes | None, count: int) -> int:
+        self.inside.append(is_inside())
+        return sum(key or b"") % count
+
+
+def test_partitioner_of_the_application_is_asked_without_any_lock() -> None:
+    views, own, resizes = FakeViews(), OwnPartitioner(), list[Resize]()
+    routes = Routes(views, ClientConfig(resize_callback=resizes.append), ClientErrors(), own)
+    views.set("orders", modes_of(12, 4))
+    routes.serve(routes)
+    assert own.inside == [], "no record yet: no partitioner"
+    routes.of("orders").pick(b"key")
+    views.set("orders", modes_of(12, 6))
+    routes.of("orders").pick(b"key")
+    announce(views, "orders", "orders-v2")
+    switch(views, "orders", "orders-v2")
+    assert [resize.new_count for resize in resizes] == [6]
+    assert 0 < (resizes[0].moved_share or 0) < 1
+    assert own.inside
+    assert not any(own.inside)
 
 
 def test_application_is_called_about_a_resize_when_other_threads_can_send(handler: Handler) -> None:

@@ -180,6 +180,26 @@ STORIES = {
         do.has(resume_offsets={2: 7}, stragglers=1, first=RetiredPartition()),  # groups have read it to there
         record=shrunk(SHRUNK),
     ),
+    "groups that a shrink has noted stay required until the switch, and after an undo": Story(
+        (do.ask(PAUSED, replace(QUIET, new_topic=ABSENT)), do.look(QUIET), do.look(STRAGGLER, SWITCH_MS)),
+        (do.look(STRAGGLER, LATER_MS), do.look(STRAGGLER, LATER_MS)),
+        do.has(reasons={reasons.of_group(reasons.GROUP_GONE, "away")}, required_groups=("away", "billing")),
+        (
+            do.ask(replace(COMMAND, undo=True), STRAGGLER),
+            do.look(replace(STRAGGLER, new_topic=replace(ABSENT, gone=True))),
+        ),
+        do.has(is_replaced=False, required_groups=("away", "billing"), waived={"late": "it is old"}),
+        record=replace(shrunk(SHRUNK), required_groups=("away", "billing"), waived={"late": "it is old"}),
+    ),
+    "groups that only a shrink has noted are not those of the replacement": Story(
+        (
+            do.ask(COMMAND, replace(QUIET, new_topic=ABSENT)),
+            do.look(QUIET),
+            do.look(QUIET, SWITCH_MS, is_switched=True),
+        ),
+        do.has(required_groups=("billing",), waived={}),
+        record=replace(shrunk(SHRUNK), required_groups=("away", "billing"), waived={"late": "it is old"}),
+    ),
     "a topic that comes up under the name raises one alarm": Story(
         (do.look(GONE, changed=True), do.look(ANOTHER, alarm="another topic has the name of the alias")),
         (do.look(ANOTHER, nothing=True), do.look(replace(ANOTHER, topic_id=None), appended=True, alarms=0)),
