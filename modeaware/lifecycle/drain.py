@@ -13,7 +13,7 @@ reader of the topic: drains wait for it through ``Requirement.evacuation`` only.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -164,7 +164,7 @@ def required_of(
     if doubt is not None and doubt.hidden and is_closed:
         doubt = None
     requirement = Requirement(
-        groups=_of_readers(facts, {*noted, *_using_or_named(facts, ignored_groups, registered)}),
+        groups=_groups(noted, facts, ignored_groups, registered),
         registered=registered,
         waivers=tuple(rule for rule in in_force if rule.kind == WAIVE),
         accept_state_loss=tuple(accept_state_loss),
@@ -178,21 +178,15 @@ def required_of(
 
 def without_noted(requirement: Requirement, facts: TopicFacts, ignored_groups: Sequence[str]) -> Requirement:
     """Return the requirement of a change that begins now, without the groups that only an earlier change has noted."""
-    return replace(
-        requirement,
-        groups=_of_readers(facts, _using_or_named(facts, ignored_groups, requirement.registered)),
-    )
+    return replace(requirement, groups=_groups((), facts, ignored_groups, requirement.registered))
 
 
-def _using_or_named(
-    facts: TopicFacts, ignored_groups: Sequence[str], registered: Sequence[GroupRule]
-) -> Collection[str]:
+def _groups(
+    noted: Sequence[str], facts: TopicFacts, ignored_groups: Sequence[str], registered: Sequence[GroupRule]
+) -> tuple[str, ...]:
     named = {rule.group for rule in registered if not rule.glob}
-    return {*using_groups(facts, ignored_groups, registered), *named}
-
-
-def _of_readers(facts: TopicFacts, groups: Collection[str]) -> tuple[str, ...]:
-    return tuple(sorted(group for group in groups if not is_evacuation_group(facts.topic, group)))
+    using = using_groups(facts, ignored_groups, registered)
+    return tuple(sorted(g for g in {*noted, *using, *named} if not is_evacuation_group(facts.topic, g)))
 
 
 def using_groups(

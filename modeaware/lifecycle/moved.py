@@ -100,6 +100,7 @@ class Wait(Enum):
     """What a partition that does not count yet waits for."""
 
     UNREAD = "unread"
+    INVALID = "invalid"
     GIVEN = "given"
     BUSY = "busy"
     UNNOTED = "unnoted"
@@ -321,7 +322,7 @@ def verdict_on_group(
         log = facts.partitions.get(partition)
         verdict = verdict_on_partition(end, log, of_group.get(partition), limits, at_ms)
         if verdict.way is not Way.EMPTIED and group is not None and _proves_nothing(group, partition, log):
-            verdict = PartitionVerdict(wait=Wait.UNREAD)  # the records that replaced the truncated ones are unread
+            verdict = PartitionVerdict(wait=Wait.INVALID)  # the records that replaced the truncated ones are unread
         if verdict.way is None and requirement.waiver(name, group, partition) is not None:
             verdict = PartitionVerdict(Way.WAIVED)
         partitions[partition] = verdict
@@ -573,6 +574,8 @@ _CLOSED = "gate closed"
 _BY_ONE_LOOK = Limits(unnoted_ms=1, gate_timeout_ms=1)
 _WAITS = {
     Wait.UNREAD: UNREAD_TEXT,
+    Wait.INVALID: "its commits on partitions {partitions} lie beyond the end of the log, or on a part that was "
+    "truncated: reset them",
     Wait.GIVEN: "all records of partitions {partitions} are delivered, but the application has not committed {unread} "
     "of them",
     Wait.BUSY: "the application has paused partitions {partitions}, or has sought back in them",

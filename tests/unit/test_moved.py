@@ -243,10 +243,10 @@ STORIES = {
     ),
     "a commit on a part of the log that was truncated proves nothing": Story(
         [step.commits(10, 10, note=READ_NOTE, truncated=frozenset({1})), step.look(), step.opens()],
-        [step.waits(unread=[1])],
+        [step.waits(invalid=[1])],
     ),
     "a commit beyond the end of the log proves nothing": Story(
-        [step.commits(10, 12, note=READ_NOTE), step.look(), step.opens(), step.waits(unread=[1])],
+        [step.commits(10, 12, note=READ_NOTE), step.look(), step.opens(), step.waits(invalid=[1])],
         [step.commits(10, 12, members=False), step.look(), step.look(), step.look(UNNOTED_MS), step.opens()],
         [step.commits(10, 12, owned=frozenset({0})), step.look(), step.look(UNNOTED_MS), step.opens()],
         [step.commits(10, 11, members=False), step.look(), step.look(), step.opens("g"), step.warns()],
