@@ -6,6 +6,7 @@ Every text is escaped and made printable.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -15,10 +16,12 @@ from markupsafe import Markup
 from modeaware.clock import utc
 from modeaware.errors import ModeAwareError
 from modeaware.plan.fleet import FleetPlan
-from modeaware.plan.fleet_text import HEADINGS, brokers, cells, headline, reasons, unseen
+from modeaware.plan.fleet_text import HEADINGS, RIGHT, brokers, cells, headline, reasons, unseen
 from modeaware.plan.report import ResizePlan
-from modeaware.plan.text import CHOSEN, sections
-from modeaware.printable import printable
+from modeaware.plan.text import CHOSEN, Chart, sections
+from modeaware.printable import number, printable
+
+_MOST_TICKS = 5
 
 
 def plan_html(plan: ResizePlan) -> str:
@@ -40,9 +43,11 @@ def fleet_html(plan: FleetPlan) -> str:
         sections=[brokers(plan), *unseen(plan)],
         made=utc(plan.created_ms),
         curve=curve,
-        count=len(freed),
-        replicas=plan.replicas,
+        x_ticks=[(f"{100 * n / len(freed):.2f}", number(n)) for n in _ticks(len(freed))] if freed else [],
+        y_ticks=[(f"{100 - 100 * replicas / top:.2f}", number(replicas)) for replicas in _ticks(top)],
+        replicas=number(plan.replicas),
         headings=HEADINGS,
+        right=RIGHT,
         rows=topics,
     )
 
@@ -59,11 +64,38 @@ def write_file(text: str, file: Path) -> None:
         raise ModeAwareError(f"cannot write {file}: {error.strerror}") from error
 
 
+def _ticks(end: int) -> list[int]:
+    """Return the numbers below an axis from 0 to ``end``: round ones, and ``end`` itself."""
+    step = next(size for size in _round_numbers() if end <= size * _MOST_TICKS)
+    # A round number next to the end would touch it.
+    return [*range(0, end - step // 2, step), end] if end else [0]
+
+
+def _round_numbers() -> Iterator[int]:
+    power = 1
+    while True:
+        yield from (power, 2 * power, 5 * power)
+        power *= 10
+
+
+def _aligned(heading: str, right: Collection[str]) -> Markup:
+    """Return the attribute that aligns a cell below ``heading`` as in the text; cells with a bar are left-aligned."""
+    return Markup(' class="right"' if heading in right else "")
+
+
+def _columns_ticks(chart: Chart) -> list[tuple[str, str]]:
+    """Return the middle of some columns, in percent of the width, and the partitions that they begin with."""
+    columns = len(chart.heights)
+    return [(f"{100 * (at + 0.5) / columns:.2f}", number(at * chart.step)) for at in _ticks(columns - 1)]
+
+
 @cache
 def _template(name: str) -> Template:
-    return Environment(
+    environment = Environment(
         loader=PackageLoader("modeaware", "plan"),
         autoescape=True,
         undefined=StrictUndefined,
         finalize=lambda value: value if isinstance(value, Markup) else printable(value),
-    ).get_template(name)
+    )
+    environment.globals |= {"aligned": _aligned, "columns_ticks": _columns_ticks}
+    return environment.get_template(name)

@@ -32,13 +32,29 @@ class Bar(NamedTuple):
     text: str = ""
 
 
+class Chart(NamedTuple):
+    """The load of a topic's partitions, in columns.
+
+    Attributes:
+        partitions: their number.
+        heights: the columns, partition 0 first, as shares (0 to 1) of ``top``.
+        step: how many partitions a column stands for; its height is the largest of their loads.
+        top: the load of a column of full height, as text.
+    """
+
+    partitions: int
+    heights: Sequence[float]
+    step: int
+    top: str
+
+
 @dataclass(frozen=True)
 class Section:
     """A heading, with paragraphs, a table, notes and drawn charts below.
 
     Attributes:
         right: the headings of the right-aligned columns.
-        drawn: the charts, each with its label and the heights of its columns (0 to 1, to one scale).
+        drawn: the charts, to one scale.
     """
 
     title: str
@@ -47,7 +63,7 @@ class Section:
     rows: Sequence[Sequence[str | Bar]] = ()
     right: frozenset[str] = frozenset()
     notes: Sequence[str] = ()
-    drawn: Sequence[tuple[str, Sequence[float]]] = ()
+    drawn: Sequence[Chart] = ()
 
 
 def sections(plan: ResizePlan) -> list[Section]:
@@ -82,8 +98,9 @@ def _lines(section: Section) -> list[str]:
         rows = [[_cell(cell) for cell in row] for row in section.rows]
         lines += ["  " + line for line in table(section.headings, rows, section.right)]
     lines += _prose(section.notes)
-    for label, heights in section.drawn:
-        line = "".join(_HEIGHTS[min(7, int(height * 8))] for height in heights)
+    for chart in section.drawn:
+        label = str(chart.partitions)
+        line = "".join(_HEIGHTS[min(7, int(height * 8))] for height in chart.heights)
         rows_of_it = [line[at : at + _A_ROW] for at in range(0, len(line), _A_ROW)]
         lines += [f"  {label if at == 0 else '':>7}  {row}" for at, row in enumerate(rows_of_it)]
     return lines
@@ -175,7 +192,13 @@ def _loads(plan: ResizePlan) -> Section:
         f"From 0 to {load_text(plan, top)}, {what}, partition 0 first:",
     ]
     columns = [
-        (str(len(load)), [max(load[at : at + step]) / (top or 1) for at in range(0, len(load), step)]) for load in drawn
+        Chart(
+            len(load),
+            [max(load[at : at + step]) / (top or 1) for at in range(0, len(load), step)],
+            step,
+            load_text(plan, top),
+        )
+        for load in drawn
     ]
     headings = ("", "Partitions", "Mean", "Most", "Skew")
     return Section("Load of a partition", (), headings, rows, frozenset(headings), notes, columns)

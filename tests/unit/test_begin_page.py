@@ -46,8 +46,8 @@ def quoted(command: str) -> str:
 
 
 def test_the_table_is_what_a_scan_prints() -> None:
-    assert quoted("modeaware plan --all --limit 8") == fleet_text(made_fleet()[0], 8)
+    assert quoted("modeaware plan --all --limit 3") == fleet_text(made_fleet()[0], 3)
 
 
 def test_the_file_is_what_a_scan_writes() -> None:
-    assert quoted("cat ten.yaml") == topics_file(*made_fleet(), 10).rstrip("\n")
+    assert quoted("head -n 9 ten.yaml").splitlines() == topics_file(*made_fleet(), 10).splitlines()[:9]

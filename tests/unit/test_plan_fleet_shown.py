@@ -88,6 +88,13 @@ def test_the_page_needs_nothing_else_and_has_every_topic_with_its_reasons() -> N
     path = re.search(r'<path d="M0 100(.*)L100 100Z"', page)
     assert path is not None
     assert path[1].endswith("L100.00 24.3"), "106 of 140 are freed"
+    topics, replicas = (re.search(rf'<div class="{axis}">(.*?)</div>', page)[1] for axis in "xy")
+    assert re.findall(r'left:(.*?)%">(.*?)<', topics) == [
+        *(("0.00", "0"), ("25.00", "1"), ("50.00", "2"), ("75.00", "3"), ("100.00", "4")),
+    ]
+    assert re.findall(r'top:(.*?)%">(.*?)<', replicas) == [
+        *(("100.00", "0"), ("64.29", "50"), ("28.57", "100"), ("0.00", "140")),
+    ]
     why = "broker 7 creates topics automatically"
     page = fleet_html(make_fleet_plan(Fleet([topic("big")], WEEK, why_all_renamed=why), Sizing()))
     assert "modeaware replace big --with big-v2 --partitions" in page

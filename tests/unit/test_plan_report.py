@@ -179,3 +179,26 @@ def test_page_needs_nothing_else_and_shows_names_as_text(place: str) -> None:
     assert not re.search(r"url\(|@import|https?:|src=|href=|\son\w+=", page)
     assert "&lt;script&gt;alert(1)&lt;/script&gt;&amp;: " in page
     assert "&lt;billing&gt;" in page
+
+
+@pytest.mark.parametrize(
+    ("place", "count", "target", "partitions"),
+    [
+        ("murmur2", 12, 5, {12: ["0", "5", "11"], 5: ["0", "1", "2", "3", "4"]}),
+        ("murmur2", 12, 1, {12: ["0", "5", "11"], 1: ["0"]}),
+        ("own", 300, 5, {300: ["0", "100", "200", "298"]}),  # 150 columns: each stands for two partitions
+    ],
+)
+def test_page_names_the_partitions_and_the_greatest_load_of_its_charts(
+    place: str, count: int, target: int, partitions: dict[int, list[str]]
+) -> None:
+    plan = planned(place, target, count=count)
+    page = plan_html(plan)
+    shown = re.findall(r'<div class="x">(.*?)</div>', page)
+    assert [re.findall(r">(\d+)</span>", labels) for labels in shown] == [*partitions.values()]
+    (greatest,) = re.findall(r"^  From 0 to (.*?),", plan_text(plan), re.MULTILINE)
+    heights = [re.findall(r">([^<]+)</span>", labels) for labels in re.findall(r'<div class="y">(.*?)</div>', page)]
+    assert heights == [[greatest, "0"]] * len(partitions)
+    assert re.findall(r"<figcaption>(.*?)</figcaption>", page) == [
+        f"Load of each of {n} partitions" for n in partitions
+    ]

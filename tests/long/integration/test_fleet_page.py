@@ -1,4 +1,5 @@
-"""The page of ``modeaware plan --all`` in a real browser: on a desk and on a phone; its search, and rows that open."""
+"""The pages of ``modeaware plan`` in a real browser: on a desk and on a phone; their charts, the fleet's search, and
+rows that open."""
 
 from __future__ import annotations
 
@@ -10,10 +11,31 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from modeaware.plan.fleet import Fleet, Sizing, make_fleet_plan
-from modeaware.plan.html import fleet_html
+from modeaware.plan.html import fleet_html, plan_html
 from tests.support.browser import browser
 from tests.unit.test_plan_fleet import WEEK, fleet, held, topic
+from tests.unit.test_plan_report import planned
 
+BARS_BY_COLUMN = """
+[...document.querySelectorAll("table")].flatMap(table => {
+  const lines = {};
+  for (const bar of table.querySelectorAll(".bar"))
+    (lines[bar.closest("td").cellIndex] ??= new Set()).add(bar.getBoundingClientRect().x);
+  return Object.values(lines).map(of => of.size);
+})"""
+"""How many different x the bars of each column begin at."""
+LABELS_TO_SEE = """
+[...document.querySelectorAll(".chart .x, .chart .y")].map(axis => {
+  const boxes = [...axis.children].map(label => {
+    const range = document.createRange();
+    range.selectNodeContents(label);
+    return range.getBoundingClientRect();
+  });
+  const inside = box => box.width > 0 && box.left >= 0 && box.right <= window.innerWidth;
+  const apart = (a, b) => a.right < b.left || b.right < a.left || a.bottom <= b.top || b.bottom <= a.top;
+  return boxes.every((box, n) => inside(box) && boxes.slice(n + 1).every(other => apart(box, other)));
+})"""
+"""For each axis, whether all its labels are on the page and apart."""
 NAUGHTY = "<img src=x onerror='window.hit=1'>"
 
 
@@ -56,6 +78,25 @@ def test_the_page_fits_and_its_table_is_searched_and_opened(opened: Page, tmp_pa
     opened.get_by_label("Search topics").fill("")
     expect(rows.filter(visible=True)).to_have_count(6)
     assert errors == []
+
+
+@pytest.mark.parametrize("width", [1_280, 400])
+def test_bars_begin_at_one_line_and_axes_have_labels(opened: Page, tmp_path: Path, width: int) -> None:
+    opened.set_viewport_size({"width": width, "height": 800})
+    many = make_fleet_plan(Fleet([topic(f"t{n}", 240) for n in range(1_300)], WEEK), Sizing(most_on_broker=2_000))
+    pages = {
+        plan_html(planned("murmur2", 5)): ([1, 1], 4),  # the shares of each hash; the keys that move to each target
+        plan_html(planned("own", 200, count=300)): ([1], 2),
+        fleet_html(fleet()): ([1, 1], 2),  # replicas of brokers before, and after
+        fleet_html(many): ([1, 1], 2),
+    }
+    file = tmp_path / "page.html"
+    for page, (begins, axes) in pages.items():
+        file.write_text(page, encoding="utf-8")
+        opened.goto(file.as_uri())
+        assert opened.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+        assert opened.evaluate(BARS_BY_COLUMN) == begins
+        assert opened.evaluate(LABELS_TO_SEE) == [True] * axes
 
 
 def test_names_become_no_markup(opened: Page, tmp_path: Path) -> None:
