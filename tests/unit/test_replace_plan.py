@@ -19,6 +19,7 @@ from modeaware.cli.change import Change, Situation
 from modeaware.cli.outcome import Watch, outcome
 from modeaware.cli.topics import undo_command
 from modeaware.clock import SYSTEM_CLOCK
+from modeaware.cluster import effects as effects_module
 from modeaware.cluster.observer import Look
 from modeaware.config import ControllerConfig
 from modeaware.errors import ClusterError, ErrorCode, ModeAwareError, RequestRefused
@@ -459,11 +460,14 @@ class FakeChange:
     Attributes:
         failures: what the controller returns of a topic.
         ends: what each look of ``--wait`` finds.
+        deletes: whether brokers delete topics.
     """
 
     is_embedded = False
     admission = Change.admission
     look = Change.look
+    validate_deletion = Change.validate_deletion
+    deletes = True
 
     def __init__(
         self,
@@ -481,6 +485,7 @@ class FakeChange:
             brokers=SimpleNamespace(ask=self._ask),
             topic_names=lambda: ["orders", "payments"],
             shape=lambda topic: self.facts.get(topic),
+            validate=lambda effects: effects_module.check_deletions(cast(Any, None), effects),
         )
         self.session = SimpleNamespace(
             cluster=cluster,
@@ -540,6 +545,8 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
 
     def run(change: FakeChange, *arguments: str) -> int:
         monkeypatch.setattr("modeaware.cli.change.Change", lambda *_: nullcontext(change))
+        answers = [SimpleNamespace(error_code=0 if change.deletes else ErrorCode.TOPIC_DELETION_DISABLED)]
+        monkeypatch.setattr(effects_module, "_ask_controller", lambda *_: answers)
         return cli.main(["replace", *arguments, "--bootstrap-server", "127.0.0.1:1"])
 
     return run
@@ -615,6 +622,31 @@ def test_plan_shows_groups_that_are_registered_by_name_and_not_listed(
     assert run(FakeChange(log), "orders=o2", "--partitions", "4", "--dry-run", "--json") == 0
     groups = json.loads(capsys.readouterr().out)["groups"]
     assert [(group["group"], group["kind"]) for group in groups] == [("spark", None)]
+
+
+@pytest.mark.parametrize(
+    ("now", "arguments", "why"),
+    [
+        (None, ("orders=o2", "--partitions", "4"), "a replacement ends with a deletion: set delete.topic.enable=true"),
+        (None, ("orders=o2", "--partitions", "4", "--fence", "none"), None),
+        ("begun", ("orders", "--undo"), "an undo of its replacement deletes 'orders-v2': set delete.topic.enable=true"),
+        ("begun", ("orders",), None),
+    ],
+)
+def test_dry_run_refuses_what_needs_a_deletion_that_brokers_do_not_make(
+    now: str | None,
+    arguments: tuple[str, ...],
+    why: str | None,
+    run: Callable[..., int],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    change = FakeChange(LOG if now is None else replaced_log(BEGUN))
+    assert run(change, *arguments, "--dry-run") == 0
+    change.deletes = False
+    capsys.readouterr()
+    assert run(change, *arguments, "--dry-run") == (0 if why is None else 1)
+    told = capsys.readouterr().err
+    assert (f"topic 'orders': the brokers delete no topics, and {why}" in told) is (why is not None), told
 
 
 def replaced_log(replacement: Replacement) -> ModeLog:
