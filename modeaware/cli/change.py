@@ -58,7 +58,7 @@ from modeaware.lifecycle.commands import (
 from modeaware.lifecycle.facts import TopicFacts
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import ClaimRecord, TopicRecord, replaced
-from modeaware.plan.diff import FAILED, PENDING, REFUSED, CurrentTopic, TopicDiff
+from modeaware.plan.diff import FAILED, PENDING, REFUSED, UNCHANGED, CurrentTopic, TopicDiff
 from modeaware.plan.steps import BrokerStep, Grow, Replace, Step
 from modeaware.printable import printable_lines
 from modeaware.reports.describe import TopicDescription
@@ -368,14 +368,17 @@ class Request:
         return admission
 
     def shown(self, diff: TopicDiff) -> Iterable[str]:
-        """Return the lines about one topic to show before the question; :meth:`show` adds refusals."""
-        return diff.lines() if diff.refusal is None else ()
+        """Return the lines about one topic to show before the question; :meth:`show` adds refusals, and why nothing is
+        to be done."""
+        return () if diff.status in (REFUSED, UNCHANGED) else diff.lines()
 
     def show(self) -> None:
         """Show the findings."""
-        for diff in self.diffs.values():
+        diffs = self.diffs.values()
+        for diff in diffs:
             tell(*self.shown(diff))
-        tell(*dict.fromkeys(f"error: {diff.refusal}" for diff in self.diffs.values() if diff.refusal is not None))
+        tell(*dict.fromkeys(f"error: {diff.refusal}" for diff in diffs if diff.refusal is not None))
+        self.say(*(f"{diff.topic}: {note}." for diff in diffs if diff.status == UNCHANGED for note in diff.notes))
 
     def run(self) -> int:
         """Run all phases, and return the exit status."""
