@@ -12,33 +12,20 @@ from pathlib import Path
 from modeaware.cli import BadUsage, Command
 from modeaware.cli.certificates import add_certificates_option
 from modeaware.cli.change import Request, Seen
+from modeaware.cli.declared import diff_of, look_at
 from modeaware.cli.outcome import Watch
 from modeaware.cli.progress import Progress, tell
 from modeaware.cli.replace import ACCEPTING, Consequences
 from modeaware.cli.session import add_change_options, add_connection_options, add_flags, whole_number
 from modeaware.errors import ControllerUnavailable, ModeAwareError
 from modeaware.lifecycle.commands import ReplaceTopicCommand
-from modeaware.lifecycle.keep_name import kept
-from modeaware.lifecycle.objections import objection_to_change
-from modeaware.modelog.records import replaced
-from modeaware.plan.diff import (
-    PENDING,
-    REFUSED,
-    ApplyReport,
-    CurrentTopic,
-    TopicDiff,
-    diff_kept,
-    diff_replaced,
-    diff_topic,
-)
+from modeaware.plan.diff import PENDING, REFUSED, ApplyReport, TopicDiff
 from modeaware.plan.file import DesiredTopic, read_files
 from modeaware.plan.pace import Pace, State, pace_text
 from modeaware.plan.steps import BrokerStep, Replace
 from modeaware.printable import printable_lines
 from modeaware.reports.describe import TopicDescription
 from modeaware.reports.serialise import json_help, json_text
-from modeaware.reports.session import ModeLog, Session
-from modeaware.reports.topics import list_topics, topic_states
 from modeaware.wire.client import is_running
 
 CHANGES_PENDING, SOME_FAILED = 3, 4
@@ -99,24 +86,6 @@ ended by Ctrl-C.
             return _Application(args, read_files(args.files)).run()
         args.wait = True
         return _Paced(args, read_files(args.files)).run()
-
-
-def look_at(session: Session, log: ModeLog, names: Sequence[str]) -> dict[str, CurrentTopic]:
-    """Return the current state of those topics that exist, read together."""
-    listed = list_topics(session.cluster.brokers)
-    internal = {topic.name for topic in listed.topics if topic.internal} | {log.topic}
-    present = {topic.name for topic in listed.topics}
-    return {
-        state.name: CurrentTopic(
-            count=len(state.partitions),
-            replication_factors=frozenset(partition.replication_factor for partition in state.partitions),
-            overrides=state.overrides,
-            internal=state.name in internal,
-            topic_id=state.topic_id,
-            record=log.replay.records.get(state.topic_id),
-        )
-        for state in topic_states(session.cluster.brokers, [n for n in names if n in present], listed.live_brokers)
-    }
 
 
 class _Application(Request):
@@ -266,24 +235,3 @@ class _Paced(_Application):
             del self._left[topic.topic]
             self.fail(topic.topic, ModeAwareError(f"topic {topic.topic!r}: {topic.alarm}", topic=topic.topic))
         return topic.alarm is not None or self._pace.is_stopped(self._states())
-
-
-def diff_of(desired: DesiredTopic, topics: Mapping[str, CurrentTopic], log: ModeLog) -> TopicDiff:
-    """Return the diff of a topic; its replacement may be in progress or complete."""
-    name, current = desired.name, topics.get(desired.name)
-    if current is not None and (error := log.unusable(name, current.topic_id or "")) is not None:
-        return TopicDiff(name, desired.where, refusal=error.message)
-    if name == log.topic:
-        return TopicDiff(name, desired.where, refusal="it is the mode log, which the controller creates and writes")
-    if (change := kept(name, log.replaced)) is not None and not change.is_over and (change.keeps or desired.keep_name):
-        return diff_kept(desired, change)
-    for record, replacement in replaced(log.replaced):
-        if record.topic != name:
-            continue
-        is_it = current is not None and current.record is record
-        has_returned = current is not None and current.topic_id in log.replaces  # so the record is of a deleted topic
-        if is_it or (replacement.switched_ms is not None and not has_returned):
-            if desired.replace is not None:
-                return diff_replaced(desired, record, replacement, topics.get(replacement.new_topic))
-            return TopicDiff(name, desired.where, refusal=objection_to_change(replacement))
-    return diff_topic(desired, current)

@@ -2,7 +2,8 @@
 
 1. *Look*: the mode log is read once, and the brokers describe the topics (:class:`Situation`).
 2. *Objections*: requests that a controller or the brokers would refuse are refused now, by the controller's own rules
-   (:meth:`Change.admission`) and by validations of the brokers (:meth:`Change.validate`).
+   (:meth:`Change.admission`) and by validations of the brokers (:meth:`Change.validate`,
+   :meth:`Change.validate_deletion`).
 3. *Steps*: the effect of the command on each topic is a :class:`~modeaware.plan.diff.TopicDiff`. All later phases work
    on its steps (:mod:`modeaware.plan.steps`).
 4. *Confirm*: the steps are shown, and the user decides. A question may stay open for hours, so the first three phases
@@ -41,20 +42,23 @@ from modeaware.cli.session import command_line, kafka_errors, open_session
 from modeaware.cluster.observer import Look
 from modeaware.confluent.admin import AdminClient
 from modeaware.confluent.controller_calls import REQUEST_TIMEOUT_S, ControllerCalls, DeletePartitions
+from modeaware.controller.admitted import Admitted
 from modeaware.controller.daemon import Controller
 from modeaware.errors import ClusterError, ModeAwareError, RequestRefused
 from modeaware.lifecycle.admission import Admission, admit
 from modeaware.lifecycle.commands import (
     CreatePartitions,
     CreatePartitionsCommand,
+    DeleteOldTopic,
     DeletePartitionsCommand,
+    DeleteTopic,
     ReplaceTopicCommand,
     TopicCommand,
 )
 from modeaware.lifecycle.facts import TopicFacts
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import ClaimRecord, TopicRecord, replaced
-from modeaware.plan.diff import FAILED, PENDING, REFUSED, CurrentTopic, TopicDiff
+from modeaware.plan.diff import FAILED, PENDING, REFUSED, UNCHANGED, CurrentTopic, TopicDiff
 from modeaware.plan.steps import BrokerStep, Grow, Replace, Step
 from modeaware.printable import printable_lines
 from modeaware.reports.describe import TopicDescription
@@ -171,6 +175,14 @@ class Change:
                 return
             growth = CreatePartitions(topic, topic_id, step.to, step.command.assignments)
             (refused,) = self.session.cluster.validate([growth])
+            if refused is not None:
+                raise refused
+
+    def validate_deletion(self, admitted: Admitted) -> None:
+        """Make the brokers validate the deletion at the end of a replacement, or by its undo, as a controller does.
+        Raises ClusterError if they delete no topics. The answer does not depend on this user's rights."""
+        effects = [effect for effect in admitted.to_validate if isinstance(effect, DeleteTopic | DeleteOldTopic)]
+        for refused in self.session.cluster.validate(effects) if effects else ():
             if refused is not None:
                 raise refused
 
@@ -342,26 +354,31 @@ class Request:
 
     def admit(self, command: TopicCommand, seen: Seen) -> Admission:
         """Return how a controller would admit a command after those that this method has admitted already.
-        Raises RequestRefused if the controller would refuse it."""
+        Raises RequestRefused if the controller would refuse it, and ClusterError if brokers would not delete a topic
+        that the command deletes in the end."""
         situation = seen.situation(command.topic)
         facts, record = situation.facts, self._made.get(command.topic, situation.record)
         if isinstance(command, ReplaceTopicCommand):
             facts = replace(facts, new_topic=seen.facts(command.new_topic))
         known = [*situation.replaced, *(topic.record for topic in replaced(self._made.values()))]
         admission = self.change.admission(command, replace(situation, record=record, facts=facts, replaced=known))
+        self.change.validate_deletion(Admitted(command, record, facts, admission))
         if admission.record is not None:
             self._made[command.topic] = admission.record
         return admission
 
     def shown(self, diff: TopicDiff) -> Iterable[str]:
-        """Return the lines about one topic to show before the question; :meth:`show` adds refusals."""
-        return diff.lines() if diff.refusal is None else ()
+        """Return the lines about one topic to show before the question; :meth:`show` adds refusals, and why nothing is
+        to be done."""
+        return () if diff.status in (REFUSED, UNCHANGED) else diff.lines()
 
     def show(self) -> None:
         """Show the findings."""
-        for diff in self.diffs.values():
+        diffs = self.diffs.values()
+        for diff in diffs:
             tell(*self.shown(diff))
-        tell(*dict.fromkeys(f"error: {diff.refusal}" for diff in self.diffs.values() if diff.refusal is not None))
+        tell(*dict.fromkeys(f"error: {diff.refusal}" for diff in diffs if diff.refusal is not None))
+        self.say(*(f"{diff.topic}: {note}." for diff in diffs if diff.status == UNCHANGED for note in diff.notes))
 
     def run(self) -> int:
         """Run all phases, and return the exit status."""

@@ -144,7 +144,8 @@ def _prepare(args: argparse.Namespace, session: Session) -> int:
         why = with_nearest(why, name, (to.new_topic for _, to in pairs))
         raise RequestRefused(why, code=ErrorCode.INVALID_REQUEST, topic=name)
     partitions = range(shape.partition_count)
-    using = find_groups(session.cluster, {old.topic: range(len(old.modes)), name: partitions})
+    wanted = {old.topic: range(len(old.modes)), name: partitions}
+    using = find_groups(session.cluster, wanted, mode_log=session.config.mode_log_topic)
     on_old, on_new = using[old.topic].groups.get(group), using[name].groups.get(group)
     known = [facts for facts in (on_old, on_new) if facts is not None]
     if not known and group not in old.required_groups:

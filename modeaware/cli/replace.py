@@ -13,6 +13,7 @@ from modeaware.admin.replacements import check_consequences, creating_broker, de
 from modeaware.cli import BadUsage, Command, key_value
 from modeaware.cli.certificates import add_certificates_option
 from modeaware.cli.change import Request, Seen
+from modeaware.cli.declared import diff_of, look_at
 from modeaware.cli.session import (
     add_change_options,
     add_connection_options,
@@ -20,16 +21,18 @@ from modeaware.cli.session import (
     add_flags,
     add_state_loss_option,
 )
-from modeaware.errors import ErrorCode, ModeAwareError, RequestRefused
+from modeaware.errors import ClusterError, ErrorCode, ModeAwareError, RequestRefused
 from modeaware.interim import interim_name
 from modeaware.lifecycle.commands import ReplaceTopicCommand
 from modeaware.lifecycle.drain import required_of
 from modeaware.lifecycle.facts import TopicFacts
 from modeaware.lifecycle.keep_name import KeptName, kept
 from modeaware.lifecycle.objections import FENCES
+from modeaware.lifecycle.replacement import DEFAULT_FACTOR
 from modeaware.lifecycle.second_half import second_half_of
 from modeaware.modelog.records import Replacement
-from modeaware.plan.diff import TopicDiff
+from modeaware.plan.diff import UNCHANGED, TopicDiff
+from modeaware.plan.file import DesiredTopic
 from modeaware.plan.replacement import ReplacementPlan, acls_text, plan_replacement, replacement_text
 from modeaware.plan.steps import Replace as ReplaceStep
 from modeaware.reports.serialise import json_help, json_text
@@ -47,7 +50,7 @@ ACCEPTING = {
 class Replace(Command):
     """``replace TOPIC=NAME ... --partitions N``, or ``replace TOPIC ... --partitions N --keep-name``.
 
-    A repeated command watches the replacement, or continues a paused replacement.
+    A repeated command watches the replacement, continues a paused one, or does nothing if the replacement is done.
     """
 
     epilog = f"""\
@@ -185,6 +188,7 @@ class _Replacement(Request):
         self._plans: dict[str, ReplacementPlan | list[str]] = {}
         self._kept: dict[str, KeptName | None] = {}
         self._interim: dict[str, str] = {}
+        self._done: dict[str, str] = {}
 
     def look(self, topics: Sequence[str]) -> Seen:
         session = self.change.session
@@ -200,10 +204,47 @@ class _Replacement(Request):
             new = {topic: interim_name(topic, shape.topic_id) for topic, shape in shapes.items() if shape is not None}
             self._interim = new
             new_topics += new.values()
-        return self.change.look({*topics, *filter(None, new_topics)}, log)
+        seen = self.change.look({*topics, *filter(None, new_topics)}, log)
+        self._done = self._finished(topics, seen)
+        return seen
+
+    def _finished(self, topics: Sequence[str], seen: Seen) -> dict[str, str]:
+        """Return topic -> why nothing is to be done, of topics that are as the command requests: an earlier run has
+        replaced them. The decision is that of ``modeaware apply`` about a file with the same words."""
+        declared = [declared for topic in topics if (declared := self._declared(topic, seen)) is not None]
+        if not declared:
+            return {}
+        names = {name for topic in declared for name in (topic.name, topic.replace) if name is not None}
+        current = look_at(self.change.session, seen.log, sorted(names))
+
+        def why(topic: DesiredTopic) -> str:
+            if topic.replace is None:
+                return f"already has {topic.partitions} partitions and keeps its name, nothing to do"
+            return f"already replaced by {topic.replace}, with {topic.partitions} partitions"
+
+        as_declared = [topic for topic in declared if diff_of(topic, current, seen.log).status == UNCHANGED]
+        return {topic.name: why(topic) for topic in as_declared}
+
+    def _declared(self, topic: str, seen: Seen) -> DesiredTopic | None:
+        """Return the command as a declaration, if an earlier run may have completed it: the topic is gone, or it keeps
+        its name and has the requested number of partitions. (Without --keep-name a replacement by as many partitions
+        may still be wanted.)"""
+        args, facts, new_topic = self.args, seen.observed[topic], self._new_topics[topic]
+        if args.undo or args.stay or args.pause_before_switch or args.partitions is None:
+            return None
+        if isinstance(facts, ClusterError):
+            return None
+        if facts.partition_count != args.partitions if args.keep_name else facts.topic_id is not None:
+            return None
+        factor = None if args.replication_factor == DEFAULT_FACTOR else args.replication_factor
+        return DesiredTopic(
+            topic, args.partitions, factor, dict(args.config), replace=new_topic, keep_name=args.keep_name
+        )
 
     def judge(self, topic: str, seen: Seen) -> TopicDiff:
         args, session, consequences = self.args, self.change.session, self._consequences
+        if (why := self._done.get(topic)) is not None:
+            return TopicDiff(topic, notes=(why,))
         change = self._kept[topic]
         if change is not None and not change.is_over and change.is_in_second_half and self._new_topics[topic] is None:
             return self._judge_second_half(topic, change, seen)

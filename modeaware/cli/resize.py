@@ -61,17 +61,6 @@ class Resize(Request):
     def shown(self, diff: TopicDiff) -> Iterable[str]:
         return () if diff.status == UNCHANGED else (*self._warnings, *super().shown(diff))
 
-    def show(self) -> None:
-        super().show()
-        self.say(
-            *(
-                f"{diff.topic}: {note}."
-                for diff in self.diffs.values()
-                for note in diff.notes
-                if diff.status == UNCHANGED
-            )
-        )
-
 
 # The warnings before a change
 

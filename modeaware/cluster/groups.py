@@ -27,7 +27,6 @@ from modeaware.cluster.group_listing import (
     list_groups,
 )
 from modeaware.cluster.group_offsets import Commits, read_offsets
-from modeaware.config import DEFAULT_MODE_LOG_TOPIC
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.librdkafka import KafkaError
 from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, MembersSeen, TopicFacts, worst_doubt
@@ -158,7 +157,8 @@ def find_groups(
     topics: Mapping[str, Iterable[int]],
     also: Mapping[str, Collection[str]] | None = None,
     stable: StableGroups | None = None,
-    mode_log: str = DEFAULT_MODE_LOG_TOPIC,
+    *,
+    mode_log: str,
 ) -> dict[str, GroupsFound]:
     """Return the groups that use each of ``topics`` (name -> partitions), of every type and state.
 

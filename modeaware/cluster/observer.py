@@ -15,7 +15,6 @@ from modeaware.cluster.last_records import LastRecords
 from modeaware.cluster.metadata import NO_LEADER, Leader, Partition, epoch_ends, ids_of_each_broker, writers
 from modeaware.cluster.stragglers import first_batches, sample_records
 from modeaware.cluster.unchanged import OffsetsWatch
-from modeaware.config import DEFAULT_MODE_LOG_TOPIC
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.lifecycle.drain import evacuation_of
 from modeaware.lifecycle.facts import FenceFacts, GroupsDoubt, PartitionFacts, TopicFacts
@@ -101,7 +100,7 @@ class Observer:
         conf: Mapping[str, Any],
         clock: Clock = SYSTEM_CLOCK,
         *,
-        mode_log: str = DEFAULT_MODE_LOG_TOPIC,
+        mode_log: str,
         probes_fences: bool = False,
     ) -> None:
         self._mode_log = mode_log
@@ -313,7 +312,7 @@ class Observer:
         for name, record in changed.items():
             if (evacuation := evacuation_of(record)) is not None:
                 also[name].append(evacuation)
-        found = find_groups(self._cluster, topics, also, self._stable_groups, self._mode_log)
+        found = find_groups(self._cluster, topics, also, self._stable_groups, mode_log=self._mode_log)
         seen = [CommitsSeen(record, partitions[name], found[name]) for name, record in changed.items()]
         checked = check_commits(self._conf, self._brokers, seen, self._clock, before_due)
         return found | dict(zip(changed, checked, strict=True))

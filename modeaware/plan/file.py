@@ -39,6 +39,8 @@ _TAG = "tag:yaml.org,2002:"
 _STR, _INT, _BOOL, _FLOAT, _NULL = (f"{_TAG}{kind}" for kind in ("str", "int", "bool", "float", "null"))
 _MOST_REPLICAS = 32_767
 _COMMENT_WIDTH = 118
+_LONGEST_SHOWN = 250
+"""The longest part of a text that a message shows. YAML aliases may repeat a long text in very many messages."""
 _MOST_CONFIGS = 250
 """The most configs of a topic; brokers know some 40. It limits the comparisons, even if YAML aliases repeat configs."""
 
@@ -201,11 +203,11 @@ class _Reader:
     def _topic(self, name: str, node: yaml.Node, line: int) -> DesiredTopic | None:
         where = f"{self._name}, line {line}"
         if not is_topic_name(name):
-            self.mistakes.append(f"{where}: {name!r} is not a valid topic name")
-        parts = self._mapping(node, f"topic {name!r}", _TOPIC)
+            self.mistakes.append(f"{where}: {_quoted(name)} is not a valid topic name")
+        parts = self._mapping(node, f"topic {_quoted(name)}", _TOPIC)
         if "partitions" not in parts:
             if isinstance(node, yaml.MappingNode):
-                self.mistakes.append(f"{where}: topic {name!r}: partitions: is needed")
+                self.mistakes.append(f"{where}: topic {_quoted(name)}: partitions: is needed")
             return None
         partitions = self._integer(parts["partitions"], "partitions", 1, MAX_PARTITIONS)
         factor = parts.get("replication_factor")
@@ -215,9 +217,9 @@ class _Reader:
         replace = self._new_topic(name, parts["replace"]) if "replace" in parts else None
         evacuate = self._boolean(parts["evacuate"], "evacuate") if "evacuate" in parts else False
         keep_name = self._boolean(parts["keep_name"], "keep_name") if "keep_name" in parts else False
-        if keep_name and (replace is not None or evacuate):
+        if keep_name and ("replace" in parts or evacuate):
             self._wrong(parts["keep_name"], "keep_name: a topic that keeps its name has neither replace nor evacuate")
-        if evacuate and replace is None:
+        if evacuate and "replace" not in parts:
             self._wrong(
                 parts["evacuate"], "evacuate works only with replace: a compacted topic is replaced, never shrunk"
             )
@@ -230,11 +232,22 @@ class _Reader:
         made: _T = self._read[use, id(node)]
         return made
 
-    def _new_topic(self, topic: str, node: yaml.Node) -> str:
-        name = self._text(node)
-        if not is_topic_name(name) or name == topic:
-            self._wrong(node, f"replace: the name of a new topic is needed, not {name!r}")
+    def _new_topic(self, topic: str, node: yaml.Node) -> str | None:
+        """Return the name of the new topic, or None if it is not valid."""
+        name = self._once(node, "replace", lambda: self._new_topic_of(node))
+        if name == topic:
+            self._not_new(node, name)
         return name
+
+    def _new_topic_of(self, node: yaml.Node) -> str | None:
+        name = self._text(node)
+        if is_topic_name(name):
+            return name
+        self._not_new(node, name)
+        return None
+
+    def _not_new(self, node: yaml.Node, name: str) -> None:
+        self._wrong(node, f"replace: the name of a new topic is needed, not {_quoted(name)}")
 
     def _configs(self, node: yaml.Node) -> dict[str, str | None]:
         return self._once(node, "configs", lambda: self._configs_of(node))
@@ -247,6 +260,9 @@ class _Reader:
         return {name: self._config(name, value) for name, value in configs.items()}
 
     def _config(self, name: str, node: yaml.Node) -> str | None:
+        return self._once(node, "config", lambda: self._config_of(name, node))
+
+    def _config_of(self, name: str, node: yaml.Node) -> str | None:
         """Return a config's value for the brokers: the text in the file, because YAML would reformat numbers."""
         text = self._text(node)
         if node.tag == _NULL:
@@ -255,7 +271,10 @@ class _Reader:
             return text.lower()
         if node.tag in (_STR, _FLOAT) or (node.tag == _INT and _INTEGER.fullmatch(text)):
             return text
-        self._wrong(node, f"config {name}: a text, a decimal number, true, false or null; anything else in quotes")
+        self._wrong(
+            node,
+            f"config {name[:_LONGEST_SHOWN]}: a text, a decimal number, true, false or null; anything else in quotes",
+        )
         return ""
 
     def _shrink(self, node: yaml.Node) -> ShrinkRules:
@@ -263,10 +282,7 @@ class _Reader:
 
     def _shrink_of(self, node: yaml.Node) -> ShrinkRules:
         parts = self._mapping(node, "shrink", _SHRINK)
-        policy = self._text(parts["policy"]) if "policy" in parts else RETENTION
-        if policy not in POLICIES:
-            hint = " (only modeaware shrink --immediate-delete deletes at once)" if "immediate" in policy else ""
-            self._wrong(parts["policy"], f"policy: one of {', '.join(POLICIES)}, not {policy!r}{hint}")
+        policy = self._policy(parts["policy"]) if "policy" in parts else RETENTION
         if "delay" in parts and policy == RETENTION:
             self._wrong(parts["delay"], f"delay works only with policy: {DRAINED}")
         delay_ms = None if policy == RETENTION else 0
@@ -275,7 +291,20 @@ class _Reader:
         groups = self._groups(parts["accept_state_loss"]) if "accept_state_loss" in parts else ()
         return ShrinkRules(delay_ms, groups)
 
+    def _policy(self, node: yaml.Node) -> str:
+        return self._once(node, "policy", lambda: self._policy_of(node))
+
+    def _policy_of(self, node: yaml.Node) -> str:
+        policy = self._text(node)
+        if policy not in POLICIES:
+            hint = " (only modeaware shrink --immediate-delete deletes at once)" if "immediate" in policy else ""
+            self._wrong(node, f"policy: one of {', '.join(POLICIES)}, not {_quoted(policy)}{hint}")
+        return policy
+
     def _groups(self, node: yaml.Node) -> tuple[str, ...]:
+        return self._once(node, "groups", lambda: self._groups_of(node))
+
+    def _groups_of(self, node: yaml.Node) -> tuple[str, ...]:
         if not isinstance(node, yaml.SequenceNode):
             self._wrong(node, "accept_state_loss: a list of groups is needed")
             return ()
@@ -305,21 +334,27 @@ class _Reader:
             if not isinstance(key, yaml.ScalarNode) or key.tag == _NULL:
                 self._wrong(key, f"{what}: a key has to be a text")
             elif name in values:
-                self._wrong(key, f"{what}: {name!r} is already in line {lines[name]}")
+                self._wrong(key, f"{what}: {_quoted(name)} is already in line {lines[name]}")
             elif known and name not in known:
-                self._wrong(key, f"{what}: unknown key {name!r}: {_hint(name, known)}")
+                self._wrong(key, f"{what}: unknown key {_quoted(name)}: {_hint(name, known)}")
             else:
                 values[name], lines[name] = value, key.start_mark.line + 1
         return values, lines
 
     def _integer(self, node: yaml.Node, what: str, least: int, most: int) -> int:
+        return self._once(node, what, lambda: self._integer_of(node, what, least, most))
+
+    def _integer_of(self, node: yaml.Node, what: str, least: int, most: int) -> int:
         text = self._text(node)
         if node.tag != _INT or not _INTEGER.fullmatch(text) or len(text) > 19 or not least <= int(text) <= most:
-            self._wrong(node, f"{what}: a whole number from {least} to {most} is needed, not {text!r}")
+            self._wrong(node, f"{what}: a whole number from {least} to {most} is needed, not {_quoted(text)}")
             return least
         return int(text)
 
     def _duration_ms(self, node: yaml.Node, what: str) -> int:
+        return self._once(node, what, lambda: self._duration_ms_of(node, what))
+
+    def _duration_ms_of(self, node: yaml.Node, what: str) -> int:
         try:
             return parse_duration_ms(self._text(node))
         except ValueError as error:
@@ -327,9 +362,12 @@ class _Reader:
             return 0
 
     def _boolean(self, node: yaml.Node, what: str) -> bool:
+        return self._once(node, what, lambda: self._boolean_of(node, what))
+
+    def _boolean_of(self, node: yaml.Node, what: str) -> bool:
         text = self._text(node)
         if node.tag != _BOOL or text.lower() not in ("true", "false"):
-            self._wrong(node, f"{what}: true or false is needed, not {text!r}")
+            self._wrong(node, f"{what}: true or false is needed, not {_quoted(text)}")
         return text.lower() == "true"
 
     @staticmethod
@@ -340,6 +378,10 @@ class _Reader:
         self.mistakes.append(f"{self._name}, line {node.start_mark.line + 1}: {text}")
 
 
+def _quoted(text: str) -> str:
+    return repr(text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}...")
+
+
 def _hint(name: str, known: tuple[str, ...]) -> str:
-    near = _OTHERS_WORDS[name] if _OTHERS_WORDS.get(name) in known else nearest(name, known)
+    near = _OTHERS_WORDS[name] if _OTHERS_WORDS.get(name) in known else nearest(name[:_LONGEST_SHOWN], known)
     return f"did you mean {near!r}?" if near else f"known are {', '.join(known)}"

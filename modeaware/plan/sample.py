@@ -237,7 +237,8 @@ def look(session: Session, topic: str) -> TopicLook:
         unknown.append(f"It is unknown whether the topic is compacted: {policy}.")
         policy = "delete"
     try:
-        groups = find_groups(cluster, {topic: range(shape.partition_count)})[topic]
+        wanted = {topic: range(shape.partition_count)}
+        groups = find_groups(cluster, wanted, mode_log=session.config.mode_log_topic)[topic]
     except ClusterError as error:
         groups = GroupsFound(doubt=GroupsDoubt(str(error)))
     wrote = writers(cluster.brokers, logs)

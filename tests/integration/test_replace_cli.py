@@ -106,6 +106,11 @@ def test_running_controller_replaces_a_topic_whose_group_has_read_it_and_is_move
     for command in (("topics", "--describe"), ("certificate", filled), ("replace", filled, "--yes")):
         gone = site.run(*command, *(("--topic", filled) if command[0] == "topics" else ()))
         assert (gone.status, f"its name points to '{name}'" in gone.err) == (1, True), gone.err
+    done = site.run("replace", filled, *options[:-1], "--wait", "--yes")
+    assert (done.status, done.out) == (0, f"{filled}: already replaced by {name}, with 4 partitions.\n"), done.err
+    for other in (("--with", name, "--partitions", "5"), ("--with", f"{filled}-v3", "--partitions", "4")):
+        differs = site.run("replace", filled, *other, "--yes")
+        assert (differs.status, f"its name points to '{name}'" in differs.err) == (1, True), differs.err
     assert own_configs(site, name) == {"retention.ms": "5000"}
 
 

@@ -19,8 +19,10 @@ from confluent_kafka.admin import (
 
 from modeaware import AdminClient, TopicReplacement, cli
 from modeaware.admin.acls import TopicAcls, compare_acls, read_acls
+from modeaware.cluster.cluster import Cluster
 from modeaware.controller.daemon import Controller
 from modeaware.errors import ErrorCode, RequestRefused
+from modeaware.lifecycle.commands import DeleteOldTopic, DeleteTopic
 from modeaware.wire.brokers import Brokers
 from modeaware.wire.messages import TopicResult
 from tests.support.guarded import NOBODY, OTHER, Guarded, address_of
@@ -88,6 +90,15 @@ def test_new_topic_has_to_be_one_that_the_user_may_create(guarded: Guarded, topi
     assert record.replacement.new_topic == f"{topic}-v2"
     guarded.take(OTHER, topic, AclOperation.DELETE)
     assert "nothing was changed" in refusal(conf, topic, undo=True)
+
+
+def test_whether_brokers_delete_topics_is_known_without_any_right(guarded: Guarded, topic: str) -> None:
+    """So a dry run refuses nothing that the controller, with rights of its own, will delete."""
+    with closing(Cluster(guarded.client(NOBODY))) as cluster:
+        assert cluster.validate([DeleteOldTopic(topic, "", {}), DeleteTopic(topic, "", f"{topic}-v2", "")]) == [
+            None,
+            None,
+        ]
 
 
 def test_right_to_create_on_the_cluster_is_enough(

@@ -9,6 +9,7 @@ from confluent_kafka import AcknowledgeType, ShareConsumer
 
 from modeaware.cluster.cluster import Cluster
 from modeaware.cluster.groups import GroupsFound, find_groups
+from modeaware.config import DEFAULT_MODE_LOG_TOPIC
 from modeaware.errors import ClusterError
 from modeaware.lifecycle.facts import GroupFacts, MembersSeen
 from modeaware.local import Kafka
@@ -41,7 +42,7 @@ def sure(cluster: Cluster, topic: str, count: int = 2) -> GroupsFound:
 
     def looked() -> bool:
         try:
-            last[:] = [find_groups(cluster, {topic: range(count)})[topic]]
+            last[:] = [find_groups(cluster, {topic: range(count)}, mode_log=DEFAULT_MODE_LOG_TOPIC)[topic]]
         except ClusterError as error:  # a machine that has too much to do
             raise AssertionError(str(error)) from error
         return last[0].doubt is None and not last[0].unclear

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from modeaware import cli
-from modeaware.cli import apply, change, progress
+from modeaware.cli import apply, change, declared, progress
 from modeaware.cli.change import Change, Seen, goes_to_controller
 from modeaware.clock import SYSTEM_CLOCK
 from modeaware.config import ControllerConfig
@@ -268,11 +268,11 @@ def test_topic_that_has_come_back_to_its_name_is_not_taken_for_the_one_that_was_
     listed = SimpleNamespace(topics=[SimpleNamespace(name=name, internal=False) for name in "ab"], live_brokers=())
     partitions: Any = (SimpleNamespace(replication_factor=1),)
     states = [TopicState("a", topic_id, partitions, {}), TopicState("b", "id-2", partitions, {})]
-    monkeypatch.setattr(apply, "list_topics", lambda _: listed)
-    monkeypatch.setattr(apply, "topic_states", lambda *_: states)
+    monkeypatch.setattr(declared, "list_topics", lambda _: listed)
+    monkeypatch.setattr(declared, "topic_states", lambda *_: states)
     session: Any = SimpleNamespace(cluster=SimpleNamespace(brokers=None))
-    found = apply.look_at(session, log, ["a", "b"])
-    refusals = {name: apply.diff_of(DesiredTopic(name, 1), found, log).refusal or "" for name in "ab"}
+    found = declared.look_at(session, log, ["a", "b"])
+    refusals = {name: declared.diff_of(DesiredTopic(name, 1), found, log).refusal or "" for name in "ab"}
     assert ("its name points to 'b'" in refusals["a"]) is leads_on
     assert "its name points to 'a'" in refusals["b"]
 

@@ -208,6 +208,48 @@ def test_what_aliases_share_is_read_once() -> None:
     many = ", ".join(f"c{n}: 1" for n in range(251))
     (wrong_number,) = mistakes(shared(f"{{{many}}}", "{}"))
     assert wrong_number == "f, line 3: configs: 251 entries; a topic may have at most 250"
+    a, b = read_topics(topics_of("{partitions: 1, shrink: {accept_state_loss: %s}}", "[g, h]"), "f")[0]
+    assert a.shrink is not b.shrink
+    assert a.shrink_rules.accept_state_loss is b.shrink_rules.accept_state_loss
+
+
+def topics_of(body: str, value: str) -> str:
+    """A file with two topics, a and b, which share one value by an alias."""
+    return f"version: 1\ntopics:\n  a: {body % f'&v {value}'}\n  b: {body % '*v'}\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "value"),
+    [
+        ("{partitions: %s}", "0"),
+        ("{partitions: 1, replication_factor: %s}", "0"),
+        ("{partitions: 1, replace: %s}", "a/b"),
+        ("{partitions: 1, keep_name: %s}", "1"),
+        ("{partitions: 1, replace: c, evacuate: %s}", "1"),
+        ("{partitions: 1, configs: {a: %s}}", "0x1"),
+        ("{partitions: 1, shrink: {policy: %s}}", "soon"),
+        ("{partitions: 1, shrink: {policy: drained, delay: %s}}", "1"),
+        ("{partitions: 1, shrink: {accept_state_loss: %s}}", "[7]"),
+    ],
+)
+def test_shared_value_that_is_wrong_is_reported_once(body: str, value: str) -> None:
+    assert len([line for line in mistakes(topics_of(body, value)) if "already replaces" not in line]) == 1
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "? &long {long}\n: {{partitions: 1, x: 1, y: 1}}\n? *long\n: 1",
+        "a: {{partitions: 1, ? &long {long} : 1}}\nb: {{partitions: 1, ? *long : 1}}",
+        "a: {{partitions: 1, configs: {{? &long {long} : 0x1}}}}\nb: {{partitions: 1, configs: {{? *long : 0x2}}}}",
+        "a: {{partitions: 1, replace: {long}}}",
+    ],
+)
+def test_message_does_not_repeat_a_long_text(lines: str) -> None:
+    topics = lines.format(long="x" * 10_000).replace("\n", "\n  ")
+    told = mistakes(f"version: 1\ntopics:\n  {topics}\n")
+    assert told
+    assert max(map(len, told)) < 1_000
 
 
 def test_example_file_is_valid() -> None:

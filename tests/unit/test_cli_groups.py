@@ -19,6 +19,7 @@ from modeaware.cli.groups import expiry
 from modeaware.cluster.cluster import LogOffsets
 from modeaware.cluster.group_listing import ListedGroup
 from modeaware.cluster.groups import GroupsFound
+from modeaware.config import ClientConfig
 from modeaware.lifecycle.commands import AlterGroupRulesCommand
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import Replacement
@@ -240,14 +241,19 @@ def test_a_share_group_that_uses_neither_topic_now_is_prepared_as_one(monkeypatc
         kinds.append(kind)
         return {0: 0}
 
+    def found(_cluster: object, counts: dict[str, object], *, mode_log: str) -> dict[str, GroupsFound]:
+        assert mode_log == "modes", "the election's group is named after it"
+        return dict.fromkeys(counts, GroupsFound())
+
     session: Any = SimpleNamespace(
         read_log=lambda: SimpleNamespace(replaced=[old]),
+        config=ClientConfig(mode_log_topic="modes"),
         shape=lambda _: SimpleNamespace(topic_id="id-2", partition_count=1),
         cluster=SimpleNamespace(brokers=None, offsets=lambda _: {("orders-v2", 0): LogOffsets(0, 0, 0, 1)}),
     )
     share = ListedGroup("g", "share", "Empty", "share", 1)
     monkeypatch.setattr(groups, "open_session", lambda *_: nullcontext(session))
-    monkeypatch.setattr(groups, "find_groups", lambda _, counts: dict.fromkeys(counts, GroupsFound()))
+    monkeypatch.setattr(groups, "find_groups", found)
     monkeypatch.setattr(groups, "list_groups", lambda _: SimpleNamespace(groups={"g": share}))
     monkeypatch.setattr(groups, "group_commits", commits)
     assert cli.main(["groups", "prepare", "g", "--topic", "orders-v2", "--yes", *SERVER]) == 0

@@ -30,6 +30,7 @@ from tests.support.lifecycle import admitted, after, facts, log, shrink
 from tests.support.simulated import SimClock
 
 TOPIC = "orders"
+MODE_LOG = "modes"
 PARTITIONS = range(3)
 
 
@@ -40,7 +41,7 @@ def brokers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def find(brokers: FakeBrokers, *also: str) -> GroupsFound:
-    return find_groups(brokers, {TOPIC: PARTITIONS}, {TOPIC: also})[TOPIC]
+    return find_groups(brokers, {TOPIC: PARTITIONS}, {TOPIC: also}, mode_log=MODE_LOG)[TOPIC]
 
 
 def any_doubt(found: GroupsFound) -> GroupsDoubt | None:
@@ -215,7 +216,7 @@ class TestWhoUsesATopic:
         stable = new_member(regex=pattern, assigned=["x"], target=["x"])
         running(brokers, "not", stable, new_member(regex=f"{TOPIC}|y"), kind="consumer")
         long = TOPIC + "a" * 60
-        found = find_groups(brokers, {long: PARTITIONS})[long]
+        found = find_groups(brokers, {long: PARTITIONS}, mode_log=MODE_LOG)[long]
         assert (found.groups, any_doubt(found)) == ({}, None)
 
     @pytest.mark.parametrize("state", ["Stable", "Reconciling", "Assigning"])
@@ -376,7 +377,7 @@ def test_a_group_that_cannot_be_judged_is_told_apart_from_a_list_that_is_not_com
 
 
 def test_the_election_of_controllers_is_no_doubt_in_its_rebalance(brokers: FakeBrokers) -> None:
-    running(brokers, "modeaware-controller.__partition_modes", member([]), state="PreparingRebalance")
+    running(brokers, f"modeaware-controller.{MODE_LOG}", member([]), state="PreparingRebalance")
     assert any_doubt(find(brokers)) is None
 
 
@@ -389,7 +390,7 @@ class TestGroupsThatWereStableBefore:
     """Of hundreds of groups one always is in a rebalance."""
 
     def find(self, brokers: FakeBrokers, stable: StableGroups) -> GroupsFound:
-        return find_groups(brokers, {TOPIC: PARTITIONS}, None, stable)[TOPIC]
+        return find_groups(brokers, {TOPIC: PARTITIONS}, None, stable, mode_log=MODE_LOG)[TOPIC]
 
     def test_one_that_consumed_other_topics_is_no_doubt_in_its_rebalance(self, brokers: FakeBrokers) -> None:
         stable = StableGroups(SimClock())

@@ -16,8 +16,8 @@ import pytest
 from modeaware import cli
 from modeaware.admin.new_topics import Accepted, TopicReplacement
 from modeaware.admin.replacements import check_consequences, creating_broker, replace_commands
-from modeaware.cli.apply import diff_of
 from modeaware.cli.certificates import CertificateFolder
+from modeaware.cli.declared import diff_of
 from modeaware.cli.outcome import Watch, outcome
 from modeaware.controller.status import Role, Snapshot, TopicSeen
 from modeaware.errors import ClusterError, ErrorCode, ModeAwareError, RequestRefused
@@ -474,10 +474,14 @@ def test_where_a_change_ends_is_said_to_the_half_that_is_under_way(
 
 
 @pytest.mark.parametrize("records", [[first(GONE)], [first(GONE), second(BACK)]])
-def test_repetition_in_the_second_half_waits_for_it_and_sends_nothing(records: list[TopicRecord], run: Run) -> None:
+def test_repetition_in_the_second_half_waits_for_it_and_sends_nothing(
+    records: list[TopicRecord], run: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("modeaware.cli.replace.look_at", lambda *_: current(4, "id-3"))
     change = changing(*records, orders=NEW if len(records) > 1 else ABSENT)
     assert run(change, "orders", "--partitions", "4", "--keep-name", "--yes") == 0
     assert change.replaced == []
+    assert "nothing to do" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -490,7 +494,8 @@ def test_repetition_in_the_second_half_waits_for_it_and_sends_nothing(records: l
         ([first(GONE), second(LED_BACK)], NEW, ["--undo"], "producers already write to the second new topic"),
         ([first(GONE), second(LED_BACK)], NEW, ["--stay"], "already write to 'orders': to get another topic"),
         ([first(GONE)], ABSENT, ["--keep-name", "--partitions", "5"], "its change to 4 partitions is in progress"),
-        ([], OLD, ["--keep-name", "--partitions", "12"], "12 partitions already"),
+        ([], OLD, ["--keep-name", "--partitions", "12", "--config", "a=1"], "12 partitions already"),
+        ([], OLD, ["--keep-name", "--partitions", "12", "--replication-factor", "2"], "12 partitions already"),
     ],
 )
 def test_what_is_too_early_or_too_late_is_refused(
@@ -499,12 +504,37 @@ def test_what_is_too_early_or_too_late_is_refused(
     options: list[str],
     told: str,
     run: Run,
+    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    monkeypatch.setattr("modeaware.cli.replace.look_at", lambda *_: current(12, "id"))
     change = changing(*records, orders=orders)
     assert run(change, "orders", *options, "--yes") == 1
     assert told in capsys.readouterr().err
     assert change.replaced == []
+
+
+@pytest.mark.parametrize("records", [[], [second(OVER)]])
+def test_repetition_of_a_change_that_is_done_sends_nothing_and_succeeds(
+    records: list[TopicRecord], run: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("modeaware.cli.replace.look_at", lambda *_: current(4, "id-3"))
+    change = changing(*records, orders=NEW)
+    same = ("--partitions", "4", "--keep-name", "--replication-factor", "3")
+    assert run(change, "orders", *same, "--wait", "--yes") == 0
+    assert capsys.readouterr().out == "orders: already has 4 partitions and keeps its name, nothing to do.\n"
+    assert (change.replaced, change.waited, "embed" in change.asked) == ([], (), False)
+
+
+def test_topic_whose_retired_partitions_are_kept_is_replaced_though_as_many_take_writes(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shrunk = TopicRecord("orders", "id", 3, 1, (PartitionMode.READ_WRITE,) * 4 + (PartitionMode.NONE,) * 8)
+    monkeypatch.setattr("modeaware.cli.replace.look_at", lambda *_: current(12, "id", shrunk))
+    change = changing(orders=OLD)
+    change.log = log_of(shrunk)
+    assert run(change, "orders", "--partitions", "4", "--keep-name", "--yes") == 0
+    assert sent_by(change).num_partitions == 4
 
 
 def test_certificates_are_written_while_the_command_waits(run: Run, certificates: Certificates, tmp_path: Path) -> None:

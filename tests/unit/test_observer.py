@@ -75,7 +75,7 @@ class Looking:
         self.ids: dict[int, str | None] | ClusterError | None = None
         self.epoch_ends: dict[tuple[int, int], int] = {}
         self.asked: list[tuple[str, object]] = []
-        self.observer = Observer(self.cluster, {}, self.clock)
+        self.observer = Observer(self.cluster, {}, self.clock, mode_log="modes")
         patch.setattr(module, "find_groups", self._find_groups)
         patch.setattr(module, "ids_of_each_broker", self._ids_of_each_broker)
         patch.setattr(module, "epoch_ends", self._epoch_ends)
@@ -85,8 +85,14 @@ class Looking:
         patch.setattr(commits, "without_records", self._without_records)
 
     def _find_groups(
-        self, _cluster: object, topics: Iterable[str], also: Mapping[str, Sequence[str]] | None, *_: object
+        self,
+        _cluster: object,
+        topics: Iterable[str],
+        also: Mapping[str, Sequence[str]] | None,
+        *_: object,
+        mode_log: str,
     ) -> dict[str, GroupsFound]:
+        assert mode_log == "modes"
         self.asked.append(("also", tuple(also[TOPIC])))
         return {topic: GroupsFound(dict(self.groups_of.get(topic, self.groups))) for topic in topics}
 
@@ -207,7 +213,7 @@ def test_the_last_record_is_sought_behind_the_seal_of_the_same_leader(
     looking.cluster.ends[P] += 5
     looking.epoch_ends = {(P, 4): 10}
     record = replace(draining(), replacement=replacement, retired={P: retired})
-    observer = Observer(looking.cluster, {}, looking.clock, probes_fences=True)
+    observer = Observer(looking.cluster, {}, looking.clock, mode_log="modes", probes_fences=True)
     assert observer.observe(TOPIC, record).partitions[P].read_up_to == 9
     assert asked == [({(TOPIC, P)}, known)]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,9 +13,15 @@ from confluent_kafka import KafkaError, Message, TopicPartition
 from hypothesis import given
 from hypothesis import strategies as st
 
+from modeaware.cluster.cluster import TopicShape
+from modeaware.config import ClientConfig, ControllerConfig
+from modeaware.modelog.replay import Replay
 from modeaware.plan import sample as read
 from modeaware.plan.recognise import log10_odds_of_chance
 from modeaware.plan.sample import Sample, SampledRecord, Stretch, choose_stretches, recent_from
+from modeaware.reports.session import ModeLog
+from tests.support.fake_brokers import FakeBrokers, FakeGroup
+from tests.support.simulated import SimClock
 
 EOF = KafkaError._PARTITION_EOF
 
@@ -146,3 +153,26 @@ def test_the_odds_of_chance_are_never_too_small(matched: int, of: int, chance: f
     assert 10 ** log10_odds_of_chance(matched, of, chance) >= exact * (1 - 1e-9)
     if matched == of:
         assert 10 ** log10_odds_of_chance(matched, of, chance) == pytest.approx(exact)
+
+
+@pytest.mark.parametrize("name", ["modeaware-controller.modes", "billing"])
+def test_only_the_election_that_is_named_after_the_mode_log_is_no_doubt(name: str) -> None:
+    brokers = FakeBrokers()
+    joining = SimpleNamespace(member_id="m", client_id="c", member_metadata=b"", member_assignment=b"")
+    brokers.add(FakeGroup(name, state="PreparingRebalance")).describe["members"] = [joining]
+    cluster = SimpleNamespace(
+        brokers=brokers,
+        shape=lambda _: TopicShape("id", internal=False, partition_count=2),
+        offsets=lambda _: {},
+        cleanup_policies=lambda topics: dict.fromkeys(topics, "delete"),
+        topic_names=list,
+    )
+    session: Any = SimpleNamespace(
+        cluster=cluster,
+        config=ClientConfig(mode_log_topic="modes"),
+        controller=ControllerConfig(),
+        clock=SimClock(),
+        read_log=lambda: ModeLog("modes", Replay()),
+    )
+    doubt = read.look(session, "orders").facts.any_doubt
+    assert (doubt and doubt.rebalancing) == (name if name == "billing" else None)

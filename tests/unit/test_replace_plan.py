@@ -19,6 +19,7 @@ from modeaware.cli.change import Change, Situation
 from modeaware.cli.outcome import Watch, outcome
 from modeaware.cli.topics import undo_command
 from modeaware.clock import SYSTEM_CLOCK
+from modeaware.cluster import effects as effects_module
 from modeaware.cluster.observer import Look
 from modeaware.config import ControllerConfig
 from modeaware.errors import ClusterError, ErrorCode, ModeAwareError, RequestRefused
@@ -32,6 +33,7 @@ from modeaware.modelog.group_rules import GroupRule, GroupRulesRecord
 from modeaware.modelog.records import Replacement, TopicRecord
 from modeaware.modelog.replay import Replay
 from modeaware.modes import PartitionMode
+from modeaware.plan.diff import CurrentTopic
 from modeaware.plan.replacement import acls_text, hints_of, plan_replacement, replacement_text
 from modeaware.plan.steps import Replace
 from modeaware.reports.describe import TopicDescription, describe_text
@@ -459,11 +461,14 @@ class FakeChange:
     Attributes:
         failures: what the controller returns of a topic.
         ends: what each look of ``--wait`` finds.
+        deletes: whether brokers delete topics.
     """
 
     is_embedded = False
     admission = Change.admission
     look = Change.look
+    validate_deletion = Change.validate_deletion
+    deletes = True
 
     def __init__(
         self,
@@ -480,7 +485,8 @@ class FakeChange:
         cluster = SimpleNamespace(
             brokers=SimpleNamespace(ask=self._ask),
             topic_names=lambda: ["orders", "payments"],
-            shape=lambda topic: self.facts.get(topic),
+            shape=lambda topic: (facts := self.facts.get(topic)) and (facts if facts.topic_id else None),
+            validate=lambda effects: effects_module.check_deletions(cast(Any, None), effects),
         )
         self.session = SimpleNamespace(
             cluster=cluster,
@@ -540,6 +546,8 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
 
     def run(change: FakeChange, *arguments: str) -> int:
         monkeypatch.setattr("modeaware.cli.change.Change", lambda *_: nullcontext(change))
+        answers = [SimpleNamespace(error_code=0 if change.deletes else ErrorCode.TOPIC_DELETION_DISABLED)]
+        monkeypatch.setattr(effects_module, "_ask_controller", lambda *_: answers)
         return cli.main(["replace", *arguments, "--bootstrap-server", "127.0.0.1:1"])
 
     return run
@@ -617,6 +625,31 @@ def test_plan_shows_groups_that_are_registered_by_name_and_not_listed(
     assert [(group["group"], group["kind"]) for group in groups] == [("spark", None)]
 
 
+@pytest.mark.parametrize(
+    ("now", "arguments", "why"),
+    [
+        (None, ("orders=o2", "--partitions", "4"), "a replacement ends with a deletion: set delete.topic.enable=true"),
+        (None, ("orders=o2", "--partitions", "4", "--fence", "none"), None),
+        ("begun", ("orders", "--undo"), "an undo of its replacement deletes 'orders-v2': set delete.topic.enable=true"),
+        ("begun", ("orders",), None),
+    ],
+)
+def test_dry_run_refuses_what_needs_a_deletion_that_brokers_do_not_make(
+    now: str | None,
+    arguments: tuple[str, ...],
+    why: str | None,
+    run: Callable[..., int],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    change = FakeChange(LOG if now is None else replaced_log(BEGUN))
+    assert run(change, *arguments, "--dry-run") == 0
+    change.deletes = False
+    capsys.readouterr()
+    assert run(change, *arguments, "--dry-run") == (0 if why is None else 1)
+    told = capsys.readouterr().err
+    assert (f"topic 'orders': the brokers delete no topics, and {why}" in told) is (why is not None), told
+
+
 def replaced_log(replacement: Replacement) -> ModeLog:
     return ModeLog("modes", fold([("id", replace(RECORD, replacement=replacement).to_json())]))
 
@@ -637,6 +670,75 @@ def test_option_that_differs_from_the_replacement_in_progress_is_refused(
 ) -> None:
     assert run(FakeChange(replaced_log(BEGUN)), "orders", *options, "--yes") == 1
     assert told in capsys.readouterr().err
+
+
+GONE = replace(SWITCHED, released_ms=6_000, deleting_ms=7_000, gone_ms=8_000, reason=None)
+ABSENT = {"orders": TopicFacts("orders", None)}
+
+
+@pytest.mark.parametrize(
+    ("options", "done"),
+    [
+        (("--with", "orders-v2", "--partitions", "4"), True),
+        (("--with", "orders-v2", "--partitions", "4", "--delay", "1h", "--replication-factor", "-1"), True),
+        (("--with", "orders-v2", "--partitions", "4", "--config", "a=1", "--replication-factor", "3"), True),
+        (("--with", "orders-v2", "--partitions", "5"), False),
+        (("--with", "orders-v3", "--partitions", "4"), False),
+        (("--with", "orders-v2", "--partitions", "4", "--config", "a=2"), False),
+        (("--with", "orders-v2", "--partitions", "4", "--replication-factor", "2"), False),
+        (("--with", "orders-v2", "--partitions", "4", "--pause-before-switch"), False),
+        (("--with", "orders-v2"), False),
+        (("--partitions", "4"), False),
+        (("--partitions", "4", "--keep-name"), False),
+        (("--undo",), False),
+        ((), False),
+    ],
+)
+def test_repetition_of_a_replacement_that_is_done_sends_nothing_and_succeeds(
+    options: tuple[str, ...],
+    done: bool,
+    run: Callable[..., int],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    new_topic = CurrentTopic(4, frozenset({3}), {"a": "1"}, topic_id="v2")
+    monkeypatch.setattr("modeaware.cli.replace.look_at", lambda *_: {"orders-v2": new_topic})
+    change = FakeChange(replaced_log(GONE), facts=ABSENT)
+    assert run(change, "orders", *options, "--wait", "--yes") == (0 if done else 1)
+    told = capsys.readouterr()
+    assert told.out == ("orders: already replaced by orders-v2, with 4 partitions.\n" if done else "")
+    assert ("its name points to 'orders-v2', which has replaced it" in told.err) is not done
+    assert (change.replaced, change.waited, "embed" in change.asked) == ([], (), False)
+
+
+@pytest.mark.parametrize(
+    "new_topic",
+    [
+        None,
+        CurrentTopic(4, topic_id="other"),
+        CurrentTopic(4, topic_id="v2", record=replace(RECORD, replacement=replace(SWITCHED, new_topic="orders-v3"))),
+    ],
+    ids=["deleted", "recreated", "replaced in its turn"],
+)
+def test_repetition_fails_where_the_name_leads_elsewhere_by_now(
+    new_topic: CurrentTopic | None, run: Callable[..., int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = {} if new_topic is None else {"orders-v2": new_topic}
+    monkeypatch.setattr("modeaware.cli.replace.look_at", lambda *_: found)
+    assert run(FakeChange(replaced_log(GONE), facts=ABSENT), "orders=orders-v2", "--partitions", "4", "--yes") == 1
+
+
+def test_of_several_topics_one_that_is_done_does_not_keep_the_others(
+    run: Callable[..., int], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(
+        "modeaware.cli.replace.look_at", lambda *_: {"orders-v2": CurrentTopic(4, frozenset({3}), topic_id="v2")}
+    )
+    other = TopicFacts("payments", "id-p", 3, partitions=dict.fromkeys(range(3), ON))
+    change = FakeChange(replaced_log(GONE), facts={**ABSENT, "payments": other})
+    assert run(change, "orders=orders-v2", "payments=p2", "--partitions", "4", "--yes") == 0
+    assert change.replaced == ["payments"]
+    assert "orders: already replaced by orders-v2, with 4 partitions.\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("end", "stays"), [(0, False), (3, True)])

@@ -27,6 +27,7 @@ from modeaware.modelog.records import Replacement, TopicRecord
 from modeaware.modelog.topic import ensure_mode_log
 from tests.conftest import MakeKafka, MakeTopic
 from tests.support.background import Background
+from tests.support.command_line import Site
 from tests.support.controlled import Controlled, commit_zero, produce
 from tests.support.group import FAST
 from tests.support.plain import commit, create_topic, drain_topic, ends, produce_keyed
@@ -330,12 +331,21 @@ def test_a_name_that_automatic_creation_brings_back_is_not_used_until_its_topic_
 
 @pytest.mark.timeout(400)
 def test_where_brokers_delete_no_topics_only_a_replacement_that_keeps_the_old_one_is_begun(
-    make_kafka: MakeKafka,
+    make_kafka: MakeKafka, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with Controlled(make_kafka(configs={"delete.topic.enable": "false"})) as setting:
+    kafka = make_kafka(configs={"delete.topic.enable": "false"})
+    with Controlled(kafka) as setting:
         topic, name = "orders", "orders-v2"
         create_topic(setting.servers, topic, 2, configs={})
         setting.start()
+        site, file = Site(kafka, tmp_path, capsys, setting.log), tmp_path / "topics.yaml"
+        file.write_text(json.dumps({"version": 1, "topics": {topic: {"partitions": 1, "replace": name}}}))
+        replaced = ("replace", topic, "--with", name, "--partitions", "1")
+        for planned in (replaced, (*replaced[:2], "--partitions", "1", "--keep-name"), ("apply", str(file))):
+            told = site.run(*planned, "--dry-run")
+            assert (told.status, "the brokers delete no topics" in told.out + told.err) == (1, True), told
+        kept = site.run(*replaced, "--fence", "none", "--dry-run")
+        assert kept.status == 0, kept.err
         command = ReplaceTopicCommand(topic, name, 1, delay_ms=0, pause_before_switch=True)
         for validate_only in (True, False):
             result = setting.ask(dataclasses.replace(command, validate_only=validate_only))
@@ -346,6 +356,8 @@ def test_where_brokers_delete_no_topics_only_a_replacement_that_keeps_the_old_on
         assert setting.ask(unfenced).code is ErrorCode.NONE
         setting.wait_for(topic, lambda record: now(record).announced_ms is not None)
         assert setting.ask(dataclasses.replace(unfenced, undo=True)).code is ErrorCode.TOPIC_DELETION_DISABLED
+        undo = site.run("replace", topic, "--undo", "--dry-run")
+        assert (undo.status, f"an undo of its replacement deletes {name!r}" in undo.err) == (1, True), undo.err
         assert setting.ask(dataclasses.replace(unfenced, pause_before_switch=False)).code is ErrorCode.NONE
         setting.wait_for(topic, lambda record: now(record).released_ms is not None)
         assert topics(setting, topic, name) == {topic: 2, name: 1}
