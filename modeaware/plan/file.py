@@ -8,9 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import wraps
 from pathlib import Path
 from textwrap import wrap
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import yaml
 
@@ -22,6 +23,7 @@ from modeaware.modelog.records import DRAINED, MAX_PARTITIONS, RETENTION
 from modeaware.printable import printable, printable_lines
 from modeaware.spelling import nearest
 
+_P = ParamSpec("_P")
 _T = TypeVar("_T")
 VERSION = 1
 _FILE = ("version", "topics")
@@ -173,6 +175,22 @@ def read_topics(text: str, name: str) -> tuple[list[DesiredTopic], list[str]]:
     return reader.topics(root), reader.mistakes
 
 
+def _once(
+    method: Callable[Concatenate[_Reader, yaml.Node, _P], _T],
+) -> Callable[Concatenate[_Reader, yaml.Node, _P], _T]:
+    """Make a method of the reader read a node once, for one value of the argument after the node."""
+
+    @wraps(method)
+    def once(self: _Reader, node: yaml.Node, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        key = method.__name__, id(node), args[:1]
+        if key not in self.read:
+            self.read[key] = method(self, node, *args, **kwargs)
+        made: _T = self.read[key]
+        return made
+
+    return once
+
+
 class _Reader:
     """Reads one file. Reading continues after a mistake, so that all mistakes are reported at once.
 
@@ -181,7 +199,7 @@ class _Reader:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._read: dict[tuple[object, int], Any] = {}
+        self.read: dict[object, Any] = {}  # of _once
         self.mistakes: list[str] = []
 
     def topics(self, root: yaml.Node | None) -> list[DesiredTopic]:
@@ -196,7 +214,7 @@ class _Reader:
         if "topics" not in parts:
             self._wrong(root, "topics: is needed")
             return []
-        named, lines = self._keyed(parts["topics"], "topics", ())
+        named, lines = self._keyed(parts["topics"], (), "topics")
         topics = [self._topic(name, node, lines[name]) for name, node in named.items()]
         return [topic for topic in topics if topic is not None]
 
@@ -225,44 +243,31 @@ class _Reader:
             )
         return DesiredTopic(name, partitions, replicas, configs, shrink, where, replace, evacuate, keep_name)
 
-    def _once(self, node: yaml.Node, use: object, read: Callable[[], _T]) -> _T:
-        """Return the result of ``read``, which is called only once for a node and a ``use`` of it."""
-        if (use, id(node)) not in self._read:
-            self._read[use, id(node)] = read()
-        made: _T = self._read[use, id(node)]
-        return made
-
     def _new_topic(self, topic: str, node: yaml.Node) -> str | None:
         """Return the name of the new topic, or None if it is not valid."""
-        name = self._once(node, "replace", lambda: self._new_topic_of(node))
+        name = self._valid_name(node)
         if name == topic:
-            self._not_new(node, name)
+            self._wrong(node, f"replace: the name of a new topic is needed, not {_quoted(name)}")
         return name
 
-    def _new_topic_of(self, node: yaml.Node) -> str | None:
+    @_once
+    def _valid_name(self, node: yaml.Node) -> str | None:
         name = self._text(node)
         if is_topic_name(name):
             return name
-        self._not_new(node, name)
+        self._wrong(node, f"replace: the name of a new topic is needed, not {_quoted(name)}")
         return None
 
-    def _not_new(self, node: yaml.Node, name: str) -> None:
-        self._wrong(node, f"replace: the name of a new topic is needed, not {_quoted(name)}")
-
+    @_once
     def _configs(self, node: yaml.Node) -> dict[str, str | None]:
-        return self._once(node, "configs", lambda: self._configs_of(node))
-
-    def _configs_of(self, node: yaml.Node) -> dict[str, str | None]:
         configs = self._mapping(node, "configs")
         if len(configs) > _MOST_CONFIGS:
             self._wrong(node, f"configs: {len(configs)} entries; a topic may have at most {_MOST_CONFIGS}")
             return {}
-        return {name: self._config(name, value) for name, value in configs.items()}
+        return {name: self._config(value, name) for name, value in configs.items()}
 
-    def _config(self, name: str, node: yaml.Node) -> str | None:
-        return self._once(node, "config", lambda: self._config_of(name, node))
-
-    def _config_of(self, name: str, node: yaml.Node) -> str | None:
+    @_once
+    def _config(self, node: yaml.Node, name: str) -> str | None:
         """Return a config's value for the brokers: the text in the file, because YAML would reformat numbers."""
         text = self._text(node)
         if node.tag == _NULL:
@@ -277,10 +282,8 @@ class _Reader:
         )
         return ""
 
+    @_once
     def _shrink(self, node: yaml.Node) -> ShrinkRules:
-        return self._once(node, "shrink", lambda: self._shrink_of(node))
-
-    def _shrink_of(self, node: yaml.Node) -> ShrinkRules:
         parts = self._mapping(node, "shrink", _SHRINK)
         policy = self._policy(parts["policy"]) if "policy" in parts else RETENTION
         if "delay" in parts and policy == RETENTION:
@@ -291,20 +294,16 @@ class _Reader:
         groups = self._groups(parts["accept_state_loss"]) if "accept_state_loss" in parts else ()
         return ShrinkRules(delay_ms, groups)
 
+    @_once
     def _policy(self, node: yaml.Node) -> str:
-        return self._once(node, "policy", lambda: self._policy_of(node))
-
-    def _policy_of(self, node: yaml.Node) -> str:
         policy = self._text(node)
         if policy not in POLICIES:
             hint = " (only modeaware shrink --immediate-delete deletes at once)" if "immediate" in policy else ""
             self._wrong(node, f"policy: one of {', '.join(POLICIES)}, not {_quoted(policy)}{hint}")
         return policy
 
+    @_once
     def _groups(self, node: yaml.Node) -> tuple[str, ...]:
-        return self._once(node, "groups", lambda: self._groups_of(node))
-
-    def _groups_of(self, node: yaml.Node) -> tuple[str, ...]:
         if not isinstance(node, yaml.SequenceNode):
             self._wrong(node, "accept_state_loss: a list of groups is needed")
             return ()
@@ -315,15 +314,11 @@ class _Reader:
 
     def _mapping(self, node: yaml.Node, what: str, known: tuple[str, ...] = ()) -> Mapping[str, yaml.Node]:
         """Return the values by their keys. If ``known`` is empty, any key is allowed."""
-        return self._keyed(node, what, known)[0]
+        return self._keyed(node, known, what)[0]
 
-    def _keyed(self, node: yaml.Node, what: str, known: tuple[str, ...]) -> tuple[dict[str, yaml.Node], dict[str, int]]:
+    @_once
+    def _keyed(self, node: yaml.Node, known: tuple[str, ...], what: str) -> tuple[dict[str, yaml.Node], dict[str, int]]:
         """Return the values by their keys, and the lines of the keys."""
-        return self._once(node, known, lambda: self._keyed_of(node, what, known))
-
-    def _keyed_of(
-        self, node: yaml.Node, what: str, known: tuple[str, ...]
-    ) -> tuple[dict[str, yaml.Node], dict[str, int]]:
         if not isinstance(node, yaml.MappingNode):
             self._wrong(node, f"{what}: keys with values are needed")
             return {}, {}
@@ -341,30 +336,24 @@ class _Reader:
                 values[name], lines[name] = value, key.start_mark.line + 1
         return values, lines
 
+    @_once
     def _integer(self, node: yaml.Node, what: str, least: int, most: int) -> int:
-        return self._once(node, what, lambda: self._integer_of(node, what, least, most))
-
-    def _integer_of(self, node: yaml.Node, what: str, least: int, most: int) -> int:
         text = self._text(node)
         if node.tag != _INT or not _INTEGER.fullmatch(text) or len(text) > 19 or not least <= int(text) <= most:
             self._wrong(node, f"{what}: a whole number from {least} to {most} is needed, not {_quoted(text)}")
             return least
         return int(text)
 
+    @_once
     def _duration_ms(self, node: yaml.Node, what: str) -> int:
-        return self._once(node, what, lambda: self._duration_ms_of(node, what))
-
-    def _duration_ms_of(self, node: yaml.Node, what: str) -> int:
         try:
             return parse_duration_ms(self._text(node))
         except ValueError as error:
             self._wrong(node, f"{what}: {error}")
             return 0
 
+    @_once
     def _boolean(self, node: yaml.Node, what: str) -> bool:
-        return self._once(node, what, lambda: self._boolean_of(node, what))
-
-    def _boolean_of(self, node: yaml.Node, what: str) -> bool:
         text = self._text(node)
         if node.tag != _BOOL or text.lower() not in ("true", "false"):
             self._wrong(node, f"{what}: true or false is needed, not {_quoted(text)}")
