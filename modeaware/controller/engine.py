@@ -21,7 +21,7 @@ from modeaware.controller.election import LeasedEffects
 from modeaware.controller.failures import Failures
 from modeaware.controller.inbox import NOT_BEGUN
 from modeaware.controller.log import NOWHERE, Contact, ControllerLog
-from modeaware.controller.moved import MovedGroups
+from modeaware.controller.moved import Entry, MovedGroups
 from modeaware.controller.schedule import Resting, Schedule, elapsed_ms
 from modeaware.controller.status import COMMAND, Watched, about_controller, about_record, describe_waiting
 from modeaware.errors import (
@@ -474,9 +474,28 @@ class Engine:
             for alarm in decision.alarms:
                 logger.warning("%s", alarm, extra=about_record(record))
         stamp = self._epoch, self._clock.now_ms()
-        if entries := self.moved.to_append(self._records, stamp, elapsed_ms(self._clock)):
-            self._log.append(entries)
+        self._append_gates(self.moved.to_append(self._records, stamp, elapsed_ms(self._clock)))
         return decisions
+
+    def _append_gates(self, entries: Sequence[Entry]) -> None:
+        """Append decisions about gates. A decision that is too large to append blocks no other topic: its gates stay as
+        they are, and it is appended again later."""
+        try:
+            if entries:
+                self._log.append(entries)
+        except ClusterError as error:
+            if error.code is not ErrorCode.MESSAGE_TOO_LARGE or not self._log.is_open:
+                raise
+            if len(entries) > 1:
+                for entry in entries:
+                    self._append_gates([entry])
+                return
+            topic_id = topic_id_of(entries[0][0]) or ""
+            record = self._records.get(topic_id)
+            text = f"gates unchanged: {error}; raise max.message.bytes of the mode log"
+            logger.error("topic %s: %s", topic_id if record is None else record.topic, text)
+            self.watched.not_performed(topic_id, text)
+            self.moved.too_large(topic_id)
 
     def _paces(self, decisions: Mapping[str, Decision], began_ms: int, cost_ms: float) -> dict[str, int]:
         """Return topic id -> the milliseconds until the topic is due because of its groups.
