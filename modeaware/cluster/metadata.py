@@ -126,6 +126,16 @@ def ids_of_each_broker(brokers: Brokers, names: Sequence[str]) -> dict[int, Ids]
     return ids
 
 
+def no_topic_id(topic: str) -> ClusterError:
+    """Return the error for a topic that brokers describe without an id. By an id that all such topics share, a change
+    of one of them would apply to another."""
+    return ClusterError(
+        f"topic {topic!r} has no topic id: the cluster's inter.broker.protocol.version is below 2.8; raise it",
+        code=ErrorCode.UNSUPPORTED_VERSION,
+        topic=topic,
+    )
+
+
 def topic_ids(answer: Any) -> Ids:
     """Return the ids in a Metadata response."""
     ids: dict[str, str | None] = {}
