@@ -317,8 +317,9 @@ def read_configs(answer: Any) -> dict[str, Any]:
     return configs
 
 
-LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
-"""Timestamps of ListOffsets: for the end, the log start, and (version 7) the record with the greatest timestamp."""
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL = -1, -2, -3, -4
+"""Timestamps of ListOffsets: for the end, the log start, (version 7) the record with the greatest timestamp, and
+(version 8) the start of the part of a tiered log that is on the leader's disks."""
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 """Isolation levels: the end is the high watermark, or the last stable offset."""
 
