@@ -27,7 +27,7 @@ from modeaware.interim import interim_name
 from modeaware.librdkafka import KafkaError, NewTopic
 from modeaware.lifecycle.commands import ReplaceTopicCommand
 from modeaware.lifecycle.replacement import FENCE_CONFIGS, is_fence
-from modeaware.topic_view import ReplacedBy, base64_id
+from modeaware.topic_view import ReplacedBy, known_id
 from modeaware.wire.brokers import Brokers
 from modeaware.wire.retries import Retrying
 from modeaware.wire.transport import Ask
@@ -88,7 +88,7 @@ def _describe(brokers: Brokers, topics: Sequence[str]) -> dict[str, OldTopic | M
             len(shape.partitions),
             min((len(p.replica_nodes) for p in shape.partitions), default=-1),
             {c.name: str(c.value) for c in own.configs if c.config_source == SET_ON_TOPIC and c.value is not None},
-            base64_id(shape.topic_id),
+            known_id(shape.topic_id) or "",
         )
 
     return {topic: old_topic(topic) for topic in topics}

@@ -449,8 +449,9 @@ def topic_line(topic: TopicState) -> str:
     if topic.configs is not None:
         values = {name: "null" if value is None else printable(value) for name, value in topic.configs.items()}
         configs = ",".join(f"{name}={value}" for name, value in sorted(values.items()))
+    topic_id = f"\tTopicId: {topic.topic_id}" if topic.topic_id else ""  # kafka-topics omits it, too
     return (
-        f"Topic: {topic.name}\tTopicId: {topic.topic_id}\tPartitionCount: {len(topic.partitions)}"
+        f"Topic: {topic.name}{topic_id}\tPartitionCount: {len(topic.partitions)}"
         f"\tReplicationFactor: {topic.partitions[0].replication_factor}\tConfigs: {configs}"
     )
 

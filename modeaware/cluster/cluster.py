@@ -34,6 +34,7 @@ from modeaware.cluster.metadata import (
     configs_request,
     list_offsets_request,
     metadata_request,
+    no_topic_id,
     read_configs,
     refusal,
     topic_names,
@@ -41,7 +42,7 @@ from modeaware.cluster.metadata import (
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.librdkafka import NO_ANSWER, AdminClient, KafkaError, KafkaException
 from modeaware.lifecycle.commands import CommitOffsets, DeleteOldTopic, DeleteTopic, Effect
-from modeaware.topic_view import base64_id
+from modeaware.topic_view import known_id
 from modeaware.wire.brokers import BULK_TIMEOUT_S, Ask, Brokers
 from modeaware.wire.brokers import REQUEST_TIMEOUT_S as BROKER_TIMEOUT_S
 from modeaware.wire.requests import MetadataRequest
@@ -275,7 +276,8 @@ def _shape(name: str, topic: Any) -> TopicShape | ClusterError | None:
     factors = {len(p.replica_nodes) for p in topic.partitions}
     factor = factors.pop() if len(factors) == 1 else None
     replicas = Counter(int(node) for p in topic.partitions for node in p.replica_nodes)
-    topic_id = base64_id(topic.topic_id)
+    if (topic_id := known_id(topic.topic_id)) is None:
+        return no_topic_id(name)
     return TopicShape(topic_id, bool(topic.is_internal), len(topic.partitions), leaders, factor, replicas)
 
 
@@ -283,13 +285,16 @@ def describe_all(brokers: Brokers) -> dict[str, TopicShape]:
     """Return the shapes of all topics that the user may see, from one broker; without those that it does not describe.
 
     Raises:
-        ClusterError: the broker does not answer.
+        ClusterError: the broker does not answer, or returns no topic ids.
     """
     request = MetadataRequest(topics=None, allow_auto_topic_creation=False, min_version=10)
     (answer,) = brokers.ask_each([Ask(brokers.node_ids()[0], request)], BULK_TIMEOUT_S)
     if isinstance(answer, ClusterError):
         raise answer
-    shapes = ((topic.name, _shape(topic.name, topic)) for topic in answer.topics if topic.name is not None)
+    shapes = [(topic.name, _shape(topic.name, topic)) for topic in answer.topics if topic.name is not None]
+    for _, shape in shapes:
+        if isinstance(shape, ClusterError) and shape.code is ErrorCode.UNSUPPORTED_VERSION:
+            raise shape  # without these topics, the result would look like that of an empty cluster
     return {name: shape for name, shape in shapes if isinstance(shape, TopicShape)}
 
 

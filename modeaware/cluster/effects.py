@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 from uuid import UUID
 
 from modeaware.cluster.fence import check_fences
-from modeaware.cluster.metadata import TOPIC_RESOURCE, LeaderRequests, Led, ids_of_each_broker, refusal
+from modeaware.cluster.metadata import TOPIC_RESOURCE, LeaderRequests, Led, ids_of_each_broker, no_topic_id, refusal
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.librdkafka import COORDINATOR_MOVES
 from modeaware.lifecycle.commands import (
@@ -304,9 +304,11 @@ def delete_topics(
 ) -> dict[str, ClusterError | None]:
     """Delete topics by id, so that a topic recreated under the name is not hit. Brokers before Kafka 2.8 reject this.
 
-    ``topics``: name -> id, in Kafka's base64 form. Return name -> the failure, or None.
+    ``topics``: name -> id, in Kafka's base64 form; an empty id is a failure. Return name -> the failure, or None.
     """
-    by_id = {UUID(bytes=b64decode(topic_id + "==", altchars=b"-_")): name for name, topic_id in topics.items()}
+    by_id = {
+        UUID(bytes=b64decode(topic_id + "==", altchars=b"-_")): name for name, topic_id in topics.items() if topic_id
+    }
 
     def request() -> Any:
         check()
@@ -314,7 +316,10 @@ def delete_topics(
         return DeleteTopicsRequest(topics=wanted, timeout_ms=OPERATION_TIMEOUT_MS, min_version=6)  # with ids
 
     results: dict[str, ClusterError | None] = {
-        name: ClusterError(f"cannot delete topic {name!r}: the response leaves it out", topic=name) for name in topics
+        name: ClusterError(f"cannot delete topic {name!r}: the response leaves it out", topic=name)
+        if topic_id
+        else no_topic_id(name)
+        for name, topic_id in topics.items()
     }
     for result in _ask_controller(brokers, f"delete {', '.join(topics)}", "responses", request):
         name, code = by_id[result.topic_id], result.error_code

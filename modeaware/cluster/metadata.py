@@ -126,6 +126,16 @@ def ids_of_each_broker(brokers: Brokers, names: Sequence[str]) -> dict[int, Ids]
     return ids
 
 
+def no_topic_id(topic: str) -> ClusterError:
+    """Return the error for a topic that brokers describe without an id. By an id that all such topics share, a change
+    of one of them would apply to another."""
+    return ClusterError(
+        f"topic {topic!r} has no topic id: the cluster's inter.broker.protocol.version is below 2.8; raise it",
+        code=ErrorCode.UNSUPPORTED_VERSION,
+        topic=topic,
+    )
+
+
 def topic_ids(answer: Any) -> Ids:
     """Return the ids in a Metadata response."""
     ids: dict[str, str | None] = {}
@@ -307,8 +317,9 @@ def read_configs(answer: Any) -> dict[str, Any]:
     return configs
 
 
-LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
-"""Timestamps of ListOffsets: for the end, the log start, and (version 7) the record with the greatest timestamp."""
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL = -1, -2, -3, -4
+"""Timestamps of ListOffsets: for the end, the log start, (version 7) the record with the greatest timestamp, and
+(version 8) the start of the part of a tiered log that is on the leader's disks."""
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 """Isolation levels: the end is the high watermark, or the last stable offset."""
 

@@ -21,7 +21,7 @@ from modeaware.controller.election import LeasedEffects
 from modeaware.controller.failures import Failures
 from modeaware.controller.inbox import NOT_BEGUN
 from modeaware.controller.log import NOWHERE, Contact, ControllerLog
-from modeaware.controller.moved import MovedGroups
+from modeaware.controller.moved import Entry, MovedGroups
 from modeaware.controller.schedule import Resting, Schedule, elapsed_ms
 from modeaware.controller.status import COMMAND, Watched, about_controller, about_record, describe_waiting
 from modeaware.errors import (
@@ -87,9 +87,8 @@ UNKNOWN_EPOCHS = 1_000
 unreadable one, because readers drop records with an epoch below the last claim's."""
 _RULES_UNREADABLE = GroupsDoubt("the record of group rules cannot be read: upgrade modeaware, or add the rules again")
 # A timeout: the outcome is unknown. Invalid partitions, after brokers have validated the growth: the topic has as many
-# partitions by now. An unknown id: a broker does not have the topic's id yet, and nothing was sent.
+# partitions by now.
 _MAYBE_GROWN = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.INVALID_PARTITIONS})
-_NOT_REFUSED = _MAYBE_GROWN | {ErrorCode.UNKNOWN_TOPIC_ID}
 _REFUSED_FOR_GOOD = frozenset(
     {
         ErrorCode.TOPIC_AUTHORIZATION_FAILED,
@@ -97,13 +96,15 @@ _REFUSED_FOR_GOOD = frozenset(
         ErrorCode.INVALID_TOPIC_EXCEPTION,
         ErrorCode.INVALID_PARTITIONS,
         ErrorCode.INVALID_REPLICATION_FACTOR,
+        ErrorCode.INVALID_REPLICA_ASSIGNMENT,
         ErrorCode.INVALID_CONFIG,
         ErrorCode.INVALID_REQUEST,
         ErrorCode.POLICY_VIOLATION,
         ErrorCode.UNSUPPORTED_VERSION,
     }
 )
-"""Permanent rejections: the same request would be rejected again. After any other rejection, a creation is retried."""
+"""Permanent rejections: the same request would be rejected again. After any other rejection, a creation of a topic or
+of partitions is retried."""
 
 
 class Engine:
@@ -473,9 +474,28 @@ class Engine:
             for alarm in decision.alarms:
                 logger.warning("%s", alarm, extra=about_record(record))
         stamp = self._epoch, self._clock.now_ms()
-        if entries := self.moved.to_append(self._records, stamp, elapsed_ms(self._clock)):
-            self._log.append(entries)
+        self._append_gates(self.moved.to_append(self._records, stamp, elapsed_ms(self._clock)))
         return decisions
+
+    def _append_gates(self, entries: Sequence[Entry]) -> None:
+        """Append decisions about gates. A decision that is too large to append blocks no other topic: its gates stay as
+        they are, and it is appended again later."""
+        try:
+            if entries:
+                self._log.append(entries)
+        except ClusterError as error:
+            if error.code is not ErrorCode.MESSAGE_TOO_LARGE or not self._log.is_open:
+                raise
+            if len(entries) > 1:
+                for entry in entries:
+                    self._append_gates([entry])
+                return
+            topic_id = topic_id_of(entries[0][0]) or ""
+            record = self._records.get(topic_id)
+            text = f"gates unchanged: {error}; raise max.message.bytes of the mode log"
+            logger.error("topic %s: %s", topic_id if record is None else record.topic, text)
+            self.watched.not_performed(topic_id, text)
+            self.moved.too_large(topic_id)
 
     def _paces(self, decisions: Mapping[str, Decision], began_ms: int, cost_ms: float) -> dict[str, int]:
         """Return topic id -> the milliseconds until the topic is due because of its groups.
@@ -751,8 +771,8 @@ class Engine:
         return failures
 
     def _take_back(self, effect: CreatePartitions, refused: ClusterError) -> None:
-        """Give up a growth on the log that brokers reject now. Keep it if the topic has grown: an earlier request with
-        an unknown outcome may have succeeded."""
+        """Give up a growth on the log that brokers reject for good. Keep it if the topic has grown: an earlier request
+        with an unknown outcome may have succeeded."""
         record = self._records[effect.topic_id]
         (facts,) = self._observe([Look(record.topic, record)])
         if isinstance(facts, ClusterError):
@@ -788,7 +808,7 @@ class Engine:
             logger.warning("topic %s: %s; retrying later", effect.topic, error, extra=about)
             of_topic = effect.old_topic_id if isinstance(effect, RemoveConfigs) else effect.topic_id
             self.watched.not_performed(of_topic, str(error))
-            if isinstance(effect, CreatePartitions) and error.code not in _NOT_REFUSED:
+            if isinstance(effect, CreatePartitions) and error.code in _REFUSED_FOR_GOOD - _MAYBE_GROWN:
                 self._take_back(effect, error)
             elif isinstance(effect, FenceTopic) and error.code in _REFUSED_FOR_GOOD:
                 self._refused_fences.add(effect.topic_id)

@@ -50,6 +50,8 @@ class MovedGroups:
         self._limits = Limits(config.gate_unnoted_ms, config.gate_given_ms)
         self._on_log = dict(records or {})
         self._decided = dict(self._on_log)
+        self._again_ms = config.check_interval_ms
+        self._too_large: set[str] = set()
         self._newer = {topic_id_of(key) or key for key in newer}
         self._appended_ms: dict[str, int] = {}
         self._seen: dict[str, Seen] = {}
@@ -142,6 +144,8 @@ class MovedGroups:
         if decided is None or decided == on_log:
             return None
         appended_ms = self._appended_ms.get(topic_id)
+        if appended_ms is not None and topic_id in self._too_large:
+            return appended_ms + self._again_ms
         return 0 if appended_ms is None else append_due_ms(appended_ms, len(decided.groups))
 
     # The log
@@ -163,8 +167,14 @@ class MovedGroups:
                 new = self._decided[topic_id].stamped(*stamp)
                 self._on_log[topic_id] = self._decided[topic_id] = new
                 self._appended_ms[topic_id] = at_ms
+                self._too_large.discard(topic_id)
                 entries.append((moved_key(topic_id), new.to_json()))
         return entries
+
+    def too_large(self, topic_id: str) -> None:
+        """Note that the log took no entry of :meth:`to_append`. The entry is due again after a check interval."""
+        self._on_log.pop(topic_id, None)
+        self._too_large.add(topic_id)
 
     def __contains__(self, topic_id: str) -> bool:
         """Return whether there is a decision about the groups of the topic."""
@@ -175,3 +185,4 @@ class MovedGroups:
         for known in (self._decided, self._on_log, self._appended_ms, self._seen, self._cost_ms):
             known.pop(topic_id, None)
         self.draining.discard(topic_id)
+        self._too_large.discard(topic_id)

@@ -85,6 +85,8 @@ def log_configs(brokers: int) -> dict[str, str]:
         "unclean.leader.election.enable": "false",
         # Small, because the last segment is not compacted, and every client reads the log from its beginning.
         "segment.bytes": str(10 * 1024 * 1024),
+        # Kafka's default, which MAX_RECORD_BYTES fits. The brokers' message.max.bytes might be lower.
+        "max.message.bytes": "1048588",
     }
 
 

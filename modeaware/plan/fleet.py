@@ -23,10 +23,11 @@ from typing import ClassVar, Literal
 from modeaware.config import ControllerConfig
 from modeaware.durations import duration_text
 from modeaware.interim import interim_name
+from modeaware.lifecycle.alias import is_new_topic
 from modeaware.lifecycle.commands import DeletePartitionsCommand, Objection, ReplaceTopicCommand
 from modeaware.lifecycle.facts import TopicFacts
 from modeaware.lifecycle.objections import objections
-from modeaware.modelog.records import TopicRecord
+from modeaware.modelog.records import TopicRecord, replaced
 from modeaware.modes import divides, format_ranges
 from modeaware.plan.rates import DAY_MS, HOUR_MS, LogConfigs, Note, Rates, TopicLogs, Window, rates
 from modeaware.printable import number
@@ -306,7 +307,7 @@ def advise(topic: ScannedTopic, fleet: Fleet, sizing: Sizing, names: Collection[
         do, needs = "shrink", next(n for n in range(needs, now + 1) if divides(n, now))
         command = DeletePartitionsCommand(facts.topic, needs)
     refused = [*_refusals(command, topic, fleet)] if needs < now else []
-    if _is_unused(topic, rate):
+    if _is_unused(topic, rate) and not _is_being_filled(topic, fleet):
         do, reason = "delete?", f"no record for {duration_text(fleet.window.length_ms)}, and no group uses it"
     elif (kept := _why_left(topic, rate, needs, refused)) is not None:
         do, reason = "leave", kept
@@ -369,6 +370,16 @@ def _is_unused(topic: ScannedTopic, rate: Rates) -> bool:
     used = facts.internal or facts.groups or facts.any_doubt or facts.stateful_owner
     unknown = topic.record or topic.record_error or topic.logs.unread
     return rate.written == 0 and rate.seen_ms > DAY_MS and is_plain and not (used or unknown)
+
+
+def _is_being_filled(topic: ScannedTopic, fleet: Fleet) -> bool:
+    """Return whether a topic is the new or interim topic of a change in progress. It may be empty until the switch."""
+    in_progress = [
+        record
+        for record, replacement in replaced(fleet.replaced)
+        if replacement.undone_ms is None and (record.is_first_half or not record.is_alias)
+    ]
+    return is_new_topic(topic.facts.topic, topic.facts.topic_id or "", in_progress)
 
 
 def _unknown(topic: ScannedTopic) -> Iterator[Note]:

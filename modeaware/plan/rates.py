@@ -20,7 +20,7 @@ records/s are an upper bound. On a compacted topic, offsets count all writes, al
 all records had one size. Compressed batches are denser at a peak: measured estimates were 32 to 171 % too high. If
 records have grown, the estimate is too low (measured: 44 %). It may be wrong if the configs name a codec, or partitions
 differ in record size; batches of the busiest hour correct it. On a compacted topic, the log's size does not show the
-bytes written.
+bytes written. The size of a tiered log is that of its local part, so the size is divided by the offsets of that part.
 
 *Days come before hours.* All writes of the busiest day, as if made in one hour, are an upper bound of the peak. This
 bound needs no further request.
@@ -100,11 +100,12 @@ class TopicLogs:
         starts, ends: the log start and the log end. The end is -1 if the leader did not answer.
         at_start: the offset of the first record of the window, limited to the log; the log end if it has none.
         first_ms: the timestamp of that record; -1 if there is none, or the timestamp is unknown.
-        sizes: the bytes in the log; -1 if unknown.
+        sizes: the bytes in the log, if it is tiered: in its local part, which is on the leader's disks; -1 if unknown.
         reached: for each point of the window, the sum over all partitions of the first offset at or after the point.
         newest_ms: the greatest timestamp; -1 if there is no record.
         hours: day -> sums as in ``reached``, at the ends of the day's hours except the last.
         batches: batches from the busiest hour, if they were read.
+        local: partition -> the start of the local part, of tiered logs.
     """
 
     starts: MutableSequence[int]
@@ -116,6 +117,7 @@ class TopicLogs:
     newest_ms: int = -1
     hours: Mapping[int, Sequence[int]] = field(default_factory=dict)
     batches: PeakBatches | None = None
+    local: dict[int, int] = field(default_factory=dict)
 
     @property
     def unread(self) -> tuple[int, ...]:
@@ -125,19 +127,31 @@ class TopicLogs:
     @property
     def record_bytes(self) -> float | None:
         """The mean bytes per offset; None if there are records, but no size of a log with records is known."""
-        logs = [(end - start, size) for start, end, size in zip(self.starts, self.ends, self.sizes, strict=True)]
-        held = [(length, size) for length, size in logs if length > 0]
-        known = [(length, size) for length, size in held if size >= 0]
+        known = [(length, size) for length, size in self._sized if length > 0 and size >= 0]
         if not known:
-            return None if held else 0.0
+            has_records = any(end > start for start, end in zip(self.starts, self.ends, strict=True))
+            return None if has_records else 0.0
         return sum(size for _, size in known) / sum(length for length, _ in known)
 
     @property
     def is_uneven(self) -> bool:
         """Whether the records of some partitions are far larger than those of others."""
-        logs = [(end - start, size) for start, end, size in zip(self.starts, self.ends, self.sizes, strict=True)]
-        means = [size / length for length, size in logs if length >= _MANY and size >= 0]
+        means = [size / length for length, size in self._sized if length >= _MANY and size >= 0]
         return bool(means) and max(means) > _UNEVEN * min(means)
+
+    @property
+    def is_tiered(self) -> bool:
+        """Whether a part of the topic is only in remote storage."""
+        return any(local > self.starts[p] for p, local in self.local.items())
+
+    @property
+    def _sized(self) -> list[tuple[int, int]]:
+        """For each log, the number of offsets in ``sizes``, and their bytes."""
+        return [(self.sized_offsets(p), size) for p, size in enumerate(self.sizes)]
+
+    def sized_offsets(self, p: int) -> int:
+        """Return the number of offsets whose bytes are in ``sizes``."""
+        return self.ends[p] - self.local.get(p, self.starts[p])
 
 
 def unread_logs(count: int) -> TopicLogs:
@@ -157,6 +171,7 @@ class LogConfigs:
     retention_ms: int | None = 7 * DAY_MS
     timestamp_type: str | None = "CreateTime"
     compression: str | None = "producer"
+    tiered: bool | None = False
 
 
 @dataclass(frozen=True)
@@ -164,8 +179,8 @@ class Note:
     """Why a figure may be wrong, or is only a bound.
 
     Attributes:
-        code: one of window-cut, future-timestamps, append-time, compressed, uneven, markers, corrected, peak-bound,
-            size-unknown, configs-unknown or groups-unknown.
+        code: one of window-cut, future-timestamps, append-time, compressed, uneven, tiered, markers, corrected,
+            peak-bound, size-unknown, configs-unknown or groups-unknown.
     """
 
     code: str
@@ -249,7 +264,8 @@ class _Mean:
             if new and shown_ms:
                 per_s = new / shown_ms * 1000
                 self.records_per_s += per_s
-                self.bytes_per_s += per_s * max(logs.sizes[p], 0) / (end - logs.starts[p])
+                if (length := logs.sized_offsets(p)) > 0:
+                    self.bytes_per_s += per_s * max(logs.sizes[p], 0) / length
 
 
 def _shown(logs: TopicLogs, p: int, configs: LogConfigs, window: Window) -> tuple[int, bool]:
@@ -280,7 +296,12 @@ def _notes(
     if configs.timestamp_type == "LogAppendTime":
         yield "append-time", "brokers set timestamps: copied records count at the time of the copy"
     if logs.record_bytes is None:
-        yield "size-unknown", "bytes/s are unknown: sizes need DESCRIBE on the cluster"
+        needed = (
+            "the local part of a tiered log has no known size"
+            if configs.tiered
+            else "sizes need DESCRIBE on the cluster"
+        )
+        yield "size-unknown", f"bytes/s are unknown: {needed}"
     if (batches := logs.batches) is not None:
         if batches.transactional:
             yield "markers", "written in transactions: markers count as records, up to one for each"
@@ -292,5 +313,7 @@ def _notes(
             yield "compressed", f"compressed ({configs.compression}): {estimate}, often far above; --sample corrects it"
         if logs.is_uneven:
             yield "uneven", f"records of its partitions differ in size: {estimate}; --sample corrects it"
+        if logs.is_tiered:
+            yield "tiered", f"tiered: {estimate}, by the records on the brokers' disks; --sample corrects it"
     if not is_known:
         yield "peak-bound", "the peak is an upper bound: the busiest day, as if written in one hour"

@@ -24,6 +24,7 @@ from modeaware.cluster.group_listing import ask_in_batches
 from modeaware.cluster.groups import GroupsFound, find_groups
 from modeaware.cluster.metadata import (
     EARLIEST,
+    EARLIEST_LOCAL,
     LATEST,
     MAX_TIMESTAMP,
     TOPIC_RESOURCE,
@@ -40,7 +41,7 @@ from modeaware.plan.fleet import Fleet, ScannedTopic, Sizing, make_fleet_plan
 from modeaware.plan.rates import BUSIEST_DAYS, HOURS, LogConfigs, TopicLogs, Window, peak_batches, rates, unread_logs
 from modeaware.reports.session import ModeLog, Session
 from modeaware.wire.brokers import BULK_TIMEOUT_S, Ask, Brokers
-from modeaware.wire.offsets_for_times import OffsetsForTimes
+from modeaware.wire.offsets_for_times import LOCAL_VERSION, VERSION, OffsetsForTimes
 from modeaware.wire.requests import DescribeLogDirsRequest
 
 PARTITIONS_A_REQUEST = 5_000
@@ -49,8 +50,8 @@ HOURS_OF = 200
 """The hours of this many topics are read in any case: of those whose changes free the most replicas."""
 SAMPLED_PARTITIONS, SAMPLED_AT_ONCE = 2, 4
 """The number of partitions to sample of each topic, and in one request. Brokers return a mebibyte per partition."""
-_CONFIGS = ("cleanup.policy", "retention.ms", "message.timestamp.type", "compression.type")
-_NOT_KNOWN = LogConfigs(None, None, None, None)
+_CONFIGS = ("cleanup.policy", "retention.ms", "message.timestamp.type", "compression.type", "remote.storage.enable")
+_NOT_KNOWN = LogConfigs(None, None, None, None, None)
 _ANSWERED = PartitionFacts(0, 0, 0, 0, 0)
 _T = TypeVar("_T")
 
@@ -69,8 +70,8 @@ def scan(session: Session, chosen: Callable[[str], bool], days: int, sizing: Siz
     all_shapes = describe_all(brokers)
     shapes = {name: shape for name, shape in all_shapes.items() if chosen(name) and shape.partition_count}
     scanner = _Scanner(session, shapes, Window(session.clock.now_ms(), days))
+    scanner.read_sizes(all_shapes.keys())  # first: if retention deletes records meanwhile, they count as too large
     scanner.read_logs()
-    scanner.read_sizes(all_shapes.keys())
     topics = scanner.topics()
     log = scanner.mode_log()
     if log is not None:
@@ -170,13 +171,14 @@ class _Scanner:
 
         A partition whose leader does not answer is omitted. Its log end is set to -1, so that later calls omit it, too.
         """
+        version = LOCAL_VERSION if EARLIEST_LOCAL in times_ms.values() else VERSION
         led: dict[tuple[int, str], list[Partition]] = {}
         again: list[Partition] = []
         for key in partitions:
             node, _ = self._leaders[key]
             (led.setdefault((node, ""), []) if node >= 0 else again).append(key)
         for _, some, answer in ask_in_batches(
-            self._brokers, led, PARTITIONS_A_REQUEST, lambda _, some: OffsetsForTimes(some, times_ms)
+            self._brokers, led, PARTITIONS_A_REQUEST, lambda _, some: OffsetsForTimes(some, times_ms, version)
         ):
             if not isinstance(answer, ClusterError):
                 for topic in answer.topics:
@@ -191,13 +193,34 @@ class _Scanner:
                 again += some
 
         def request(led: Led) -> OffsetsForTimes:
-            return OffsetsForTimes([(name, p) for name, partitions in led.items() for p in partitions], times_ms)
+            some = [(name, p) for name, partitions in led.items() for p in partitions]
+            return OffsetsForTimes(some, times_ms, version)
 
         for (name, p), answer in self._requests.ask(again, "list the offsets of", request).items():
             if isinstance(answer, ClusterError):
                 self._logs[name].ends[p] = -1
             else:
                 yield name, p, answer
+
+    def _read_local_starts(self, configs: Mapping[str, LogConfigs]) -> None:
+        """Read where the local parts of logs start, of topics that are or may be tiered: only these parts are in the
+        sizes. A size is unknown if the start is not."""
+        tiered = {name: of_topic.tiered for name, of_topic in configs.items() if of_topic.tiered is not False}
+        partitions = self._filled(tiered)
+        found: dict[Partition, int] = {}
+        try:
+            found.update(
+                ((name, p), answer.offset)
+                for name, p, answer in self._offsets(partitions, dict.fromkeys(tiered, EARLIEST_LOCAL))
+            )
+        except ClusterError as error:
+            if error.code is not ErrorCode.UNSUPPORTED_VERSION:  # such a broker tiers no logs
+                raise
+        for name, p in partitions:
+            if (name, p) in found:
+                self._logs[name].local[p] = _within(self._logs[name], p, found[name, p])
+            elif tiered[name]:
+                self._logs[name].sizes[p] = -1
 
     # Sizes, configs, groups and batches
 
@@ -225,10 +248,11 @@ class _Scanner:
 
     def topics(self) -> list[ScannedTopic]:
         """Return the topics with their configs and groups, and without their records in the mode log."""
-        configs, groups = self._configs(), self._groups()
+        configs, groups = dict.fromkeys(self._shapes, _NOT_KNOWN) | self._configs(), self._groups()
+        self._read_local_starts(configs)
         topics = []
         for name, shape in self._shapes.items():
-            logs, users, of_topic = self._logs[name], groups.get(name, GroupsFound()), configs.get(name, _NOT_KNOWN)
+            logs, users, of_topic = self._logs[name], groups.get(name, GroupsFound()), configs[name]
             facts = TopicFacts(
                 name,
                 shape.topic_id,
@@ -250,8 +274,9 @@ class _Scanner:
                     refused[configs.code.name if configs.code is not None else str(configs)] += 1
                 else:
                     values = {config.name: config.value for config in configs}
-                    policy, retention_ms, *others = (values.get(key) for key in _CONFIGS)
-                    log_configs[name] = LogConfigs(policy, None if retention_ms is None else int(retention_ms), *others)
+                    policy, retention, timestamps, compression, tiered = (values.get(key) for key in _CONFIGS)
+                    retention_ms = None if retention is None else int(retention)
+                    log_configs[name] = LogConfigs(policy, retention_ms, timestamps, compression, tiered == "true")
         self.unseen += [f"The configs of {n} topics: {why}." for why, n in refused.items()]
         return log_configs
 

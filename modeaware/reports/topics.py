@@ -12,7 +12,7 @@ from modeaware.cluster.metadata import TOPIC_RESOURCE, configs_request, metadata
 from modeaware.errors import ClusterError, ErrorCode, ModeAwareError, RequestRefused
 from modeaware.librdkafka import KafkaError
 from modeaware.lifecycle.objections import is_topic_name
-from modeaware.topic_view import base64_id
+from modeaware.topic_view import known_id
 from modeaware.wire.brokers import REQUEST_TIMEOUT_S, Brokers
 from modeaware.wire.requests import DescribeTopicPartitionsRequest, MetadataRequest
 
@@ -27,7 +27,8 @@ _GONE = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.UNKNOWN_TOPIC_ID)
 
 @dataclass(frozen=True)
 class ListedTopic:
-    """A topic: its name, its id (Kafka's base64 form), and whether it is Kafka's own (``__consumer_offsets``)."""
+    """A topic: its name, its id (Kafka's base64 form; empty if brokers return none), and whether it is Kafka's own
+    (``__consumer_offsets``)."""
 
     name: str
     topic_id: str
@@ -47,7 +48,7 @@ def list_topics(brokers: Brokers) -> TopicList:
     """Request all topics from any broker."""
     answer = brokers.ask(MetadataRequest(topics=None, allow_auto_topic_creation=False, min_version=_TOPIC_IDS))
     topics = [
-        ListedTopic(topic.name, base64_id(topic.topic_id), bool(topic.is_internal), len(topic.partitions))
+        ListedTopic(topic.name, known_id(topic.topic_id) or "", bool(topic.is_internal), len(topic.partitions))
         for topic in answer.topics
         if topic.name
     ]
@@ -208,7 +209,7 @@ def _add(partitions_by_topic: _Found, topic: Any, live: frozenset[int], *, has_e
         return
     if topic.error_code not in (0, KafkaError.LEADER_NOT_AVAILABLE):
         raise refusal(f"describe topic {topic.name!r}", topic.error_code, topic=topic.name)
-    _, partitions = partitions_by_topic.setdefault(topic.name, (base64_id(topic.topic_id), []))
+    _, partitions = partitions_by_topic.setdefault(topic.name, (known_id(topic.topic_id) or "", []))
     for p in topic.partitions:
         leader = p.leader_id if p.leader_id in live else None
         partition = PartitionReplicas(p.partition_index, leader, tuple(p.replica_nodes), tuple(p.isr_nodes))

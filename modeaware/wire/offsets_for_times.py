@@ -17,6 +17,8 @@ from modeaware.wire.requests import ListOffsetsRequest
 
 VERSION = 7
 """The first version with MAX_TIMESTAMP. Kafka 3.0 and later have it."""
+LOCAL_VERSION = 8
+"""The first version with EARLIEST_LOCAL. Brokers that can tier logs have it (KIP-405)."""
 _PARTITION = struct.Struct(">iiqB")
 """Index, leader epoch, timestamp, no tags."""
 _ANY_EPOCH = -1
@@ -28,13 +30,17 @@ class OffsetsForTimes:
     Args:
         partitions: the partitions, grouped by topic.
         times_ms: topic -> a time, or one of the negative timestamps that stand for an offset.
+        version: the request's version: :data:`VERSION` or :data:`LOCAL_VERSION`.
     """
 
-    def __init__(self, partitions: Iterable[tuple[str, int]], times_ms: Mapping[str, int]) -> None:
+    def __init__(
+        self, partitions: Iterable[tuple[str, int]], times_ms: Mapping[str, int], version: int = VERSION
+    ) -> None:
         self.topics = [(name, [p for _, p in some]) for name, some in groupby(partitions, key=itemgetter(0))]
         self.times_ms = times_ms
+        self._sent_version = version
         self._head = ListOffsetsRequest(
-            replica_id=-1, isolation_level=0, topics=[], min_version=VERSION, max_version=VERSION
+            replica_id=-1, isolation_level=0, topics=[], min_version=version, max_version=version
         )
 
     def __getattr__(self, name: str) -> Any:
@@ -43,7 +49,7 @@ class OffsetsForTimes:
     API_VERSION: Any = None  # set by the connection, if the broker supports the version
 
     def with_header(self, correlation_id: int, client_id: str | None) -> None:
-        self._head.API_VERSION = VERSION
+        self._head.API_VERSION = self._sent_version
         self._head.with_header(correlation_id, client_id)
 
     def encode(self, framed: bool = False, header: bool = False) -> bytes:

@@ -9,8 +9,9 @@ from uuid import NAMESPACE_OID, uuid5
 
 from modeaware.admin.replacements import AUTO_CREATE, BROKER_RESOURCE
 from modeaware.clock import Clock
-from modeaware.cluster.metadata import EARLIEST, LATEST, MAX_TIMESTAMP
+from modeaware.cluster.metadata import EARLIEST, EARLIEST_LOCAL, LATEST, MAX_TIMESTAMP
 from modeaware.config import ClientConfig, ControllerConfig
+from modeaware.errors import ClusterError, ErrorCode
 from modeaware.librdkafka import KafkaError
 from modeaware.modelog.replay import Replay
 from modeaware.reports.session import ModeLog, Session
@@ -33,12 +34,16 @@ class FakeTopic:
     internal: bool = False
     batch: tuple[int, int, int] = (1, 100, 0)
     """Of its batches: records, bytes, attributes."""
+    remote: int = 0
+    """The number of records of each partition that only remote storage has."""
 
     def offset(self, p: int, time_ms: int) -> tuple[int, int]:
         """As ListOffsets returns it: offset and timestamp."""
         log = self.logs[p]
         if time_ms in (LATEST, EARLIEST):
             return self.start + (len(log) if time_ms == LATEST else 0), -1
+        if time_ms == EARLIEST_LOCAL:
+            return self.start + self.remote, -1
         if time_ms == MAX_TIMESTAMP:
             return (self.start + log.index(max(log)), max(log)) if log else (-1, -1)
         return next(((self.start + n, stamp) for n, stamp in enumerate(log) if stamp >= time_ms), (-1, -1))
@@ -52,6 +57,7 @@ class FleetBrokers(FakeBrokers):
         refused: topics whose records may not be read.
         kraft, sizes_shown, configs_shown: what the brokers are, and what the user may see.
         creating: the brokers that create topics automatically.
+        tiers: whether the brokers have the version of ListOffsets that tiering needs.
         points: the number of partitions in each ListOffsets request, by node and the time of its first one.
     """
 
@@ -64,6 +70,7 @@ class FleetBrokers(FakeBrokers):
         self.hidden_topics: list[str] = []
         self.kraft = self.sizes_shown = self.configs_shown = True
         self.creating: set[int] = set()
+        self.tiers = True
         self.points: list[tuple[int, int, int]] = []
 
     def leader(self, name: str, p: int) -> int:
@@ -95,6 +102,8 @@ class FleetBrokers(FakeBrokers):
         return {"name": name, "partitions": partitions, **shown}
 
     def on_offsets_for_times(self, node: int, request: Any) -> Any:
+        if EARLIEST_LOCAL in request.times_ms.values() and not self.tiers:
+            return ClusterError("version 8 is missing", code=ErrorCode.UNSUPPORTED_VERSION)
         self.points.append((node, next(iter(request.times_ms.values())), sum(len(some) for _, some in request.topics)))
         topics = [
             {"name": name, "partitions": [self._entry(node, name, p, request.times_ms[name]) for p in partitions]}
@@ -115,7 +124,11 @@ class FleetBrokers(FakeBrokers):
             {
                 "name": name,
                 "partitions": [
-                    {"partition_index": p, "partition_size": topic.size * len(log), "is_future_key": False}
+                    {
+                        "partition_index": p,
+                        "partition_size": topic.size * (len(log) - topic.remote),
+                        "is_future_key": False,
+                    }
                     for p, log in enumerate(topic.logs)
                 ],
             }

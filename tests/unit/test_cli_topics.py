@@ -258,7 +258,7 @@ def test_question_is_answered_on_a_terminal(
 # What is asked of brokers about topics: paging, older brokers, deletion by id
 
 
-IDS = {"a": UUID(int=1), "b": UUID(int=2)}
+IDS: dict[str, UUID | None] = {"a": UUID(int=1), "b": UUID(int=2)}
 LIVE = frozenset({1, 2})
 DESCRIBE, MOVES, CONFIGS = DescribeTopicPartitionsRequest, ListPartitionReassignmentsRequest, DescribeConfigsRequest
 
@@ -397,6 +397,18 @@ def test_describe_shows_what_brokers_return(
     shown = capsys.readouterr()
     assert text in (shown.err if status else shown.out)
     assert bool(shown.err) is bool(status)
+
+
+def test_topics_without_an_id_are_listed_and_not_deleted(
+    on_site: TopicBrokers, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on brokers whose inter.broker.protocol.version is below 2.8."""
+    monkeypatch.setitem(IDS, "b", None)  # as kafka-python decodes the zero UUID
+    assert cli.main(["topics", "--describe", "--topic", "[b]", *SERVER]) == 0
+    assert "Topic: b\tPartitionCount: 3" in capsys.readouterr().out
+    assert cli.main(["topics", "--delete", "--topic", "a|b", "--yes", *SERVER]) != 0
+    assert "topic 'b' has no topic id" in capsys.readouterr().err
+    assert [name for _, name in on_site.asked].count("DeleteTopics") == 1, "of the other topic"
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from modeaware.cluster import effects as effects_module
-from modeaware.cluster.cluster import Cluster, LogOffsets
+from modeaware.cluster.cluster import Cluster, LogOffsets, describe_all
 from modeaware.cluster.metadata import epoch_ends
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.librdkafka import KafkaError
@@ -57,7 +57,8 @@ class TopicBrokers(FakeBrokers):
 
     def __init__(self, nodes: Iterable[int] = (1, 2)) -> None:
         super().__init__(nodes)
-        self.topic_id = uuid.UUID(int=5)
+        self.topic_id: uuid.UUID | None = uuid.UUID(int=5)
+        self.all_topics: list[str] = []
         self.topic_error = 0
         self.logs = {0: (2, 9, 10), 1: (0, 7, 7)}
         self.led = {0: (1, 4), 1: (2, 6)}
@@ -90,7 +91,9 @@ class TopicBrokers(FakeBrokers):
         codes = {TOPIC: self.topic_error}
         topics = [
             {"name": topic.name, "error_code": codes.get(topic.name, KafkaError.UNKNOWN_TOPIC_OR_PART), **fields}
-            for topic in request.topics or ()
+            for topic in (
+                [SimpleNamespace(name=name) for name in self.all_topics] if request.topics is None else request.topics
+            )
         ]
         return {"topics": topics, "controller_id": self.controller}
 
@@ -184,6 +187,23 @@ def refused(cluster: OverFakes, effect: Effect) -> ClusterError:
     (failure,) = cluster.perform([effect])
     assert failure is not None
     return failure
+
+
+@pytest.mark.parametrize("zero", [None, uuid.UUID(int=0)], ids=["as decoded", "as sent"])
+def test_a_topic_without_an_id_is_not_described(cluster: OverFakes, zero: uuid.UUID | None) -> None:
+    """All topics without an id would share the key of one record."""
+    cluster.fakes.topic_id = zero
+    described = cluster.describe([TOPIC])[TOPIC]
+    assert isinstance(described, ClusterError)
+    assert (described.code, described.topic) == (ErrorCode.UNSUPPORTED_VERSION, TOPIC)
+    assert "inter.broker.protocol.version" in str(described)
+    with pytest.raises(ClusterError, match=r"inter\.broker\.protocol\.version"):
+        cluster.shape(TOPIC)
+    cluster.fakes.all_topics = [TOPIC]
+    with pytest.raises(ClusterError, match=r"inter\.broker\.protocol\.version"):
+        describe_all(cluster.brokers)
+    cluster.fakes.topic_error = KafkaError.TOPIC_AUTHORIZATION_FAILED
+    assert describe_all(cluster.brokers) == {}
 
 
 class TestOffsets:

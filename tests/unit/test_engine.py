@@ -106,6 +106,10 @@ class TestGrow:
         world.cluster.refuses = ClusterError("another topic of this name?", code=ErrorCode.UNKNOWN_TOPIC_ID)
         world.run(INTERVAL_MS)
         assert len(world.modes) == 14, "no broker has refused it"
+        for passing in (ErrorCode.THROTTLING_QUOTA_EXCEEDED, ErrorCode.NOT_CONTROLLER, None):
+            world.cluster.refuses = ClusterError("not now", code=passing)
+            world.run(INTERVAL_MS)
+            assert len(world.modes) == 14, "a later request may succeed"
         world.cluster.refuses = REFUSED
         world.run(INTERVAL_MS)
         assert world.modes == (RW,) * 12

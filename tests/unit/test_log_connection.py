@@ -15,7 +15,8 @@ from modeaware.librdkafka import NO_ANSWER, RENEW_S, KafkaError, KafkaException
 from modeaware.modelog import topic as topic_module
 from modeaware.modelog.connection import cluster_key, tail_conf
 from modeaware.modelog.reader import LogAbsent, LogRecord, LogRewound, LogUnreachable, Tail, to_error
-from modeaware.modelog.topic import ensure_mode_log, log_weakness, unfit, weakness
+from modeaware.modelog.records import MAX_RECORD_BYTES
+from modeaware.modelog.topic import ensure_mode_log, log_configs, log_weakness, unfit, weakness
 from tests.support.simulated import SimClock
 
 
@@ -97,6 +98,10 @@ def test_a_mode_log_has_one_partition_and_is_compacted_without_deletion(
     reason = unfit("m", partitions, {"cleanup.policy": policy})
     assert (reason is None) is fit
     assert reason is None or "modeaware.mode.log.topic" in reason
+
+
+def test_a_new_mode_log_takes_the_largest_record_whatever_the_brokers_default_is() -> None:
+    assert int(log_configs(1)["max.message.bytes"]) > MAX_RECORD_BYTES
 
 
 class Admin:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from modeaware.cluster.metadata import EARLIEST, READ_UNCOMMITTED, list_offsets_request
-from modeaware.wire.offsets_for_times import VERSION, OffsetsForTimes
+from modeaware.cluster.metadata import EARLIEST, EARLIEST_LOCAL, READ_UNCOMMITTED, list_offsets_request
+from modeaware.wire.offsets_for_times import LOCAL_VERSION, VERSION, OffsetsForTimes
 
 
 @pytest.mark.parametrize("count", [1, 200], ids=["a count of one byte", "of two"])
 @pytest.mark.parametrize("topics", [1, 300])
-@pytest.mark.parametrize("time_ms", [EARLIEST, 1_800_000_000_000])
-def test_bytes_are_those_of_kafka_python(topics: int, count: int, time_ms: int) -> None:
+@pytest.mark.parametrize(
+    ("time_ms", "version"), [(EARLIEST, VERSION), (1_800_000_000_000, VERSION), (EARLIEST_LOCAL, LOCAL_VERSION)]
+)
+def test_bytes_are_those_of_kafka_python(topics: int, count: int, time_ms: int, version: int) -> None:
     led = {f"täglich-{'x' * 130}-{n}": dict.fromkeys(range(count), -1) for n in range(topics)}
-    ours = OffsetsForTimes([(name, p) for name in led for p in led[name]], dict.fromkeys(led, time_ms))
+    ours = OffsetsForTimes([(name, p) for name in led for p in led[name]], dict.fromkeys(led, time_ms), version)
     theirs = list_offsets_request(led, time_ms, READ_UNCOMMITTED)
-    theirs.API_VERSION = VERSION
+    theirs.API_VERSION = version
     for request in (ours, theirs):
         request.with_header(7, "modeaware")
     assert ours.encode(framed=True, header=True) == bytes(theirs.encode(framed=True, header=True))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, MembersSeen, PartitionFacts, TopicFacts
+from modeaware.modelog.records import Replacement, TopicRecord
 from modeaware.plan.file import DesiredTopic, read_topics, topics_text
 from modeaware.plan.fleet import (
     Fleet,
@@ -20,6 +22,7 @@ from modeaware.plan.fleet import (
     new_name,
 )
 from modeaware.plan.rates import DAY_MS, HOUR_MS, LogConfigs, TopicLogs, Window
+from tests.support.lifecycle import RO
 
 NOW_MS = 1_800_000_000_000
 WEEK = Window(NOW_MS, 7)
@@ -157,6 +160,29 @@ def test_without_a_fence_a_shrink_goes_to_a_divisor_and_frees_no_replica() -> No
 )
 def test_names_of_new_topics(name: str, taken: tuple[str, ...], new: str) -> None:
     assert new_name(name, taken) == new
+
+
+@pytest.mark.parametrize(
+    ("old", "do"),
+    [
+        ({"new_topic_id": "id-orders-v2"}, "leave"),
+        ({}, "leave"),
+        ({"new_topic_id": "id-orders-v2", "switched_ms": 2, "released_ms": 3, "fence": "none"}, "replace"),
+        (
+            {"new_topic_id": "id-orders-v2", "switched_ms": 2, "released_ms": 3, "gone_ms": 4, "keep_name": True},
+            "leave",
+        ),
+        ({"new_topic_id": "id-orders-v2", "switched_ms": 2, "released_ms": 3, "gone_ms": 4}, "delete?"),
+        ({"new_topic_id": "id-orders-v2", "undone_ms": 2}, "delete?"),
+        ({"new_topic_id": "id-of-another"}, "delete?"),
+    ],
+    ids=["announced", "not created yet", "released", "an interim topic", "an alias", "undone", "another topic"],
+)
+def test_an_empty_new_topic_is_not_unused_while_its_replacement_is_in_progress(old: dict[str, Any], do: str) -> None:
+    new = topic("orders-v2", per_day=0)
+    record = TopicRecord("orders", "id-orders", 1, 1, (RO,) * 12, replacement=Replacement("orders-v2", 12, 0, **old))
+    found = advise(new, Fleet([new], WEEK, replaced=(record,)), Sizing())
+    assert found.do == do, found.reason
 
 
 def test_a_name_that_is_too_long_is_refused() -> None:

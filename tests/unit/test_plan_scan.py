@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from modeaware.cluster.metadata import MAX_TIMESTAMP
+from modeaware.cluster.metadata import EARLIEST_LOCAL, MAX_TIMESTAMP
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.plan import scan as scanning
 from modeaware.plan.fleet import Fleet, Sizing, TopicAdvice, make_fleet_plan
@@ -173,6 +173,57 @@ def test_groups_configs_and_names_are_those_of_the_brokers() -> None:
     assert found.can_replace
     brokers.kraft = False
     assert not scanned(brokers).can_replace
+
+
+TIERED = {"remote.storage.enable": "true"}
+
+
+def test_bytes_of_a_tiered_log_are_divided_by_the_offsets_of_its_local_part() -> None:
+    plain, tiered = FakeTopic(every(1), start=50), FakeTopic(every(1), start=50, configs=TIERED, remote=160)
+    brokers = FleetBrokers({"plain": plain, "tiered": tiered})
+    found = rows(scanned(brokers, sizing=Sizing(bytes_per_s=0.08)), Sizing(bytes_per_s=0.08))
+    for row in found.values():
+        assert row.rates.bytes_per_s == pytest.approx(400 / 3_600)
+        assert row.rates.peak_bytes_per_s == pytest.approx(400 / 3_600)
+        assert row.needs == 3
+    assert [{note.code for note in row.notes} for row in found.values()] == [{"window-cut"}, {"window-cut", "tiered"}]
+    assert [count for _, time_ms, count in brokers.points if time_ms == EARLIEST_LOCAL] == [2, 2], "of one topic"
+
+
+@pytest.mark.parametrize("brokers_tier", [True, False], ids=["nothing is local", "the start is not returned"])
+def test_the_size_of_a_tiered_log_is_unknown_without_the_start_of_a_local_part(brokers_tier: bool) -> None:
+    brokers = FleetBrokers({"tiered": FakeTopic(every(1), configs=TIERED, remote=168 if brokers_tier else 100)})
+    brokers.tiers = brokers_tier
+    row = rows(scanned(brokers))["tiered"]
+    assert (row.do, row.reason) == ("leave", "the size of its records is unknown")
+    assert "bytes/s are unknown: the local part of a tiered log has no known size" in [note.text for note in row.notes]
+
+
+def test_a_topic_may_be_tiered_if_its_configs_are_unknown() -> None:
+    brokers = FleetBrokers({"a": FakeTopic(every(1), remote=160)})
+    brokers.configs_shown = False
+    row = rows(scanned(brokers))["a"]
+    assert row.rates.bytes_per_s == pytest.approx(400 / 3_600)
+    assert "tiered" in {note.code for note in row.notes}
+    old = FleetBrokers({"a": FakeTopic(every(1))})
+    old.configs_shown = old.tiers = False
+    assert rows(scanned(old))["a"].rates.bytes_per_s == pytest.approx(400 / 3_600), "such brokers tier no logs"
+
+
+def test_retention_during_a_scan_makes_records_no_smaller() -> None:
+    brokers = FleetBrokers({"a": FakeTopic(every(1))})
+    topic = brokers.fleet["a"]
+
+    def delete(_node: int, request: object) -> None:
+        """Brokers delete most of the log once its start and end were read, or its size."""
+        asked = [name for _, name in brokers.asked]
+        if type(request).__name__ != "OffsetsForTimes" and asked.count("OffsetsForTimes") >= 4:
+            topic.start, topic.logs = 160, every(1, since_ms=START_MS + 160 * HOUR_MS)
+
+    brokers.before = delete
+    size = rows(scanned(brokers))["a"].scanned.logs.record_bytes
+    assert size is not None
+    assert size >= topic.size
 
 
 def test_batches_of_the_busiest_hour_are_read_on_request() -> None:
