@@ -6,6 +6,7 @@ Only the requests to our controller need the extra ``controller`` (kafka-python'
 from __future__ import annotations
 
 import os
+import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -14,7 +15,7 @@ from contextlib import closing, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from modeaware import librdkafka
+from modeaware import librdkafka, os_threads
 from modeaware.admin.new_topics import CreationResult, TopicReplacement, check_replacement, minimum_of
 from modeaware.callouts import InnerLock, get_logger
 from modeaware.chain import present_topic
@@ -51,6 +52,7 @@ from modeaware.wire.security import bootstrap_servers
 if TYPE_CHECKING:
     from modeaware.admin.creation import Creation, Placement
     from modeaware.admin.reassignments import PartitionReassignment
+    from modeaware.views.source import Views
     from modeaware.wire.brokers import Brokers
     from modeaware.wire.messages import TopicResult
 
@@ -84,6 +86,7 @@ class AdminClient(librdkafka.AdminClient):
         self._finalizer.atexit = False  # the registry of sources ends them at exit
         self._pool_lock = InnerLock()
         self._pool: ThreadPoolExecutor | None = None
+        self._has_warned_of_exit = False
 
     def set_sasl_credentials(self, username: str, password: str) -> None:
         """As ``confluent_kafka.admin.AdminClient.set_sasl_credentials``; calls to the controller use them as well."""
@@ -132,7 +135,8 @@ class AdminClient(librdkafka.AdminClient):
         mode log, no broker may be down. A killed broker counts as alive until its ``broker.session.timeout.ms`` ends.
 
         The name of a replaced topic is refused, also if that topic was deleted: clients that use the name write to and
-        read another topic. If the cluster has a mode log, this check has to read it.
+        read another topic. If the cluster has a mode log, this check has to read it. In an exit handler that runs after
+        ours, it may be too late to read the log: then topics without a minimum are not checked, and that is logged.
 
         Args:
             new_topics: stock ones and ours (:class:`modeaware.NewTopic`).
@@ -162,7 +166,8 @@ class AdminClient(librdkafka.AdminClient):
         stock = super().create_topics
 
         def create(new: Mapping[str, NewTopic]) -> dict[str, Any]:
-            refused = refused_aliases(self._calls.views(deadline), new)
+            views = self._views_unless_exiting(deadline)
+            refused = {} if views is None else refused_aliases(views, new)
             free = [new_topic for topic, new_topic in new.items() if topic not in refused]
             at_brokers = stock(free, **options_within(kwargs, deadline)) if free else {}
             return refused | {topic: _failure(topic, f, deadline.left_s() + 1) for topic, f in at_brokers.items()}
@@ -190,7 +195,9 @@ class AdminClient(librdkafka.AdminClient):
         The growth of a topic with a record in the mode log goes to the controller: the count is then the number of
         *writable* partitions. Retired partitions are revived first; assignments and the minimum apply to new
         partitions. The growth of the new topic of a replacement also goes to the controller, which refuses it until the
-        old topic is released. Every other topic goes to the brokers. :meth:`create_topics` explains the minimum.
+        old topic is released. Every other topic goes to the brokers. :meth:`create_topics` explains the minimum. If the
+        log cannot be read any more at the interpreter's exit, growths in the form of a list without a minimum all go to
+        the brokers.
 
         Args:
             new_partitions: a list, as for the stock method, or a mapping by topic (``NewPartitions.increase_to(6)``).
@@ -232,12 +239,14 @@ class AdminClient(librdkafka.AdminClient):
         deadline = deadline_of(kwargs)
 
         def work() -> dict[str, Any]:
-            views = self._calls.views(deadline)
-            whole, controlled = split_growths(views, growths)
+            views = self._views_unless_exiting(deadline)
+            whole, controlled = (growths, {}) if views is None else split_growths(views, growths)
             at_brokers = self._create_stock(list(whole.values()), options_within(kwargs, deadline))
-            commands = [growth_command(topic, new, new.replica_assignment) for topic, new in controlled.items()]
-            answers = self._calls.create_partitions(views, commands, is_validation(kwargs), deadline)
-            results = {topic: answer if isinstance(answer, Exception) else None for topic, answer in answers.items()}
+            results: dict[str, Any] = {}
+            if views is not None and controlled:
+                commands = [growth_command(topic, new, new.replica_assignment) for topic, new in controlled.items()]
+                answers = self._calls.create_partitions(views, commands, is_validation(kwargs), deadline)
+                results = {topic: each if isinstance(each, Exception) else None for topic, each in answers.items()}
             return results | {topic: _failure(topic, f, deadline.left_s() + 1) for topic, f in at_brokers.items()}
 
         return self._futures(growths, work, as_stock=True)
@@ -264,6 +273,22 @@ class AdminClient(librdkafka.AdminClient):
 
     def _create_stock(self, new_partitions: list[NewPartitions], options: dict[str, Any]) -> dict[str, Future[None]]:
         return super().create_partitions(new_partitions, **options) if new_partitions else {}
+
+    def _views_unless_exiting(self, deadline: Deadline) -> Views | None:
+        """Return the views, or None if the mode log cannot be read any more, because the interpreter is exiting. Then
+        the stock call is made, as by a plain client."""
+        try:
+            return self._calls.views(deadline)
+        except ModeSourceError:
+            if not self._calls.has_ended:
+                raise
+        if not self._has_warned_of_exit:
+            self._has_warned_of_exit = True
+            log.warning(
+                "the mode log cannot be read any more, because the interpreter is exiting: topics are created and "
+                "grown as by confluent_kafka's AdminClient"
+            )
+        return None
 
     @contextmanager
     def _creation(self, deadline: Deadline) -> Iterator[Creation]:
@@ -564,7 +589,7 @@ class AdminClient(librdkafka.AdminClient):
         """Return a future per key (a topic, say), with the result or the exception of ``work`` in another thread.
 
         An exception among the results fails only its own future. With ``as_stock``, a ModeAwareError among them becomes
-        a KafkaException.
+        a KafkaException. Once the main thread has ended, the pool takes no work: ``work`` runs in the calling thread.
         """
         futures: dict[Any, Future[Any]] = {key: Future() for key in keys}
         for future in futures.values():
@@ -573,9 +598,25 @@ class AdminClient(librdkafka.AdminClient):
             with self._pool_lock:
                 if self._pool is None:
                     self._pool = ThreadPoolExecutor(max_workers=4, thread_name_prefix="modeaware-admin")
-                whole = self._pool.submit(work)
+                try:
+                    whole = self._pool.submit(work)
+                except RuntimeError:
+                    if threading.main_thread().is_alive():
+                        raise
+                    whole = None
+            if whole is None:
+                whole = _done_here(work)
             whole.add_done_callback(partial(_fill, futures, as_stock))
         return futures
+
+
+def _done_here(work: Callable[[], _T]) -> Future[_T]:
+    done: Future[_T] = Future()
+    try:
+        done.set_result(work())
+    except Exception as error:  # noqa: BLE001 - the caller's futures raise it
+        done.set_exception(error)
+    return done
 
 
 def _fill(futures: Mapping[Any, Future[Any]], as_stock: bool, whole: Future[Mapping[Any, Any]]) -> None:
@@ -597,7 +638,7 @@ def _fill(futures: Mapping[Any, Future[Any]], as_stock: bool, whole: Future[Mapp
 
 def _failure(topic: str, future: Future[None], timeout_s: float) -> BaseException | None:
     try:
-        return future.exception(timeout_s)
+        return os_threads.awaitable(future).exception(timeout_s)
     except FutureTimeoutError:
         return ClusterError(
             f"topic {topic!r}: no answer in time about its creation or growth; the outcome is unknown",

@@ -107,10 +107,17 @@ class ControllerCalls:
             views = self._views
         if not views.wait_ready(deadline.left_s()):
             cause = views.error()
+            why = "was not read before the interpreter's exit" if views.ended else "was not read in time"
             detail = f": {cause}" if cause is not None else ""
-            raise ViewTimeout(f"the mode log {self.config.mode_log_topic!r} was not read in time{detail}") from cause
+            raise ViewTimeout(f"the mode log {self.config.mode_log_topic!r} {why}{detail}") from cause
         views.refresh(deadline.left_s())
         return views
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the views have ended, because the interpreter is exiting. :meth:`close` does not count."""
+        with self._lock:
+            return self._views is not None and self._views.ended
 
     def set_sasl_credentials(self, username: str, password: str) -> None:
         """Connect with other credentials from now on."""

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import json
 import sys
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import partial
 from typing import Any
 
 import pytest
 
 from modeaware.local import Kafka
 from tests.conftest import MakeTopic
+from tests.support.controlled import Controlled
 from tests.support.greenlets import FRAMEWORKS, PATCHED
 from tests.support.modelog import RealLog, topic_record
 from tests.support.program import run_program
@@ -62,6 +65,46 @@ print(json.dumps(found))
 )
 
 
+ADMIN = (
+    PATCHED
+    + """
+import json
+from confluent_kafka.admin import NewPartitions, NewTopic
+_, _, whose, servers, topic, log = sys.argv
+conf = {"bootstrap.servers": servers}
+if whose == "ours":
+    import modeaware.wire.client  # else the first command would: an import stops all greenlets
+    from modeaware import AdminClient, DeletePartitions
+    conf["modeaware.mode.log.topic"] = log
+else:
+    from confluent_kafka.admin import AdminClient
+
+def result(futures):
+    (future,) = futures.values()
+    while whose == "plain" and not future.done():  # in eventlet, its result() waits for ever
+        time.sleep(0.005)
+    return future.result(20)
+
+ticker = Ticker()
+admin = AdminClient(conf)
+result(admin.create_topics([NewTopic(topic, 2, 1)]))
+result(admin.create_partitions([NewPartitions(topic, 4)]))
+try:
+    result(admin.create_partitions([NewPartitions(topic, 4)]))
+except Exception as error:
+    found = {"refused": error.args[0].name()}
+if whose == "ours":
+    found["retired"] = sorted(result(admin.delete_partitions({topic: DeletePartitions(1)})).retired)
+ticker.stop()
+print(json.dumps({**found, "silence_s": ticker.silence_s}))
+"""
+)
+
+LIMIT_S = 0.05
+"""A silence of this length is no fault of a client: the machine alone may cause it."""
+PAIRS = 3
+
+
 @pytest.fixture
 def log(kafka: Kafka) -> Iterator[RealLog]:
     with closing(RealLog(kafka.bootstrap_servers)) as made:
@@ -71,23 +114,45 @@ def log(kafka: Kafka) -> Iterator[RealLog]:
 Run = Callable[..., dict[str, Any]]
 
 
+def found_by(program: str, framework: str, whose: str, *arguments: str) -> dict[str, Any]:
+    done = run_program(program, framework, whose, *arguments)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    sys.stdout.write(f"{framework} {whose}: longest silence {found['silence_s'] * 1000:.1f} ms\n")
+    return found
+
+
 @pytest.fixture
 def run(kafka: Kafka, make_topic: MakeTopic, make_group: Callable[[], str], log: RealLog) -> Run:
     def run(framework: str, whose: str, topic: str | None = None) -> dict[str, Any]:
         topic = topic or make_topic(4)
-        done = run_program(PROGRAM, framework, whose, kafka.bootstrap_servers, topic, make_group(), log.topic, "40")
-        assert done.returncode == 0, done.stderr
-        found: dict[str, Any] = json.loads(done.stdout)
-        sys.stdout.write(f"{framework} {whose}: longest silence {found['silence_s'] * 1000:.1f} ms\n")
-        return found
+        return found_by(PROGRAM, framework, whose, kafka.bootstrap_servers, topic, make_group(), log.topic, "40")
 
     return run
+
+
+def pair(run: Run) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return what a run with plain clients and one with ours have found, after a check of their longest silences.
+
+    Ours may be twice as long as the plain one, or :data:`LIMIT_S`. A busy machine makes silences longer, and never
+    shorter. So a pair beside which the machine was busy, as the plain silence shows, does not suffice. If there is no
+    other, or ours is too long, the best of ours in :data:`PAIRS` pairs is compared with the worst plain one.
+    """
+    silences: dict[str, list[float]] = {"plain": [], "ours": []}
+    for _ in range(PAIRS):
+        plain, ours = found = run("plain"), run("ours")
+        for whose, each in zip(silences, found, strict=True):
+            silences[whose].append(each["silence_s"])
+        if plain["silence_s"] <= LIMIT_S and ours["silence_s"] <= max(2 * plain["silence_s"], LIMIT_S):
+            break
+    assert min(silences["ours"]) <= max(2 * max(silences["plain"]), LIMIT_S), silences
+    return plain, ours
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 class TestGreenlets:
     def test_other_greenlets_run_while_the_first_send_waits(self, run: Run, framework: str) -> None:
-        plain, ours = run(framework, "plain"), run(framework, "ours")
+        plain, ours = pair(partial(run, framework))
         assert ours["partitions"] == plain["partitions"]
         assert ours["state"] == "direct"
         assert ours["ticks"] > 0
@@ -101,3 +166,15 @@ class TestGreenlets:
         found = run(framework, "ours", topic)
         assert found["partitions"] == [0, 1]
         assert (found["state"], found["unverified"]) == ("routed", [])
+
+    def test_admin_calls_end_and_other_greenlets_run_meanwhile(self, kafka: Kafka, framework: str) -> None:
+        with Controlled(kafka) as controlled:
+            controlled.start()
+
+            def run(whose: str) -> dict[str, Any]:
+                topic = f"t-{uuid.uuid4().hex[:12]}"
+                return found_by(ADMIN, framework, whose, kafka.bootstrap_servers, topic, controlled.log)
+
+            plain, ours = pair(run)
+        assert ours["refused"] == plain["refused"] == "INVALID_PARTITIONS"
+        assert ours["retired"] == [1, 2, 3]

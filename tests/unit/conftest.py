@@ -5,6 +5,7 @@ A module that needs another thing of the same name defines its own.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 
 import pytest
@@ -19,6 +20,15 @@ from tests.support.fake_views import FakeViews
 from tests.support.offline import CONF, Acquired, Reports, finish
 from tests.support.secured import Certificate, make_certificate
 from tests.support.worker_world import World
+
+
+@pytest.fixture
+def without_garbage_collection() -> Iterator[None]:
+    """What is in a cycle of references stays, and a test sees it."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
 
 
 @pytest.fixture

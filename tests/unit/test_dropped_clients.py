@@ -3,9 +3,8 @@ to it."""
 
 from __future__ import annotations
 
-import gc
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any
@@ -23,16 +22,9 @@ from tests.support.fake_views import FakeViews, announce, modes_of, switch
 from tests.support.offline import CONF
 from tests.support.waiting import eventually
 
+pytestmark = pytest.mark.usefixtures("without_garbage_collection")
 GROUP = {**CONF, "group.id": "g"}
 HASHED = {**CONF, "partitioner": "murmur2_random"}
-
-
-@pytest.fixture(autouse=True)
-def _without_garbage_collection() -> Iterator[None]:
-    gc.collect()
-    gc.disable()
-    yield
-    gc.enable()
 
 
 def new(views: FakeViews) -> Any:

@@ -63,6 +63,64 @@ class TestExitHandlers:
         assert lines == ["FirstViewTimeout", "FirstViewTimeout", "0 queued"], done
 
 
+LATE_ADMIN = """
+import atexit, logging, sys
+
+def last():
+    from modeaware import AdminClient, DeletePartitions
+    from confluent_kafka.admin import NewPartitions, NewTopic
+    admin = made[0] if made else AdminClient(conf)
+    for futures in (
+        admin.create_topics([NewTopic("orders", 2, 1)], request_timeout=0.2),
+        admin.create_partitions([NewPartitions("orders", 2)], request_timeout=0.2),
+        admin.delete_partitions({"orders": DeletePartitions(1)}),
+    ):
+        print(repr(futures["orders"].exception(10)))
+    admin.close()
+
+atexit.register(last)
+logging.basicConfig(stream=sys.stdout, format="%(message)s", level=logging.WARNING)
+logging.getLogger("modeaware.views").disabled = True
+from modeaware import AdminClient
+conf = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
+made = [AdminClient(conf)] if sys.argv[1] == "made before" else []
+"""
+
+
+@pytest.mark.parametrize("when", ["made before", "made late"])
+def test_admin_calls_of_an_exit_handler_are_the_stock_ones_and_that_is_logged_once(when: str) -> None:
+    """They go to the brokers, of which none answers here. A call without a stock form fails, and does not wait."""
+    done = run_program(LATE_ADMIN, when)
+    logged, created, grown, shrunk = done.stdout.splitlines()
+    assert "created and grown as by confluent_kafka's AdminClient" in logged
+    assert "_TIMED_OUT" in created
+    assert "_TIMED_OUT" in grown
+    assert "not read before the interpreter's exit" in shrunk
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+BEFORE_OURS = """
+import atexit
+from modeaware import AdminClient
+from modeaware.testing.modes import ScriptedModes
+
+def last():
+    print(admin.describe_modes(["orders"])["orders"].result(10).writable)
+
+atexit.register(last)
+modes = ScriptedModes()
+modes.__enter__()
+modes.shrink("orders", 4, 2)
+admin = AdminClient({"bootstrap.servers": "127.0.0.1:1", "log_level": 0})
+"""
+
+
+def test_admin_calls_of_an_exit_handler_see_the_modes_until_the_sources_stop() -> None:
+    """The pool of the client takes no work by then."""
+    done = run_program(BEFORE_OURS)
+    assert (done.returncode, done.stdout) == (0, "(0, 1)\n"), done.stderr
+
+
 @pytest.fixture
 def exiting(monkeypatch: pytest.MonkeyPatch) -> Iterator[_Registry]:
     FakeTail.made, FakeTail.log = [], None

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import gc
 import threading
+import weakref
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
 
 import pytest
 from confluent_kafka import murmur2
+from kafka import ConsumerRebalanceListener
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.errors import KafkaTimeoutError, TopicAuthorizationFailedError
 from kafka.future import Future
@@ -25,18 +27,37 @@ from modeaware.kafka_python.assignors import ReadableRangeAssignor, aware_strate
 from modeaware.kafka_python.offsets import KafkaPythonOffsets
 from modeaware.modes import PartitionMode
 from modeaware.topic_view import TopicView
-from tests.support.fake_views import FakeViews, modes_of
+from tests.support.fake_views import FakeViews, modes_of, switch
 from tests.support.kafka_python_offline import OFFLINE, TOPIC, Made
 from tests.support.waiting import eventually
 
 
-def test_a_consumer_that_is_dropped_gives_its_views_back(views: FakeViews) -> None:
+def new_consumer(views: FakeViews) -> KafkaConsumer:
     consumer = KafkaConsumer(TOPIC, **OFFLINE, group_id="g")
-    assert views.listener_count == 1
     consumer.pause()
-    net, coordinator = consumer._net, consumer._coordinator
+    return consumer
+
+
+def used_consumer(views: FakeViews) -> KafkaConsumer:
+    views.set(TOPIC, modes_of(4, 2, PartitionMode.NONE))
+    consumer = KafkaConsumer(**OFFLINE, group_id="g")
+    consumer.subscribe([TOPIC], listener=Mock(spec=ConsumerRebalanceListener))
+    consumer.poll(0)
+    switch(views, TOPIC, "t-v2")
+    consumer.poll(0)
+    return consumer
+
+
+@pytest.mark.usefixtures("without_garbage_collection")
+@pytest.mark.parametrize("make", [new_consumer, used_consumer])
+def test_a_consumer_that_is_dropped_ends_at_once_and_gives_its_views_back(
+    make: Callable[[FakeViews], KafkaConsumer], views: FakeViews
+) -> None:
+    consumer = make(views)
+    assert views.listener_count == 1
+    net, coordinator, ended = consumer._net, consumer._coordinator, weakref.ref(consumer)
     del consumer
-    gc.collect()
+    assert ended() is None
     eventually(lambda: views.closed and views.listener_count == 0)
     coordinator.close(autocommit=False, timeout_ms=0)  # kafka-python leaves its thread running
     net.close()
@@ -214,9 +235,26 @@ def test_new_topic_of_a_rename_back_is_added_and_requested_in_kafka_pythons_thre
     producer.close(timeout=0)
 
 
-def test_a_producer_that_is_dropped_gives_its_views_back(views: FakeViews) -> None:
-    producer = KafkaProducer(**OFFLINE)
+def new_producer(views: FakeViews) -> KafkaProducer:
+    return KafkaProducer(**OFFLINE)
+
+
+def used_producer(views: FakeViews) -> KafkaProducer:
+    producer = Made(KafkaProducer).producer
+    producer.send(TOPIC, b"v", b"k")
+    views.set(TOPIC, modes_of(21, 5))
+    producer.send(TOPIC, b"v", b"k")
+    return producer
+
+
+@pytest.mark.usefixtures("without_garbage_collection")
+@pytest.mark.parametrize("make", [new_producer, used_producer])
+def test_a_producer_that_is_dropped_ends_at_once_and_gives_its_views_back(
+    make: Callable[[FakeViews], KafkaProducer], views: FakeViews
+) -> None:
+    producer = make(views)
     assert views.listener_count == 1
+    ended = weakref.ref(producer)
     del producer
-    gc.collect()
+    assert ended() is None
     eventually(lambda: views.closed and views.listener_count == 0)
