@@ -7,7 +7,8 @@ sealed partitions of an old topic, and the retired partitions of a shrunk topic.
   sends one commit with a note for each end (:mod:`modeaware.notes`). With automatic commits, the library first commits
   the stored offsets, because its own later commit would overwrite the note. If a retired partition delivered nothing,
   the member commits its start, because the drain waits for a commit. If the application commits with transactions, the
-  member commits only where the group has no commit: elsewhere, its commit would override a transaction's offsets.
+  member commits only where the group has no commit, or has committed the end. Elsewhere, its commit would override a
+  transaction's offsets.
 * *A revocation is shown* once for each old topic or retired partition. It is shown if the application itself decides
   when to commit, got all records to the ends, and has not committed all. The application sees its partitions revoked,
   commits, and gets them again from the committed offsets, as in a rebalance. Otherwise an application that commits

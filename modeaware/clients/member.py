@@ -172,7 +172,13 @@ class Member:
 
     def viewed(self, views: Mapping[str, TopicView]) -> None:
         """Put ``views`` in force, which contain all topics that have a record."""
-        self.reading = read(self.reading.reader, views)
+        before, self.reading = self.reading, read(self.reading.reader, views)
+        if self.committing.transactional:  # a transaction may have committed, without a note, before the end was known
+            self.doubted(key for key in self.partitions if self._is_new_end(key, before))
+
+    def _is_new_end(self, key: Key, before: Reading) -> bool:
+        topic = self.reading.topic(key[0])
+        return topic.awaits_report and key[1] in topic.ends and key[1] not in before.topic(key[0]).ends
 
     def subscribe(self, names: Iterable[str], *, sees_revocations: bool) -> None:
         """Note that the application subscribes to ``names``.

@@ -238,7 +238,11 @@ class Partition:
                 return Committed(self.start, READ)
             return Committed(self.start, GIVEN) if how.may_be_short and is_final else None
         kind = kind_of(commit.metadata)
-        if kind is Note.FOREIGN or how.transactional:
+        if kind is Note.FOREIGN:
+            return None
+        # A commit of the member overrides the offsets of an open transaction. Once the group has committed the end, and
+        # the application is there, no transaction has offsets that differ.
+        if how.transactional and not (is_handled and commit.offset >= end):
             return None
         if commit.offset >= end:
             noted = READ if is_handled else BUSY if paused or at < end else commit.metadata

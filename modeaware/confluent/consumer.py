@@ -229,7 +229,8 @@ class Consumer(_Slots):
 
     def consumer_group_metadata(self) -> Any:
         """As ``confluent_kafka.Consumer.consumer_group_metadata``, to commit with transactions. From now on, this
-        consumer itself commits only on partitions where the group has no commit."""
+        consumer itself commits only on partitions where the group has no commit, or has committed the end of an old
+        topic's partition."""
         metadata = super().consumer_group_metadata()
         self._membership.member.commits_with_transactions()
         metadata_taken(metadata, self._notes)

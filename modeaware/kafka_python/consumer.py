@@ -254,7 +254,8 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
 
     def group_metadata(self) -> Any:
         """As ``kafka.KafkaConsumer.group_metadata``, to commit with transactions. From now on, this consumer itself
-        commits only on partitions where the group has no commit."""
+        commits only on partitions where the group has no commit, or has committed the end of an old topic's
+        partition."""
         metadata = super().group_metadata()
         self._membership.commits_with_transactions(metadata)
         return metadata

@@ -160,7 +160,7 @@ class World:
                 continue
             if stage == 1 and topic == "a" and self.seen_stage < 1:
                 continue  # it waits until clients hold the new topic back
-            if stage == 3 and not self.is_through(topic, is_late=is_late):
+            if stage == 3 and not self.is_through(topic):
                 continue
             if stage == 5 and any(self.commits.get((topic, p)) is None for p in range(self.count(topic))):
                 continue
@@ -172,7 +172,7 @@ class World:
                     self.look()
                 return
 
-    def is_through(self, topic: str, *, is_late: bool) -> bool:
+    def is_through(self, topic: str) -> bool:
         """The rule of the controller, without its delays: :mod:`modeaware.lifecycle`."""
         is_given = False
         for each in range(self.count(topic)):
@@ -182,10 +182,7 @@ class World:
             note = kind_of(at.metadata)
             if at.offset >= end and note in (Note.READ, Note.FOREIGN):
                 continue
-            is_plain = note in (Note.NONE, Note.OPENED)
-            if at.offset >= end and is_late and is_plain and self.application == "transactions":
-                is_given = True  # not noted for long, as no plain commit can be made
-            elif at.offset < end and note is Note.GIVEN:
+            if at.offset < end and note is Note.GIVEN:
                 is_given = True
             else:
                 return False
@@ -339,11 +336,10 @@ class World:
         return done
 
     def commit_notes(self, offsets: Mapping[Key, Committed]) -> set[Key]:
-        assert not self.member.committing.transactional or not offsets.keys() & self.commits.keys(), (
-            "beside transactions"
-        )
         for key, at in offsets.items():
             before = self.commits.get(key)
+            if self.member.committing.transactional and before is not None:
+                assert (self.assignment[key].position or 0) <= before.offset, f"{key}: beside a transaction"
             assert before is None or at.offset >= before.offset, f"{key} was set back from {before} to {at}"
             assert before is None or kind_of(before.metadata) is not Note.FOREIGN, "metadata of the application"
             if at.metadata == READ:
@@ -433,7 +429,8 @@ class World:
             sent[key] = Committed(at, self.member.metadata(key, at, position, in_transaction=in_transaction))
         if sent:
             self.commits |= sent
-            self.member.committed(sent)
+            if not in_transaction:
+                self.member.committed(sent)
 
     def is_given(self, key: Key) -> bool:
         fetched = self.assignment[key]

@@ -10,12 +10,14 @@ from typing import Any
 
 import confluent_kafka
 import pytest
+from confluent_kafka import OFFSET_INVALID, TopicPartition
 
 from modeaware.confluent.consumer import Consumer
 from modeaware.confluent.producer import Producer
 from modeaware.errors import ViewTimeout
 from modeaware.librdkafka import Message
 from modeaware.modes import PartitionMode
+from modeaware.notes import READ
 from modeaware.testing import MockKafka
 from tests.support.fake_views import FakeViews, announce, modes_of, switch
 from tests.support.offline import CONF, Acquired, is_librdkafkas_own
@@ -213,3 +215,38 @@ def test_records_that_were_taken_are_given_before_a_change_is_shown(views: FakeV
         assert time.monotonic() - began_s < 30, "they do not wait for the rest of their batch either"
         consumer.poll(0)
         assert log == ["changed", "6", "revoked"]
+
+
+@pytest.mark.parametrize("by_position", [False, True], ids=["offsets", "positions"])
+def test_notes_ride_on_the_offsets_of_a_transaction_and_nothing_is_committed_beside_it(
+    views: FakeViews, mock: MockKafka, monkeypatch: pytest.MonkeyPatch, by_position: bool
+) -> None:
+    """The end of partition 0 is read, that of partition 1 is not."""
+    switch(views, "orders", "orders-v2", read_up_to={0: 3, 1: 4, 2: 1, 3: 1})
+    sent: list[tuple[Any, Any]] = []
+    monkeypatch.setattr(
+        Producer.__base__, "send_offsets_to_transaction", lambda _, *given: sent.append(given), raising=False
+    )
+    conf = {"bootstrap.servers": mock.bootstrap_servers, "auto.offset.reset": "earliest", "enable.auto.commit": False}
+    with Producer({"bootstrap.servers": mock.bootstrap_servers}) as producer, Consumer({**conf, "group.id": "g"}) as c:
+        c.subscribe(["orders"])
+        eventually(lambda: c.poll(0.1) or c.assignment())
+        metadata = c.consumer_group_metadata()  # for an earlier transaction
+        with confluent_kafka.Producer({"bootstrap.servers": mock.bootstrap_servers}) as stock:
+            for n in range(6):
+                stock.produce("orders", str(n), partition=n % 2)
+        read: list[Message] = []
+        eventually(lambda: read.extend(c.consume(6, 0.2)) or len(read) == 6)
+        assert c.poll(0.3) is None, "the member may look at what the application has got"
+        behind = {(m.topic() or "", m.partition() or 0): (m.offset() or 0) + 1 for m in read}
+        offsets = c.position(c.assignment()) if by_position else [TopicPartition(*k, at) for k, at in behind.items()]
+        producer.send_offsets_to_transaction(offsets, metadata)
+        producer.send_offsets_to_transaction([TopicPartition("orders", 0, 3, "mine")], metadata)
+        producer.send_offsets_to_transaction(offsets, b"another consumer's")
+        (noted, of), (own, _), (foreign, _) = sent
+        assert of == metadata
+        assert {(p.partition, p.offset, p.metadata) for p in noted if p.offset >= 0} == {(0, 3, READ), (1, 3, None)}
+        assert len(noted) == (4 if by_position else 2)
+        assert [p.metadata for p in own] == ["mine"]
+        assert foreign is offsets
+        assert {p.offset for p in c.committed([TopicPartition("orders", p) for p in range(4)], 10)} == {OFFSET_INVALID}

@@ -443,6 +443,11 @@ STORIES = {
         (do.assign(A0, A1), do.set(done=[]), do.poll(), do.does("commit a1=0")),
         (do.poll(50.0), do.does()),
     ),
+    "start of a retired partition that delivered nothing is committed beside transactions": Story(
+        (do.view(plain(READ_WRITE, READ_WRITE)), do.poll(), do.assign(A0, A1), do.poll(), do.set(done=[])),
+        (do.view(TopicView("a", "id-a", (1, 2), (READ_WRITE, READ_ONLY), {1: 0})), do.poll(), do.does("commit a1=0")),
+        automatic=False, transactional=True,
+    ),
     "library that stores nothing by itself is flushed before a revocation is shown": Story(
         (*joined(A0), do.set(stored={A0: 3}), do.poll(a0=END), do.does("CommitStored")),
         (do.poll(SHORT_S, a0=END)),
@@ -454,10 +459,16 @@ STORIES = {
         (do.poll(), do.does("commit a0=3")),
         automatic=False,
     ),
-    "word rides on a transaction and is never sent beside it": Story(
+    "note rides on a transaction, and is sent beside none that may have offsets": Story(
         (*joined(A0), do.call("commits_with_transactions"), do.call("committed", {A0: Committed(3)})),
-        (do.poll(a0=END), do.does(), do.rides(A0, END, READ, in_transaction=True)),
-        (do.call("committed", {A0: Committed(END)}), do.poll(9.0, a0=END), do.does()),
+        (do.poll(9.0, a0=END), do.does(), do.rides(A0, END, READ, in_transaction=True)),
+        (do.call("committed", {A0: Committed(END)}), do.call("sought", A0, 3), do.poll(9.0, a0=4), do.does()),
+        automatic=False, sees_revocations=True,
+    ),
+    "transaction that was committed before the end was known is noted afterwards": Story(
+        (do.view(replaced(read_up_to={})), do.poll(), do.assign(A0), do.call("commits_with_transactions")),
+        (do.poll(), do.set(done=[], committed={A0: Committed(END)}), do.view(replaced())),
+        (do.poll(a0=END + 1), do.does("committed a0", "commit a0=5 read")),  # it has passed a control record
         automatic=False, sees_revocations=True,
     ),
     "nothing is said once the gate is open": Story(
