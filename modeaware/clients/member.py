@@ -29,7 +29,8 @@ Rules, and their reasons:
 * *The callbacks show what the application holds.* Under an eager protocol, a change between rebalances is shown as a
   rebalance: all partitions are revoked, then all partitions that the application still holds are assigned. Under an
   incremental protocol, only the partitions that change are shown. A revocation of hidden partitions alone is not shown.
-  A partition that the application leaves out of ``assign()`` is declined until the next assignment.
+  A partition that the application leaves out of ``assign()`` is declined until the next assignment, or until the
+  application adds it (incremental).
 * *What was revoked is read again from the group's commit*, as after a rebalance, if the application sees the revocation
   and decides what is committed: it may have dropped records that it had not committed.
 
@@ -155,6 +156,7 @@ class Member:
         self._is_subscribed = False
         self._turns: deque[_Turn] = deque()
         self._is_between = False  # eager, outside a rebalance: all is revoked, nothing assigned yet
+        self._replaces = False  # the application's last assignment is a whole one
         self.paused: set[Key] = set()
         self._held_back: set[Key] = set()  # paused by this member's actions, perhaps in an earlier assignment
         self._joining = Joining(static=traits.static)
@@ -205,7 +207,7 @@ class Member:
         Args:
             withheld: the partitions of the whole assignment that another member may own.
         """
-        self.manual, self._joining_until_s = False, None
+        self.manual, self._replaces, self._joining_until_s = False, False, None
         self._ends.assigned()
         if not self.traits.incremental:
             self._forget(set(self.partitions))
@@ -234,7 +236,7 @@ class Member:
     def assigned_by_application(self, places: Mapping[Key, int | None], *, incremental: bool = False) -> None:
         """Note that the application assigns partitions outside of its callbacks, each from an offset, or None if it
         gives no offset. A partition of the group's assignment that was never shown is not declined by the call: it is
-        shown later.
+        shown later. A partition that was declined may be taken by an incremental call.
         """
         self._is_assigned = self._is_assigned and self._is_subscribed
         self.manual = not self._is_assigned
@@ -242,15 +244,21 @@ class Member:
             key for key, partition in self.partitions.items() if partition.state not in (State.SHOWN, State.DECLINED)
         }
         kept = set(self.partitions) if incremental else unseen if self._is_assigned else set()
-        self._forget(self.partitions.keys() - kept | self.partitions.keys() & places.keys())
+        taken = {key for key in places.keys() & self.partitions.keys() if self.partitions[key].step.is_assigned}
+        taken = taken if incremental else set()  # the library would refuse to add what it has
+        self._forget((self.partitions.keys() - kept | self.partitions.keys() & places.keys()) - taken)
+        self._replaces = not incremental
         if not incremental:
             for partition in self.partitions.values():
                 partition.step, partition.is_paused = Step.START, False  # the library's assignment is replaced
-        self._add(places)
+        self._add(places.keys() - taken)
         for key, offset in places.items():
-            self._choose(self.partitions[key], offset)
-            if self.partitions[key].state is State.GIVEN:
-                self.partitions[key].state = State.SHOWN
+            partition = self.partitions[key]
+            self._choose(partition, offset)
+            if partition.state is State.DECLINED:
+                partition.state = self._wanted(key, State.GIVEN)
+            elif partition.state is State.GIVEN and key not in taken:
+                partition.state = State.SHOWN
 
     def unassigned_by_application(self, keys: Collection[Key] | None = None) -> None:
         """Note that the application removes ``keys`` from its assignment, or with None all partitions."""
@@ -270,9 +278,13 @@ class Member:
     def _forget(self, keys: set[Key]) -> None:
         for key in keys:
             self.partitions.pop(key, None)
+        self._recheck_dropped()
         if not self.traits.keeps_pauses:
             self.paused -= keys
             self._held_back -= keys
+
+    def _recheck_dropped(self) -> None:
+        self.has_dropped = self.has_dropped and any(each.is_dropped for each in self.partitions.values())
 
     # Inputs: calls of the application
 
@@ -285,7 +297,7 @@ class Member:
         for key, position in positions.items():
             if key in self.partitions and self.partitions[key].state is State.SHOWN:
                 self.partitions[key].takes_position(position)
-        self.has_dropped = self.has_dropped and any(each.is_dropped for each in self.partitions.values())
+        self._recheck_dropped()
         if not self.reading.reader.group:
             self._pass()
 
@@ -307,13 +319,18 @@ class Member:
         return resumed - self._held_back
 
     def sought(self, key: Key, offset: int) -> None:
-        """Note that the application has sought ``offset`` (a number) in a partition, and that the seek is done."""
+        """Note that the application has sought ``offset`` in a partition, and that the seek is done.
+
+        Args:
+            offset: negative if it is not known as a number.
+        """
         if (partition := self.partitions.get(key)) is not None:
             partition.sought(offset)
-            partition.is_chosen = False
-            if partition.step in (Step.PLACE, Step.SEEK):
+            partition.is_chosen, is_assigned = False, partition.step.is_assigned
+            if is_assigned:
                 partition.step = Step.DONE
-            if partition.state is not State.SHOWN:
+            # The seek that is done resolves a logical offset. By now, the same one may stand for a later offset.
+            if partition.state is not State.SHOWN and (offset >= 0 or not is_assigned):
                 self._choose(partition, offset)
 
     def metadata(self, key: Key, offset: int, position: int | None, *, in_transaction: bool = False) -> str:
@@ -401,7 +418,7 @@ class Member:
         if keys := self._due(self._at(Step.START), now_s):
             return Request(Asked.STARTS, keys)
         places = {key: self.partitions[key].place for key in self._at(Step.ASSIGN)}
-        is_whole = not self.traits.incremental and len(places) == len(self.partitions)
+        is_whole = (self._replaces or not self.traits.incremental) and len(places) == len(self.partitions)
         return Assign(places, is_whole) if places else None
 
     def _to_pause(self, now_s: float) -> Action | None:
@@ -716,6 +733,7 @@ class Member:
             case Asked.STARTS | Asked.PLACES | Asked.RESTARTS:
                 for key in keys & self.partitions.keys():
                     self._was_found(self.partitions[key], what, key in answer, answer.get(key))
+                self._recheck_dropped()
             case Asked.COMMITTED:
                 self._learn_commits(keys, answer, now_s)
             case Asked.OTHER_STARTS:

@@ -16,6 +16,7 @@ from               when                                     to
 =================  =======================================  ==========================================
 (none)             assigned                                 GIVEN, or what hides it
 GIVEN              the callback has run                     SHOWN; DECLINED if the callback left it out
+DECLINED           the application assigns it as well       SHOWN, or what hides it
 WITHHELD           ownership is certain                     GIVEN; stays if another member owns it
 HIDDEN_BY_MODE     readable again                           GIVEN
 HIDDEN_BY_GATE     its gate opens                           GIVEN
@@ -29,7 +30,7 @@ A gate closes only because new records of the mode log show that a topic replace
 the old topic after all. An application that holds a partition of a released topic keeps it: only the next subscription
 leaves the topic out.
 
-Every partition that is not SHOWN is paused in the library. DECLINED ends with the next assignment.
+Every partition that is not SHOWN is paused in the library. DECLINED ends with the next assignment at the latest.
 
 :meth:`Partition.note` returns the report on an old topic's partition (:mod:`modeaware.notes`). Four facts decide it:
 the partition's end, the records that the application got, whether it has polled since, and the group's commit

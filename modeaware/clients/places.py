@@ -18,7 +18,8 @@ def find_places(
     group: bool = True,
     subscribed: bool = False,
 ) -> dict[Key, Place]:
-    """Return the positions of hidden partitions: the last position, or the start if a partition delivered nothing. A
+    """Return the positions of hidden partitions: the last position, or the start if a partition delivered nothing. If
+    this start is a logical offset that :meth:`Starts.first_of` leaves to the library, the place has no offset. A
     position is never below the log start. If another topic has the name by now, the position is the start on this
     topic (invariant I8). A start that was not found at the assignment is found now. Partitions without an answer are
     left out.
@@ -36,7 +37,7 @@ def find_places(
         if starts.is_of_another_topic(key) or (subscribed and at is None and starts.start_of(key) is None)
     }
     places = {
-        key: Place(starts.start_of(key) if at is None else at, at is not None)
+        key: Place(starts.first_of(key) if at is None else at, at is not None)
         for key, at in positions.items()
         if key not in anew
     }

@@ -41,6 +41,8 @@ Key = tuple[str, int]
 
 EARLIEST = frozenset({"smallest", "earliest", "beginning"})
 LATEST = frozenset({"largest", "latest", "end"})
+LOG_START = -2
+"""The logical offset of a log's start, in librdkafka and in Kafka's protocol."""
 
 
 def start_offset(committed: int | None, resume: int | None, named: int | None, log_start: int | None) -> int | None:
@@ -305,6 +307,12 @@ class Starts:
     def keep(self, keys: Collection[Key]) -> None:
         """Note that ``keys`` are assigned, and no others."""
         self.forget((self._started.keys() | self.has_commit).difference(keys))
+
+    def first_of(self, key: Key) -> int | None:
+        """Return where ``key`` is read if it has delivered nothing: at its start. Return None if the start is the log
+        end, or is counted from there: the client library has resolved it, and by now it stands for a later offset."""
+        offset = self.start_of(key)
+        return offset if offset is None or offset >= 0 or offset == LOG_START else None
 
     def start_of(self, key: Key) -> int | None:
         """Return where ``key`` started, as it was given to :meth:`started`."""

@@ -40,7 +40,7 @@ from modeaware.clients.actions import (
 )
 from modeaware.clients.member import Member, Traits
 from modeaware.clients.member_views import MemberViews
-from modeaware.clients.partition import Committing, State
+from modeaware.clients.partition import Committing, State, Step
 from modeaware.clients.starts import Key, Starts
 from modeaware.clients.subscription import Gate, Reader
 from modeaware.clients.tally import PARTITIONS_LEFT_OUT, PARTITIONS_TAKEN_UP, TALLY
@@ -313,17 +313,33 @@ class Membership:
                     log.warning("%s [%d] is not assigned to this consumer now and was left out", *key)
             self.member.done(show, places, self._now_s())
         else:
+            self._check(partitions, incremental=incremental)
             self._views.verify({p.topic for p in partitions})
             self._view()
             self.ends.forget(places if incremental else self.member.partitions.keys())
             self.member.assigned_by_application(places, incremental=incremental)
             if not places and not incremental:
                 self._stock.assign([])
-        self._run(rebalancing=True)
+        try:
+            self._run(rebalancing=True)
+        except KafkaException:  # librdkafka has refused the call, and would refuse its repetition
+            self._forget({key for key, each in self.member.partitions.items() if each.step is Step.ASSIGN})
+            raise
         if self.member.manual:
             self._views.follow()  # logs a warning
         if self.due_s() is not None:
             self._look_again()
+
+    def _check(self, partitions: list[TopicPartition], *, incremental: bool) -> None:
+        """Let librdkafka refuse a call that does not fit the group's protocol, or adds partitions that the application
+        holds. Then the assignment stays as it is.
+
+        Raises:
+            KafkaException: as from librdkafka.
+        """
+        is_unfit = self.given is not None and incremental is not self._conf.incremental
+        if is_unfit or (incremental and not self._held().isdisjoint(map(key_of, partitions))):
+            (self._stock.incremental_assign if incremental else self._stock.assign)(partitions)
 
     def _chosen(self, partitions: Iterable[TopicPartition]) -> dict[Key, int | None]:
         """Return the offsets that the application has chosen, with numbers for "beginning" and "end"."""
@@ -346,6 +362,7 @@ class Membership:
             return  # between rebalances, the member hides the partitions after the callback
         hidden = (self._revoking & self.member.partitions.keys()) - self._held() - set(map(key_of, partitions))
         self._stock.incremental_unassign([*partitions, *parts_of(hidden)])
+        self._revoking -= hidden  # librdkafka would refuse a later call that names them again
         if self._showing is None:
             self._forget({key_of(p) for p in partitions})
 
@@ -559,9 +576,9 @@ class Membership:
                 self._showing = None
                 if has_returned:
                     self.member.done(show, None, self._now_s())
-                    self._reset_stored(show.keys)
                 else:
                     self.member.failed(show, self._now_s())
+                self._reset_stored(show.keys)
 
     def _reset_stored(self, keys: Iterable[Key]) -> None:
         """Reset the offsets that the application has stored itself and may have dropped: a seek leaves them stored, a

@@ -13,7 +13,8 @@ Properties of kafka-python (3.0.12):
 * It detects a loss of the membership only before a join, and keeps the positions of partitions that are assigned again.
   But by then other members may have read on, and another topic may have the name. So :meth:`Membership._drop_stale`
   drops two kinds of partitions before the assignment: those that the member loses while it joins, and those of a topic
-  from which it unsubscribes and to which it subscribes again within one join.
+  from which it unsubscribes and to which it subscribes again within one join. Of partitions that the application has
+  dropped records of, and that were not yet read again, it drops the positions.
 
 The member's own commits are asynchronous; a later poll gets the answers.
 """
@@ -44,7 +45,7 @@ from modeaware.clients.actions import (
 )
 from modeaware.clients.member import Member
 from modeaware.clients.member_views import MemberViews
-from modeaware.clients.partition import State
+from modeaware.clients.partition import State, Step
 from modeaware.clients.places import find_places, find_restarts
 from modeaware.clients.starts import Key, Starts
 from modeaware.clients.taken_metadata import metadata_taken
@@ -132,6 +133,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
         self._arrived: set[Partition] | None = None  # assigned by the group, not yet by us
         self._paused: set[Key] = set()  # the application's pauses that an eager protocol's next assignment keeps
         self._is_lost = False  # the group has dropped this member since its last join
+        self._restarting: set[Key] = set()  # to be read again from the group's commit, revoked before they were
         self._showing: Show | None = None
         self._timeout_ms = 0.0
         self._looked_s = 0.0
@@ -168,6 +170,9 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
             self._paused -= keys
         else:  # kafka-python may repeat the revocation, when the member has dropped its pauses
             self._arrived, self._paused = None, (self._paused | self.member.paused).intersection(keys)
+            self._restarting |= {
+                key for key, each in self.member.partitions.items() if each.is_dropped and each.step is not Step.DONE
+            }
         self.member.revoked(keys, lost=lost)
         while isinstance(show := self.member.next(self._now_s(), rebalancing=True), Show):
             await self._call(show)
@@ -214,6 +219,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
         async def on_join_complete(*joined: Any, **named: Any) -> None:
             is_lost, self._is_lost, left, self._topics.left = self._is_lost, False, self._topics.left, set()
             stale = {p for p in self._subscription.assigned_partitions() if is_lost or p.topic in left}
+            restarting, self._restarting = self._restarting, set()
             try:
                 if stale and self.member.traits.incremental:  # an eager protocol has revoked all partitions before
                     await self.on_partitions_lost(stale)
@@ -221,6 +227,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
                 raise _callback_failed() from error
             finally:
                 self._forget(stale)
+                self._drop_positions(restarting)
                 await kind._on_join_complete_async(coordinator, *joined, **named)
 
         coordinator.reset_generation = reset_generation
@@ -231,6 +238,12 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
         with self._subscription._lock:
             for partition in partitions:
                 self._subscription.assignment.pop(partition, None)
+
+    def _drop_positions(self, partitions: Collection[Key]) -> None:
+        """Make ``partitions`` start anew. Their pauses stay, as in each rebalance of an eager protocol."""
+        with self._subscription._lock:
+            for partition in self._subscription.assignment.keys() & partitions:
+                self._subscription.assignment[partition]._position = None
 
     # Calls of the application
 
@@ -276,6 +289,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
         for each in partitions:
             self.member.sought(each, -1 if offset is None else offset)
             self._starts.started(each, offset)
+            self._restarting.discard(each)
         self.noted = True
 
     def commits_with_transactions(self, metadata: Any) -> None:

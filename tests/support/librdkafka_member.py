@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 from unittest.mock import Mock
 
-from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, OFFSET_INVALID, KafkaError, KafkaException, TopicPartition
 
 from modeaware.clients.partition import State
 from modeaware.clients.starts import Key, Starts
@@ -33,6 +33,9 @@ class Stock:
         silent: partitions whose leader does not answer.
         absent: topics that brokers do not have.
         placed: partition -> where it was assigned; ``sought``: where it was sought since.
+        reads: partition -> the offset that it reads next if it has delivered nothing: a logical one is resolved once.
+        is_cooperative: the protocol of the group, or None before its first assignment.
+        stored: the offsets that the application has stored.
         known: partitions that the client has heard of; it ignores a pause of others.
         starting: partitions that were just assigned; the client may drop a pause of these, so it does.
     """
@@ -44,8 +47,11 @@ class Stock:
         self.end: dict[Key, int] = defaultdict(int)
         self.positions: dict[Key, int] = {}
         self.placed: dict[Key, TopicPartition] = {}
-        self.assigns = 0
+        self.assigns = self.unassigns = 0
         self.sought: dict[Key, int] = {}
+        self.reads: dict[Key, int] = {}
+        self.stored: dict[Key, int] = {}
+        self.is_cooperative: bool | None = None
         self.paused: set[Key] = set()
         self.known: set[Key] = set()
         self.starting: set[Key] = set()
@@ -75,23 +81,50 @@ class Stock:
         self.subscribed = ()
 
     def assign(self, partitions: list[TopicPartition]) -> None:
-        self.unassign()
-        self.incremental_assign(partitions)
+        self._refuse_if(self.is_cooperative is True, KafkaError._STATE)
+        self._clear()
+        self._add(partitions)
 
     def incremental_assign(self, partitions: list[TopicPartition]) -> None:
+        self._refuse_if(self.is_cooperative is False, KafkaError._STATE)
+        self._add(partitions)
+
+    def _add(self, partitions: list[TopicPartition]) -> None:
+        keys = {(p.topic, p.partition) for p in partitions}
+        self._refuse_if(any(partition < 0 for _, partition in keys), KafkaError._INVALID_ARG)
+        self._refuse_if(not self.placed.keys().isdisjoint(keys), KafkaError._CONFLICT)
         self.assigns += 1
         self.placed |= {(p.topic, p.partition): p for p in partitions}
+        self.reads |= {(p.topic, p.partition): self._resolved(p) for p in partitions}
         self.known |= self.placed.keys()
-        self.starting = {(p.topic, p.partition) for p in partitions}
+        self.starting = keys
+
+    def _resolved(self, partition: TopicPartition) -> int:
+        key = (partition.topic, partition.partition)
+        return {OFFSET_BEGINNING: self.first[key], OFFSET_END: self.end[key]}.get(partition.offset, partition.offset)
 
     def unassign(self) -> None:
-        self.placed.clear()
-        self.positions.clear()
-        self.sought.clear()
+        self.unassigns += 1
+        self._clear()
+
+    def _clear(self) -> None:
+        for table in (self.placed, self.positions, self.sought, self.reads, self.stored):
+            table.clear()
 
     def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
-        for p in partitions:
-            self.placed.pop((p.topic, p.partition), None)
+        keys = {(p.topic, p.partition) for p in partitions}
+        self._refuse_if(not keys <= self.placed.keys(), KafkaError._INVALID_ARG)
+        self.unassigns += 1
+        for key in keys:
+            del self.placed[key]
+
+    @staticmethod
+    def _refuse_if(refused: bool, code: int) -> None:
+        if refused:
+            raise KafkaException(KafkaError(code))
+
+    def store_offsets(self, *, offsets: list[TopicPartition]) -> None:
+        self.stored |= {(p.topic, p.partition): p.offset for p in offsets}
 
     def assignment(self) -> list[TopicPartition]:
         return [TopicPartition(*key) for key in self.placed]
@@ -104,7 +137,8 @@ class Stock:
 
     def seek(self, partition: TopicPartition) -> None:
         self.fail("seek")
-        self.sought[partition.topic, partition.partition] = partition.offset
+        key = (partition.topic, partition.partition)
+        self.sought[key], self.reads[key] = partition.offset, self._resolved(partition)
 
     def position(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
         keys = [(p.topic, p.partition) for p in partitions]
@@ -222,12 +256,18 @@ class World:
     def assign(self, *keys: Key) -> None:
         """The group assigns these to the member."""
         given, assigns = [TopicPartition(*key) for key in keys], self.stock.assigns
+        self.stock.is_cooperative = self.conf.incremental
         self.membership.on_assign(self.stock, given)
-        if self.stock.assigns == assigns and not self.membership._closing:
-            self.stock.incremental_assign(given)  # as confluent_kafka does after a callback that has assigned nothing
+        if self.stock.assigns == assigns and not self.membership._closing:  # as confluent_kafka does by itself
+            (self.stock.incremental_assign if self.conf.incremental else self.stock.assign)(given)
 
     def revoke(self, *keys: Key) -> None:
-        self.membership._revoke([TopicPartition(*key) for key in keys], lost=False)  # as librdkafka calls it
+        gone, unassigns = [TopicPartition(*key) for key in keys], self.stock.unassigns
+        self.membership._revoke(gone, lost=False)  # as librdkafka calls it
+        if self.stock.unassigns == unassigns and self.conf.incremental:  # as confluent_kafka does by itself
+            self.stock.incremental_unassign(gone)
+        elif self.stock.unassigns == unassigns:
+            self.stock.unassign()
 
     def poll(self, after_s: float = 0.0, *, inside: bool = False) -> None:
         """The application polls: results of commits come, and what is due is done."""

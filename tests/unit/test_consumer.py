@@ -10,7 +10,7 @@ from typing import Any
 
 import confluent_kafka
 import pytest
-from confluent_kafka import OFFSET_INVALID, TopicPartition
+from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicPartition
 
 from modeaware.confluent.consumer import Consumer
 from modeaware.confluent.producer import Producer
@@ -250,3 +250,37 @@ def test_notes_ride_on_the_offsets_of_a_transaction_and_nothing_is_committed_bes
         assert [p.metadata for p in own] == ["mine"]
         assert foreign is offsets
         assert {p.offset for p in c.committed([TopicPartition("orders", p) for p in range(4)], 10)} == {OFFSET_INVALID}
+
+
+def called(consumer: Any, name: str, *partitions: int) -> int | list[int]:
+    """Return the code of the error that the call raises, or what is assigned then."""
+    try:
+        getattr(consumer, name)([TopicPartition("orders", partition) for partition in partitions])
+    except KafkaException as error:
+        code: int = error.args[0].code()
+        return code
+    return sorted(p.partition for p in confluent_kafka.Consumer.assignment(consumer))
+
+
+@pytest.mark.parametrize("client", [confluent_kafka.Consumer, Consumer])
+def test_assignments_that_librdkafka_takes_and_refuses(
+    views: FakeViews, mock: MockKafka, client: type[confluent_kafka.Consumer]
+) -> None:
+    """Each refused call leaves the assignment as it was."""
+    conf = {"bootstrap.servers": mock.bootstrap_servers, "partition.assignment.strategy": "cooperative-sticky"}
+    with client({**conf, "group.id": "g"}) as manual:
+        taken = [called(manual, "assign", 0), called(manual, "assign", 1), called(manual, "assign", 1)]
+        taken += [called(manual, "incremental_assign", 2), called(manual, "incremental_assign", 2)]
+        assert taken == [[0], [1], [1], [1, 2], KafkaError._CONFLICT]
+
+    def on_assign(consumer: Any, partitions: list[TopicPartition]) -> None:
+        for partition in partitions:
+            consumer.incremental_assign([partition])
+
+    with client({**conf, "group.id": "g-2"}) as member:
+        member.subscribe(["orders"], on_assign=on_assign)
+        eventually(lambda: [member.poll(0.1)] and len(member.assignment()) == 4)
+        refused = [called(member, "assign", 0), called(member, "incremental_assign", 0)]
+        assert refused == [KafkaError._STATE, KafkaError._CONFLICT]
+        assert member.poll(0.1) is None
+        assert len(member.assignment()) == 4

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -430,6 +430,7 @@ def test_partition_of_which_all_is_committed_is_not_read_again_but_not_below_its
     world.view = hiding(epoch=3)
     world.poll()
     assert (world.held(), world.stock.sought) == ({T0, T1}, sought)
+    assert world.member.has_dropped is bool(sought)
 
 
 @pytest.mark.parametrize(("reset", "restarts"), [("latest", {T0: 7}), ("error", {T0: 3})])
@@ -606,6 +607,206 @@ def test_offset_that_a_callback_chose_holds_for_a_partition_that_is_read_later(
     world.view = hiding(epoch=5)
     world.poll()
     assert world.stock.sought == {T1: 45}, "it is chosen for once"
+
+
+@pytest.mark.parametrize("when", ["assigned", "shown", "hidden", "shown again"])
+def test_end_that_the_application_has_chosen_is_resolved_once(when: str) -> None:
+    """The records behind it, which were written since, are not skipped when the partition is shown again."""
+    world = Reader("earliest", incremental=True)
+    world.ends(50, 40)
+    end = TopicPartition(*T1, OFFSET_END)
+
+    def seek(*_: object) -> None:
+        world.membership.seek(end)
+        world.ends(50, 90)
+
+    if when == "assigned":
+        world.membership.leave()
+        world.membership.assign([TopicPartition(*T0), end])
+        world.ends(50, 90)
+    else:
+        world.assign(T0, T1)
+    if when == "shown":
+        seek()
+    world.view = hiding(1)
+    world.poll()
+    if when == "hidden":
+        seek()
+    elif when == "shown again":
+        world.membership.subscription = Subscription(("t",), seek)
+    world.view = hiding(epoch=3)
+    world.poll()
+    assert (world.held(), world.stock.paused, world.stock.reads[T1]) == ({T0, T1}, set(), 40)
+
+
+def test_beginning_that_the_application_has_chosen_is_resolved_again() -> None:
+    """Retention may have deleted its records: ``auto.offset.reset=latest`` would skip the others."""
+    world = Reader("latest", incremental=True)
+    world.assign(T0, T1)
+    world.membership.seek(TopicPartition(*T1, OFFSET_BEGINNING))
+    world.view = hiding(1)
+    world.poll()
+    world.begins(0, 7)
+    world.view = hiding(epoch=3)
+    world.poll()
+    assert (world.held(), world.stock.reads[T1]) == ({T0, T1}, 7)
+
+
+def assigning(world: Reader, *calls: tuple[Key, int]) -> None:
+    """Its callback assigns partition by partition, which stock allows under an incremental protocol."""
+
+    def on_assign(*_: object) -> None:
+        for key, at in calls:
+            world.membership.assign([TopicPartition(*key, at)], incremental=True)
+
+    world.membership.subscription = Subscription(("t",), on_assign)
+
+
+@pytest.mark.parametrize(("offset", "at"), [(OFFSET_INVALID, 40), (7, 7), (OFFSET_END, 40)])
+@pytest.mark.parametrize("shown_again", [False, True])
+def test_callback_may_assign_partition_by_partition(offset: int, at: int, shown_again: bool) -> None:
+    world = Reader("latest", incremental=True)
+    world.ends(50, 40)
+    if shown_again:
+        world.assign(T0, T1)
+        world.view = hiding(0, 1)
+        world.poll()
+        assigning(world, (T0, OFFSET_INVALID), (T1, offset))
+        world.view = hiding(epoch=3)
+    else:
+        assigning(world, (T0, OFFSET_INVALID), (T1, offset))
+        world.assign(T0, T1)
+        assert world.held() == {T0, T1}
+    world.poll()
+    assert (world.held(), world.stock.paused) == ({T0, T1}, set())
+    assert (world.stock.reads, world.stock.assigns) == ({T0: 50, T1: at}, 1)
+
+
+def test_partition_that_is_hidden_may_be_assigned_and_is_read_from_there_once_it_is_shown() -> None:
+    world = Reader("latest", incremental=True)
+    world.ends(50, 40)
+    world.view = hiding(1)
+    world.assign(T0, T1)
+    world.membership.assign([TopicPartition(*T1, 7)], incremental=True)
+    world.poll()
+    assert (world.held(), world.stock.paused) == ({T0}, {T1})
+    world.view = hiding(epoch=3)
+    world.poll()
+    assert (world.held(), world.stock.reads[T1]) == ({T0, T1}, 7)
+
+
+def test_partition_that_waits_for_its_commit_may_be_assigned_and_is_shown_later() -> None:
+    world = Reader("latest", incremental=True, auto_commit=False)
+    world.commits(t0=3, t1=3)
+    world.subscribe("t", on_revoke=Mock())
+    world.assign(T0, T1)
+    world.stock.positions = {T1: 9}
+    world.view = hiding(1)
+    world.poll()
+    world.view, world.stock.failures["committed"] = hiding(epoch=3), [KafkaError._TIMED_OUT]
+    world.poll()
+    world.membership.assign([TopicPartition(*T1)], incremental=True)
+    world.poll(1.0)
+    assert (world.held(), world.stock.sought, world.stock.paused) == ({T0, T1}, {T1: 3}, set())
+
+
+@pytest.mark.parametrize(
+    ("incremental", "call", "code"),
+    [
+        (True, ([T0], False), KafkaError._STATE),
+        (True, ([], False), KafkaError._STATE),
+        (True, ([T0], True), KafkaError._CONFLICT),
+        (True, ([T1, T0], True), KafkaError._CONFLICT),
+        (True, ([("t", -5)], True), KafkaError._INVALID_ARG),
+        (False, ([T1], True), KafkaError._STATE),
+    ],
+)
+def test_call_that_librdkafka_refuses_raises_once_and_changes_nothing(
+    incremental: bool, call: tuple[list[Key], bool], code: int
+) -> None:
+    world = Reader("earliest", incremental=incremental)
+    world.assign(T0)
+    keys, is_incremental = call
+    with pytest.raises(KafkaException) as refused:
+        world.membership.assign([TopicPartition(*key) for key in keys], incremental=is_incremental)
+    assert refused.value.args[0].code() == code
+    world.poll(1.0)
+    assert (world.held(), world.stock.placed.keys()) == ({T0}, {T0})
+    world.view = hiding(0)
+    world.poll(1.0)
+    assert (world.held(), world.stock.paused) == (set(), {T0}), "it still follows the modes"
+
+
+def test_assignment_of_the_application_that_librdkafka_refuses_is_not_repeated() -> None:
+    world = Reader("earliest")
+    with pytest.raises(KafkaException):
+        world.membership.assign([TopicPartition(*T0), TopicPartition("t", -5)])
+    world.poll(1.0)
+    assert (world.held(), world.stock.placed) == (set(), {})
+
+
+def test_assignment_of_the_application_replaces_the_last_one_whatever_the_protocol() -> None:
+    world = Reader("earliest", incremental=True)
+    for keys in ([T0], [T1], [T1]):
+        world.membership.assign([TopicPartition(*key) for key in keys])
+        assert world.stock.placed.keys() == set(keys)
+    world.membership.assign([TopicPartition(*T2)], incremental=True)
+    assert (world.held(), world.stock.placed.keys()) == ({T1, T2}, {T1, T2})
+
+
+def test_group_assigns_partition_by_partition_after_the_application_and_so_does_the_application_after_it() -> None:
+    """Under an incremental protocol, librdkafka refuses a whole assignment from the group's first one on."""
+    world = Reader("earliest", incremental=True)
+    world.membership.assign([TopicPartition(*T0)])
+    world.membership.unassign()
+    world.assign(T0)
+    world.membership.leave()
+    world.revoke(T0)
+    world.membership.assign([TopicPartition(*T1)], incremental=True)
+    assert (world.held(), world.stock.placed.keys()) == ({T1}, {T1})
+
+
+def test_callback_may_unassign_partition_by_partition() -> None:
+    """Under an incremental protocol. Hidden ones, which it is not shown, leave librdkafka with the first."""
+    world = Reader("earliest", incremental=True)
+    world.view = hiding(2, count=3)
+
+    def on_revoke(_: object, partitions: list[TopicPartition]) -> None:
+        for partition in partitions:
+            world.membership.incremental_unassign([partition])
+
+    world.subscribe("t", on_revoke=on_revoke)
+    world.assign(T0, T1, T2)
+    world.revoke(T0, T1, T2)
+    assert (world.held(), world.stock.placed) == (set(), {})
+
+
+@pytest.mark.parametrize("raises", [False, True])
+def test_offset_that_was_stored_for_records_that_were_dropped_is_set_back(raises: bool) -> None:
+    """Also if the callback raises: ``commit()`` would commit it before the records are delivered again."""
+    world = Reader("latest", auto_commit=False, stores_offsets=False)
+    world.commits(t0=5, t1=5)
+    world.subscribe("t", on_revoke=Mock(side_effect=ValueError if raises else None))
+    world.assign(T0, T1)
+    world.stock.positions = {T0: 10}
+    world.stock.stored = {T0: 10}
+    world.view = hiding(1)
+    with pytest.raises(ValueError) if raises else nullcontext():
+        world.poll()
+    assert world.stock.stored[T0] == 5
+
+
+@pytest.mark.parametrize("ends", ["revoke", "assign"])
+def test_dropped_records_are_forgotten_with_their_assignment(ends: str) -> None:
+    world, _, _ = dropping()
+    world.view = hiding(epoch=3)
+    world.poll()
+    assert world.member.has_dropped
+    if ends == "revoke":
+        world.revoke(T0, T1)
+    else:
+        world.membership.assign([TopicPartition(*T0, 5)])
+    assert not world.member.has_dropped
 
 
 def test_callback_may_name_what_is_stored_for_an_offset() -> None:

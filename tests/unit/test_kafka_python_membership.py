@@ -946,3 +946,56 @@ def test_commit_leaves_out_what_was_dropped_until_it_is_read_again(views: FakeVi
         member.poll()
         sent = {each.partition: at.offset for each, at in member.subscription.all_consumed_offsets().items()}
         assert sent == {0: 2 if strategy is RangePartitionAssignor else END}
+
+
+@pytest.mark.parametrize("seeks", [False, True])
+def test_what_was_dropped_is_read_again_although_a_rebalance_overtakes_the_restart(
+    views: FakeViews, seeks: bool
+) -> None:
+    """kafka-python keeps positions over an eager rebalance: here, one behind the records that were dropped."""
+    with committing_by_itself(views, RangePartitionAssignor) as member:
+        told = Told()
+        member.consumer.subscribe(["orders"], listener=told)
+        member.poll()
+        member.committed |= dict.fromkeys(OLD, OffsetAndMetadata(2, "", -1))
+        complete_join(member, OLD)
+        member.poll()
+        for each in OLD:
+            member.deliver(each, END)
+        member.consumer.pause(OLD[0])
+        member.down = True  # so the group's commits are not known
+        views.set("orders", modes_of(3, 1, PartitionMode.NONE))
+        member.poll()
+        assert told.calls[-1] == ("revoked", {*OLD})
+        member.revoke(OLD)
+        if seeks:
+            member.consumer.seek(OLD[0], 4)
+        member.down = False
+        complete_join(member, OLD)
+        member.poll()
+        assert (member.held, member.consumer.paused()) == ({OLD[0]}, {OLD[0]})
+        expected = 4 if seeks else 2
+        assert member.position(OLD[0]) == expected
+        assert member.subscription.all_consumed_offsets()[OLD[0]].offset == expected
+        member.deliver(OLD[0], END)
+        member.revoke(OLD)
+        complete_join(member, OLD)
+        assert member.position(OLD[0]) == END, "the next rebalance keeps positions as usual"
+
+
+def test_position_that_was_sought_after_records_were_dropped_outlives_a_rebalance(views: FakeViews) -> None:
+    with committing_by_itself(views, RangePartitionAssignor) as member:
+        member.consumer.subscribe(["orders"], listener=Told())
+        member.poll()
+        member.committed |= dict.fromkeys(OLD, OffsetAndMetadata(2, "", -1))
+        complete_join(member, OLD)
+        member.poll()
+        member.deliver(OLD[0], END)
+        views.set("orders", modes_of(3, 1, PartitionMode.NONE))
+        member.poll()
+        assert (member.held, member.position(OLD[0])) == ({OLD[0]}, 2)
+        member.consumer.seek(OLD[0], 1)
+        member.revoke(OLD)
+        complete_join(member, OLD)
+        member.poll()
+        assert member.position(OLD[0]) == 1

@@ -226,7 +226,7 @@ STORIES = {
     ),
     "gate does not hold for what the application assigns itself": Story(
         (do.view(replaced()), do.call("assigned_by_application", {B0: 2, B1: None}), do.poll()),
-        do.does("starts b0 b1", "add b0=2 b1=0", "topics b0", "subscribe a b"),
+        do.does("starts b0 b1", "assign b0=2 b1=0", "topics b0", "subscribe a b"),
         traits=COMMON,
     ),
     "gate does not hold for what the application assigns itself after it has left its group": Story(

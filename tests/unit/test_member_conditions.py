@@ -70,14 +70,20 @@ ASSIGNMENTS = {
         do.does("starts a0", "assign a0=0", "subscribe a"),
         (do.view(plain(NONE)), do.poll(), do.does("pause a0")),
     ),
+    "seek to an offset that is not known holds for a partition whose commit is awaited": Story(
+        (do.view(), do.poll(), do.assign(A0, A1), do.view(plain(READ_WRITE, NONE)), do.poll()),
+        (do.view(), do.set(silent={A1}, done=[]), do.poll(), do.does("restarts a1")),
+        (do.call("sought", A1, -1), do.set(silent=set()), do.poll(1.0), do.does("show assigned a1", "resume a1")),
+        automatic=False, sees_revocations=True, traits=COMMON,
+    ),
     "gate does not hold after the application has left a group that assigns one by one": Story(
         (*joined(A0, B0), do.call("unsubscribe"), do.revoke(A0, B0), do.set(done=[])),
-        (do.call("assigned_by_application", {B0: 0}), do.poll(), do.does("starts b0", "add b0=0", "resume b0")),
+        (do.call("assigned_by_application", {B0: 0}), do.poll(), do.does("starts b0", "assign b0=0", "resume b0")),
         traits=COMMON,
     ),
     "gate does not hold after the application has left a group that has assigned nothing": Story(
         (do.view(replaced()), do.poll(), do.assign(), do.call("unsubscribe"), do.set(done=[])),
-        (do.call("assigned_by_application", {B0: 0}), do.poll(), do.does("starts b0", "add b0=0")),
+        (do.call("assigned_by_application", {B0: 0}), do.poll(), do.does("starts b0", "assign b0=0")),
         traits=COMMON,
     ),
     "what a member has read is noted while it leaves its group": Story(
@@ -91,7 +97,7 @@ ASSIGNMENTS = {
     ),
     "gate does not hold once a member has unsubscribed and unassigned all": Story(
         (*joined(A0), do.call("unsubscribe"), do.call("unassigned_by_application")),
-        (do.call("assigned_by_application", {B0: 0}), do.poll(), do.does("starts b0", "add b0=0")),
+        (do.call("assigned_by_application", {B0: 0}), do.poll(), do.does("starts b0", "assign b0=0")),
         traits=COMMON,
     ),
     "partition that was withheld in a group is shown to an application that assigns it itself": Story(
