@@ -6,9 +6,10 @@ the configs, the rights of that client's user decide which may be read, and the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from typing import TYPE_CHECKING
 
 from modeaware.admin.acls import ClusterAcls, check_access, compare_acls, read_acls
 from modeaware.admin.creation import create_topic
@@ -23,7 +24,7 @@ from modeaware.cluster.metadata import (
     topic_names,
 )
 from modeaware.errors import ClusterError, ErrorCode, ModeAwareError, RequestRefused
-from modeaware.interim import interim_name
+from modeaware.interim import interim_name, is_interim_of
 from modeaware.librdkafka import KafkaError, NewTopic
 from modeaware.lifecycle.commands import ReplaceTopicCommand
 from modeaware.lifecycle.replacement import FENCE_CONFIGS, is_fence
@@ -31,6 +32,9 @@ from modeaware.topic_view import ReplacedBy, known_id
 from modeaware.wire.brokers import Brokers
 from modeaware.wire.retries import Retrying
 from modeaware.wire.transport import Ask
+
+if TYPE_CHECKING:
+    from modeaware.wire.messages import TopicResult
 
 OF_PARTITIONS = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
 """Configs that are not copied, because they name partitions of the old topic."""
@@ -172,12 +176,35 @@ def replace_commands(
             if wanted.keep_name:
                 wanted = replace(wanted, new_topic=_interim_of(topic, old_topic, under_way.get(topic)))
             command = replace_command(topic, wanted, old_topic, **options)
+            if topic in under_way and under_way[topic].gone and not command.undo:
+                command = in_second_half(command)
             if topic not in under_way or not under_way[topic].switched:
                 check_consequences(command, wanted.accepted, acls, names, creates, servers)
             commands.append(command)
         except ModeAwareError as error:
             failures[topic] = error
     return commands, failures
+
+
+def in_second_half(command: ReplaceTopicCommand) -> ReplaceTopicCommand:
+    """Return the command about a change that keeps a name, for the second half: no topic of the first half exists any
+    more, so the command names the interim topic. Return any other command unchanged."""
+    if not command.keep_name or not is_interim_of(command.new_topic, command.topic):
+        return command
+    return replace(command, topic=command.new_topic, new_topic=command.topic)
+
+
+def by_topic_asked(
+    commands: Sequence[ReplaceTopicCommand], answers: Mapping[str, TopicResult | ModeAwareError], topics: Container[str]
+) -> dict[str, TopicResult | ModeAwareError]:
+    """Return the answers by the topics that the caller has named: a command of :func:`in_second_half` names the interim
+    topic, and its answer is about the interim topic."""
+    found: dict[str, TopicResult | ModeAwareError] = {}
+    for command in commands:
+        topic = command.topic if command.topic in topics else command.new_topic
+        if (answer := answers.get(command.topic)) is not None:
+            found[topic] = answer if isinstance(answer, ModeAwareError) else replace(answer, topic=topic)
+    return found
 
 
 def _interim_of(topic: str, old_topic: OldTopic | None, under_way: ReplacedBy | None) -> str:

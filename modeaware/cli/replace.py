@@ -294,20 +294,23 @@ class _Replacement(Request):
             why = f"its producers already write to {change.interim!r}: end the change there (--stay)"
             why = "producers already write to the second new topic: nothing can be undone" if has_new else why
             raise RequestRefused(f"topic {topic!r}: {why}", code=ErrorCode.REASSIGNMENT_IN_PROGRESS, topic=topic)
-        command = replace(second_half_of(change.first), undo=args.stay)
+        request = second_half_of(change.first)
+        accepted = tuple(dict.fromkeys([*request.accept_state_loss, *args.accept_state_loss]))
+        command = replace(request, undo=args.stay, accept_state_loss=accepted)
         if args.partitions not in (None, command.num_partitions):
             why = f"its change to {command.num_partitions} partitions is in progress: wait until the change is done"
             raise RequestRefused(f"topic {topic!r}: {why}", code=ErrorCode.REASSIGNMENT_IN_PROGRESS, topic=topic)
-        waits_itself = change.second is None and change.keeps and not args.stay
+        waits_itself = change.second is None and change.keeps and command == request
         step = ReplaceStep(seen.situation(change.interim).writable_count, command)
         if waits_itself:
             return TopicDiff(topic, begun=(step,))
         admission = self.admit(command, seen)
         if admission.record is None and admission.also is None:
             return TopicDiff(topic, notes=(admission.message or "",), begun=(step,))
+        notes = () if admission.message is None else (admission.message,)
         end = f"It ends on {change.interim}." if args.stay else f"{change.interim} is replaced by a new topic {topic}."
         self._plans[topic] = [f"{topic}: the change that keeps its name is in its second half. {end}"]
-        return TopicDiff(topic, steps=(step,))
+        return TopicDiff(topic, steps=(step,), notes=notes)
 
     def shown(self, diff: TopicDiff) -> Iterable[str]:
         plan = self._plans.get(diff.topic)

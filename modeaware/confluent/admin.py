@@ -381,7 +381,7 @@ class AdminClient(librdkafka.AdminClient):
         deadline = Deadline(request_timeout)
 
         def work() -> dict[str, Any]:
-            from modeaware.admin.replacements import replace_commands
+            from modeaware.admin.replacements import by_topic_asked, replace_commands
 
             views = self._calls.views(deadline)
             retrying = partial(Retrying, deadline, RetryPolicy.from_conf(self._calls.conf))
@@ -391,7 +391,8 @@ class AdminClient(librdkafka.AdminClient):
                 under_way = {topic: new_topic for topic, new_topic in new_topics.items() if new_topic is not None}
                 servers = bootstrap_servers(self._calls.conf)
                 commands, failures = replace_commands(brokers, topics, under_way, servers, retrying, **options)
-            return failures | self._calls.replace_topics(views, commands, validate_only, deadline)
+            answers = self._calls.replace_topics(views, commands, validate_only, deadline)
+            return failures | by_topic_asked(commands, answers, topics)
 
         return self._futures(topics, work)
 

@@ -59,12 +59,21 @@ from modeaware.lifecycle.commands import (
 )
 from modeaware.lifecycle.facts import GroupsDoubt, TopicFacts
 from modeaware.lifecycle.growth import give_up_opening
+from modeaware.lifecycle.keep_name import lifted_fence
 from modeaware.lifecycle.moved import Decision
 from modeaware.lifecycle.passes import Advance, Pass, pass_over
-from modeaware.lifecycle.reasons import AS_ASKED, NEW_TOPIC_GONE, RENAME_REFUSED
+from modeaware.lifecycle.reasons import AS_ASKED, NAME_TAKEN, NEW_TOPIC_GONE, RENAME_REFUSED
 from modeaware.lifecycle.reasons import text as reason_text
 from modeaware.lifecycle.replacement import NO_FENCE, give_up_new_topic, is_fence
-from modeaware.lifecycle.second_half import Hindrance, closes, hindrance, is_unused, second_half_of, waits
+from modeaware.lifecycle.second_half import (
+    Hindrance,
+    closes,
+    has_fence_left,
+    hindrance,
+    is_unused,
+    second_half_of,
+    waits,
+)
 from modeaware.lifecycle.state import in_progress
 from modeaware.lifecycle.steps import advance
 from modeaware.modelog.group_rules import GROUP_RULES_KEY, GroupRule, GroupRulesRecord
@@ -89,6 +98,7 @@ _RULES_UNREADABLE = GroupsDoubt("the record of group rules cannot be read: upgra
 # A timeout: the outcome is unknown. Invalid partitions, after brokers have validated the growth: the topic has as many
 # partitions by now.
 _MAYBE_GROWN = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.INVALID_PARTITIONS})
+_NOT_ANSWERED = frozenset({NOT_BEGUN, ErrorCode.REQUEST_TIMED_OUT})
 _REFUSED_FOR_GOOD = frozenset(
     {
         ErrorCode.TOPIC_AUTHORIZATION_FAILED,
@@ -129,6 +139,7 @@ class Engine:
         self._resting = Resting()
         self.moved = MovedGroups(config)
         self._refused_fences: set[str] = set()
+        self._refused_names: dict[str, str] = {}  # topic id of an alias -> why its name cannot be given back
         self.failures = Failures()
         self.watched = Watched()
 
@@ -416,7 +427,19 @@ class Engine:
         self._append([], ended)
         waiting = [record for record in passed if waits(record, self._records)]
         changed = self._rename_back(waiting) if waiting else False
-        return changed or bool(ended)
+        fenced = [record for record in passed if has_fence_left(record)]
+        taken = self._topics_named(fenced, id_alone=True)
+        lifted = [effect for record in fenced for effect in lifted_fence(taken[record.topic], record.topic_id)]
+        self._perform_all(lifted, appended=False)
+        return changed or bool(ended or lifted)
+
+    def _topics_named(self, aliases: Sequence[TopicRecord], *, id_alone: bool = False) -> dict[str, TopicFacts]:
+        """Return the topics that have the names of aliases, with their own configs: these show the fence of an earlier
+        pass. The facts of a missing topic are empty."""
+        looks = [Look(alias.topic, None, ANY_ID + alias.topic, id_alone) for alias in aliases]
+        found = self._observe(looks) if looks else []
+        absent = {alias.topic: TopicFacts(alias.topic, None) for alias in aliases}
+        return absent | {facts.topic: facts for facts in found if isinstance(facts, TopicFacts)}
 
     def _rename_back(self, waiting: Sequence[TopicRecord]) -> bool:
         """Request the second half for each of these aliases, or note what blocks it."""
@@ -424,10 +447,13 @@ class Engine:
         begun: list[tuple[TopicRecord, TopicFacts]] = []
         hindered: list[tuple[TopicRecord, Hindrance]] = []
         looked = self._look_for([second_half_of(alias) for alias in waiting])
+        taken = self._topics_named([alias for alias in waiting if alias.replacing.reason == NAME_TAKEN])
         for alias, facts in zip(waiting, looked, strict=False):
             interim_id = alias.replacing.new_topic_id or ""
             if isinstance(facts, ClusterError) or facts.topic_id != interim_id:
                 continue
+            if (again := taken.get(alias.topic)) is not None and again.topic_id is not None:
+                facts = replace(facts, new_topic=again)
             hinders = hindrance(alias, self._records.get(interim_id), facts, self._config, now_ms, known)
             if hinders is None:
                 begun.append((alias, facts))
@@ -437,15 +463,25 @@ class Engine:
         results = self._execute(commands, [facts for _, facts in begun]) if begun else []
         for (alias, _), result in zip(begun, results, strict=False):
             if result.code is not ErrorCode.NONE:
-                logger.warning("topic %s: not renamed back yet: %s", alias.topic, result.message)
-                hindered.append((alias, Hindrance(RENAME_REFUSED)))
-        others = [(alias, obstacle.reason) for alias, obstacle in hindered if obstacle.reason != alias.replacing.reason]
-        changes = [Replaced(alias, alias.replacing).changed(reason=reason) for alias, reason in others]
-        for record in changes:
-            why = reason_text(record.replacing.reason or "")
-            level = logging.INFO if record.replacing.reason in AS_ASKED else logging.WARNING
-            logger.log(level, "topic %s: not renamed back yet: %s", record.topic, why, extra=about_record(record))
+                reason = None if result.code in _NOT_ANSWERED else RENAME_REFUSED
+                hindered.append((alias, Hindrance(reason, text=result.message)))
+        refused = {alias.topic_id: obstacle.text for alias, obstacle in hindered if obstacle.text is not None}
+        changes = []
+        for alias, obstacle in hindered:
+            reason = alias.replacing.reason if obstacle.reason is None else obstacle.reason
+            if reason != alias.replacing.reason:
+                changes.append(Replaced(alias, alias.replacing).changed(reason=reason))
+            elif refused.get(alias.topic_id) == self._refused_names.get(alias.topic_id):
+                continue  # logged before
+            why = obstacle.text or reason_text(reason or "")
+            level = logging.INFO if obstacle.text is None and reason in AS_ASKED else logging.WARNING
+            logger.log(level, "topic %s: not renamed back yet: %s", alias.topic, why, extra=about_record(alias))
+        for alias, _ in (*begun, *hindered):
+            self._refused_names.pop(alias.topic_id, None)
+        self._refused_names |= refused
         self._append(changes)
+        for topic_id, why in refused.items():
+            self.watched.not_performed(topic_id, why)
         if effects := [effect for _, obstacle in hindered for effect in obstacle.effects]:
             self._perform_all(effects, appended=bool(changes))
         return bool(begun or changes)

@@ -25,10 +25,11 @@ from modeaware.lifecycle.commands import (
 from modeaware.lifecycle.drain import EVACUATION_PREFIX, Requirement, required_of, unread_offsets
 from modeaware.lifecycle.facts import GroupsDoubt, TopicFacts
 from modeaware.lifecycle.growth import grow
-from modeaware.lifecycle.keep_name import restored_by, stays_of
-from modeaware.lifecycle.objections import current_of, objections
+from modeaware.lifecycle.keep_name import repeated_by, stays_of
+from modeaware.lifecycle.objections import current_of, objections, why_not_now
 from modeaware.lifecycle.record_size import largest_bytes, most_partitions
 from modeaware.lifecycle.repetition import repetition_of
+from modeaware.lifecycle.second_half import second_half_of
 from modeaware.modelog.group_rules import (
     CLOSED,
     KINDS,
@@ -54,6 +55,8 @@ MAX_GROUP_BYTES, MAX_TOPIC_BYTES, MAX_REASON_BYTES = 500, 249, 1_000
 """The largest texts of a group rule, in UTF-8. Kafka allows group ids of 32 kB, but all rules share one record."""
 MAX_TOPIC_RULES_BYTES = 60_000
 """The largest size of all rules for one topic (about 400 rules), so that rules for other topics have room."""
+NOTHING_CHANGED = "already under way; nothing changed"
+STATE_LOSS_ACCEPTED = "already under way; the loss of state is now accepted"
 
 
 @dataclass(frozen=True)
@@ -94,16 +97,18 @@ def admit(
         first_half = Replaced(first_half, first_half.replacing).changed(keep_name=False, reason=None)
         if record is None or record.replacement is None:
             return _other_topic(command, first_half)
-    alias = restored_by(command, replaced)
-    if alias is not None and facts.topic_id is not None and (record is None or record.replacement is None):
-        return _other_topic(command, Replaced(alias, alias.replacing).changed(keep_name=True, reason=None))
+    if isinstance(command, ReplaceTopicCommand) and (record is None or record.replacement is None):
+        alias = repeated_by(command, facts.topic_id, replaced)
+        # The controller's own request is the one that begins the second half.
+        if alias is not None and not (alias.replacing.keep_name and command == second_half_of(alias)):
+            return _in_gap(command, alias)
     for objection in objections(command, record, facts, config, now_ms, replaced):
         raise objection.refusal
     current = current_of(record, facts)
     message: str | None = None
     if (again := repetition_of(command, current)) is not None:
         after = again.record
-        message = "already under way; the loss of state is now accepted" if again.accepts else None
+        message = STATE_LOSS_ACCEPTED if again.accepts else None
     elif isinstance(command, DeletePartitionsCommand):
         requirement = required_of((), facts, rules, config.ignored_groups, now_ms)
         after = _retire(command, current, requirement, now_ms)
@@ -115,16 +120,28 @@ def admit(
     else:
         after = _replace(current, command, now_ms)
     if after == current:
-        return Admission(None, "already under way; nothing changed")
+        return Admission(None, NOTHING_CHANGED)
     _check_size(after, facts)
     if isinstance(command, CreatePartitionsCommand | ReplaceTopicCommand) and command.validate_only:
         return Admission(None)
     return Admission(after, message, also=first_half)
 
 
-def _other_topic(command: TopicCommand, record: TopicRecord) -> Admission:
+def _other_topic(command: TopicCommand, record: TopicRecord | None, message: str | None = None) -> Admission:
     is_dry = isinstance(command, ReplaceTopicCommand) and command.validate_only
-    return Admission(None, also=None if is_dry else record, elsewhere=True)
+    return Admission(None, message, also=None if is_dry else record, elsewhere=True)
+
+
+def _in_gap(command: ReplaceTopicCommand, alias: TopicRecord) -> Admission:
+    """Decide on a repetition of a change of two halves whose second half has still to begin: the controller begins it
+    as the alias's record says."""
+    first_half = replace(command, topic=alias.topic, new_topic=command.topic)
+    if (refused := why_not_now(first_half, alias, alias.replacing)) is not None:
+        raise Objection(alias.topic, "replaced", ErrorCode.REASSIGNMENT_IN_PROGRESS, refused).refusal
+    again = repetition_of(first_half, alias)
+    if again is None or again.record == alias:
+        return _other_topic(command, None, NOTHING_CHANGED)
+    return _other_topic(command, again.record, STATE_LOSS_ACCEPTED if again.accepts else None)
 
 
 def forget_alias(command: ReplaceTopicCommand, facts: TopicFacts, records: Sequence[TopicRecord]) -> Admission:

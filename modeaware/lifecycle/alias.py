@@ -115,7 +115,9 @@ def _watch(topic: Replaced, this: Pass) -> Advance:
     if new_topic is not None and (new_topic.gone or (is_missing and before == reasons.POINTS_NOWHERE)):
         reason = reasons.POINTS_NOWHERE
     elif is_waiting:
-        return Advance(due_ms=this.now_ms + LOOK_AGAIN_MS)
+        soon_ms = this.now_ms + LOOK_AGAIN_MS
+        is_known = before == reasons.KNOWN_BY_CLIENTS  # many topics may wait for minutes: one pass, at the end
+        return Advance(due_ms=max(soon_ms, forgotten_ms(alias, replacement.num_partitions)) if is_known else soon_ms)
     elif facts.topic_id not in (None, alias.topic_id) or (before == reasons.NAME_TAKEN and not facts.gone):
         reason = reasons.NAME_TAKEN
     due_ms = this.now_ms + LOOK_AGAIN_MS if is_missing and reason != reasons.POINTS_NOWHERE else None
@@ -202,10 +204,14 @@ def alias_objections(
     """
     wanted = {command.topic, command.new_topic if isinstance(command, ReplaceTopicCommand) else command.topic}
     records = list(records)
-    yield from reserved(command, records)
-    has_alias = any(record.is_alias and record.topic == command.topic for record in records)
+    # A controller with thousands of aliases asks this for each: all but chains depends on the names alone.
+    named = [
+        topic for topic in replaced(records) if topic.record.topic in wanted or topic.replacement.new_topic in wanted
+    ]
+    yield from reserved(command, (record for record, _ in named))
+    has_alias = any(record.is_alias and record.topic == command.topic for record, _ in named)
     # Replacements in progress come first, so that a rename back comes before the alias of its name.
-    for topic in sorted(replaced(records), key=lambda topic: topic.record.is_alias):
+    for topic in sorted(named, key=lambda topic: topic.record.is_alias):
         record, replacement = topic
         if record.topic == command.topic and record.topic_id == facts.topic_id:
             continue
@@ -292,19 +298,23 @@ def _to_rename_back(
     lower leader epochs, and fail records for partitions that the deleted topic did not have."""
     if command.undo:
         return
-    had = len(alias.record.modes)
     users = facts.new_topic.groups if facts.new_topic is not None and facts.new_topic.topic_id is None else {}
     if using := sorted(name for name, group in users.items() if group.subscribed):
         why = f"groups with stock clients are subscribed to it: {', '.join(using)}. Stop or move them first"
         reason = reasons.of_group(reasons.NAME_SUBSCRIBED, using[0])
         yield Objection(command.new_topic, "alias", ErrorCode.POLICY_VIOLATION, why, reason)
-    gets_more = command.num_partitions > had
-    gone_ms = alias.replacement.gone_ms or 0
-    left_ms = gone_ms + (FORGOTTEN_MS if gets_more else EPOCHS_FORGOTTEN_MS) - now_ms
+    left_ms = forgotten_ms(alias.record, command.num_partitions) - now_ms
     if left_ms > 0:
+        had = len(alias.record.modes)
         why = f"clients may still use the metadata of the deleted topic of this name: wait {left_ms // 1000 + 1} s"
-        why += f", or request no more partitions than it had ({had})" if gets_more else ""
+        why += f", or request no more partitions than it had ({had})" if command.num_partitions > had else ""
         yield replace(_too_early(command.new_topic, why), reason=reasons.KNOWN_BY_CLIENTS)
+
+
+def forgotten_ms(alias: TopicRecord, num_partitions: int) -> int:
+    """Return when a new topic with so many partitions may get the name of a deleted topic."""
+    gets_more = num_partitions > len(alias.modes)
+    return (alias.replacing.gone_ms or 0) + (FORGOTTEN_MS if gets_more else EPOCHS_FORGOTTEN_MS)
 
 
 def ended_by(record: TopicRecord, records: Iterable[TopicRecord]) -> list[str]:

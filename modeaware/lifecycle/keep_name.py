@@ -28,7 +28,7 @@ half that has not switched. A command to keep the name after all restores ``keep
 *The second half is never given up*, because half of a change would be left. An obstacle is shown as a reason, and is
 checked again in every pass. One obstacle is another topic that has appeared under the name. If this topic is empty, the
 controller fences and deletes it, unless a record arrives before the fence is in force. A topic with records is left to
-the operator.
+the operator, without the fence.
 """
 
 from __future__ import annotations
@@ -38,13 +38,14 @@ from dataclasses import dataclass
 from functools import partial
 
 from modeaware.errors import ErrorCode
-from modeaware.interim import interim_name, is_interim_of, kept_name
+from modeaware.interim import interim_name, kept_name
 from modeaware.lifecycle.commands import (
     FENCE_CONFIGS,
     DeleteOldTopic,
     Effect,
     FenceTopic,
     Objection,
+    RemoveConfigs,
     ReplaceTopicCommand,
     TopicCommand,
 )
@@ -110,18 +111,30 @@ def kept(name: str, records: Iterable[TopicRecord]) -> KeptName | None:
     return KeptName(name, first, second)
 
 
-def removal_of(facts: TopicFacts) -> tuple[Effect, ...]:
-    """Return the effects that delete a topic that blocks the second half; no effects if the topic may have records.
+def removal_of(facts: TopicFacts, old_topic_id: str) -> tuple[Effect, ...]:
+    """Return the effects that delete a topic that blocks the second half. If the topic has records, return the effect
+    that lifts the fence of an earlier pass.
 
     Right before the request, the deletion proves the fence, and that each log still ends at 0 (invariant I2).
+
+    Args:
+        old_topic_id: the id of the topic whose record asks for the name.
     """
     if facts.topic_id is None or not facts.untouched:
-        return ()
+        return lifted_fence(facts, old_topic_id) if facts.untouched is False else ()
     seals = dict.fromkeys(facts.partitions, 0)
     return (
         FenceTopic(facts.topic, facts.topic_id, FENCE_CONFIGS),
         DeleteOldTopic(facts.topic, facts.topic_id, seals),
     )
+
+
+def lifted_fence(facts: TopicFacts, old_topic_id: str) -> tuple[Effect, ...]:
+    """Return the effect that lifts the fence of a topic that is not deleted after all; none without a known fence. Else
+    the topic would refuse all records for ever."""
+    if facts.topic_id is None or not FENCE_CONFIGS.items() <= (facts.configs or {}).items():
+        return ()
+    return (RemoveConfigs(facts.topic, facts.topic_id, tuple(FENCE_CONFIGS), old_topic_id),)
 
 
 def stays_of(command: TopicCommand, records: Iterable[TopicRecord]) -> TopicRecord | None:
@@ -135,16 +148,20 @@ def stays_of(command: TopicCommand, records: Iterable[TopicRecord]) -> TopicReco
     return next((record for record in own if record.replacing.new_topic == command.topic), None)
 
 
-def restored_by(command: TopicCommand, records: Iterable[TopicRecord]) -> TopicRecord | None:
-    """Return the alias of a change that was to end on the interim topic, if the command keeps the name after all.
-    Return None for any other command."""
-    if not isinstance(command, ReplaceTopicCommand) or not command.keep_name or command.undo:
+def repeated_by(
+    command: ReplaceTopicCommand, topic_id: str | None, records: Iterable[TopicRecord]
+) -> TopicRecord | None:
+    """Return the alias of a change of two halves if the command, for its second half, repeats the change: to keep the
+    name after all, or to accept more losses of state. Return None for any other command.
+
+    Args:
+        topic_id: the id of the command's topic.
+    """
+    if not command.returns_name or command.undo:
         return None
     aliases = (record for record in records if record.is_alias and record.topic == command.new_topic)
-    own = (
-        record for record in aliases if is_interim_of(command.topic, record.topic) and not record.replacing.keep_name
-    )
-    return next((record for record in own if record.replacing.new_topic == command.topic), None)
+    own = (record for record in aliases if record.replacing.new_topic == command.topic)
+    return next((record for record in own if record.replacing.new_topic_id == topic_id), None)
 
 
 def to_keep_name(command: ReplaceTopicCommand, current: TopicRecord, *, compacted: bool) -> Iterator[Objection]:

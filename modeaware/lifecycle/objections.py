@@ -14,6 +14,7 @@ from functools import partial
 
 from modeaware.config import ControllerConfig
 from modeaware.errors import ErrorCode
+from modeaware.lifecycle import reasons
 from modeaware.lifecycle.alias import alias_objections
 from modeaware.lifecycle.commands import (
     CreatePartitionsCommand,
@@ -180,12 +181,13 @@ def _to_first(
             f"groups that keep state per partition (like Kafka Streams) read it: {', '.join(sorted(stateful))}. The "
             "state of keys that move would stay behind. To accept that, name each group with --accept-state-loss"
         )
-        yield no("stateful-groups", ErrorCode.POLICY_VIOLATION, why)
+        reason = reasons.of_group(reasons.GROUP_STATEFUL, min(stateful))
+        yield no("stateful-groups", ErrorCode.POLICY_VIOLATION, why, reason)
     if facts.partition_count > len(current.modes):
         yield _added(command.topic, current, facts)
     if missing := [p for p in range(facts.partition_count) if p not in facts.partitions]:
         why = f"no leader available for partitions {format_ranges(missing)}; retry, or check the brokers"
-        yield no("unavailable", ErrorCode.LEADER_NOT_AVAILABLE, why)
+        yield no("unavailable", ErrorCode.LEADER_NOT_AVAILABLE, why, reasons.UNAVAILABLE)
 
 
 def _to_shrink(command: DeletePartitionsCommand, current: TopicRecord, facts: TopicFacts) -> Iterator[Objection]:

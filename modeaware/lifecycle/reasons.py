@@ -82,7 +82,7 @@ _TEXTS = {
     "--reset-offsets). If its clients commit no leader epochs, let it read these records, then waive it (modeaware "
     "groups waive)",
     GROUP_STATEFUL: "group {group} keeps state per partition (like Kafka Streams), and state does not move with the "
-    "keys: undo the change (--undo), or repeat it with --accept-state-loss",
+    "keys: repeat the change with --accept-state-loss, or undo it (--undo; --stay between the switches of --keep-name)",
     NOT_EVACUATED: "the latest values of some keys are not copied to the new topic yet: run the Spark job "
     "modeaware.spark.evacuate (spark-submit)",
     OPENING: "the partition takes writes once every group has a committed offset on it, or after "
@@ -139,6 +139,7 @@ ALARMS = frozenset(
     {
         *(STRAGGLER, TRUNCATED, COMPACTED, GROUPS_HIDDEN, GROUPS_TOO_MANY, GROUP_GONE, GROUP_BEYOND_END),
         *(GROUP_TRUNCATED, GROUP_STATEFUL, FENCE_DENIED, NEW_TOPIC_GONE, NAME_TAKEN, POINTS_NOWHERE, NO_NEW_TOPIC),
+        RENAME_REFUSED,
     }
 )
 """Reasons that need an operator: waiting does not help. Until they are resolved, no change of another topic should

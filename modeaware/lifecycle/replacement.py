@@ -68,7 +68,7 @@ from modeaware.lifecycle.drain import (
     is_evacuated,
 )
 from modeaware.lifecycle.facts import FenceFacts, PartitionFacts, TopicFacts
-from modeaware.lifecycle.keep_name import removal_of
+from modeaware.lifecycle.keep_name import lifted_fence, removal_of
 from modeaware.lifecycle.passes import Advance, Pass, with_groups
 from modeaware.lifecycle.progress import not_moved_reason
 from modeaware.lifecycle.seal import (
@@ -160,7 +160,7 @@ def _clear_the_way(topic: Replaced, new_topic: TopicFacts) -> Advance:
     left = new_topic.offsets_left
     reason = reasons.of_group(reasons.OFFSETS_LEFT, left[0]) if left else reasons.NAME_TAKEN
     alarms = () if reason == topic.replacement.reason else _alarm(topic, reason, new_topic)
-    return Advance(topic.changed(reason=reason), effects=removal_of(new_topic), alarms=alarms)
+    return Advance(topic.changed(reason=reason), effects=removal_of(new_topic, topic.record.topic_id), alarms=alarms)
 
 
 def _is_doubtful(new_topic: TopicFacts) -> bool:
@@ -202,9 +202,8 @@ def _undo(topic: Replaced, new_topic: TopicFacts) -> Advance:
         return Advance()
     is_own = replacement.new_topic_id is not None and new_topic.untouched
     if not (is_own or _as_intended(new_topic, replacement)):
-        if record.is_second_half and is_fence(new_topic.configs or {}):  # of an earlier pass, to clear the way
-            removal = RemoveConfigs(new_topic.topic, new_topic.topic_id, tuple(FENCE_CONFIGS), record.topic_id)
-            return Advance(effects=(removal,))
+        if record.is_second_half and (lifted := lifted_fence(new_topic, record.topic_id)):  # of an earlier pass
+            return Advance(effects=lifted)
         alarm = (
             f"topic {replacement.new_topic!r} is not deleted by the undo: it has records, or another partition "
             "count than requested"

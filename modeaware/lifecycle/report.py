@@ -331,7 +331,8 @@ class TopicReport:
     @property
     def alarm(self) -> str | None:
         """Return the text of an alarm that holds the topic up (:data:`modeaware.lifecycle.reasons.ALARMS`), or None."""
-        whole = () if self.replacement is None else (self.replacement,)
+        kept = self.kept_name if self.kept_name is not None and self.kept_name.keeps else None
+        whole = (part for part in (self.replacement, kept) if part is not None)
         return next((e.waits_for for e in (*whole, *self.partitions) if reasons.is_alarm(e.reason)), None)
 
     @property

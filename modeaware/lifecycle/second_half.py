@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from modeaware.config import ControllerConfig
+from modeaware.interim import is_interim_of
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.alias import FORGOTTEN_MS
 from modeaware.lifecycle.commands import Effect, ReplaceTopicCommand
@@ -22,10 +23,17 @@ from modeaware.modelog.records import TopicRecord
 
 
 class Hindrance(NamedTuple):
-    """Why the second half cannot begin: a reason, and the effects that remove it."""
+    """Why the second half cannot begin.
 
-    reason: str
+    Attributes:
+        reason: the reason code; None if nothing was refused, so that the reason in the record stays.
+        effects: the effects that remove the obstacle.
+        text: the cause, if the reason is a general one.
+    """
+
+    reason: str | None
     effects: tuple[Effect, ...] = ()
+    text: str | None = None
 
 
 def waits(record: TopicRecord, records: Mapping[str, TopicRecord]) -> bool:
@@ -70,10 +78,20 @@ def hindrance(
         records: of all topics that are or were replaced.
     """
     if (taken := facts.new_topic) is not None and taken.topic_id is not None:
-        return Hindrance(reasons.NAME_TAKEN, removal_of(taken))
+        return Hindrance(reasons.NAME_TAKEN, removal_of(taken, alias.topic_id))
     for objection in objections(second_half_of(alias), interim, facts, config, now_ms, records):
-        return Hindrance(objection.reason or reasons.RENAME_REFUSED)
+        if objection.reason is not None:
+            return Hindrance(objection.reason)
+        return Hindrance(reasons.RENAME_REFUSED, text=str(objection.refusal))
     return None
+
+
+def has_fence_left(record: TopicRecord) -> bool:
+    """Return whether a topic of the alias's name may have a fence of an earlier pass, although the change ends on the
+    interim topic: the topic is not deleted any more."""
+    replacement = record.replacing
+    ends = is_interim_of(replacement.new_topic, record.topic) and not replacement.keep_name
+    return record.is_alias and ends and replacement.reason == reasons.NAME_TAKEN
 
 
 def closes(record: TopicRecord, now_ms: int) -> bool:

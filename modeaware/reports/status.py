@@ -136,7 +136,8 @@ def next_command(topic: TopicReport, reason: str | None) -> tuple[str, ...] | No
     if reason is None or code in BY_ITSELF:
         return None
     replacement, shrink = topic.replacement, topic.deletion
-    template = (NEXT if replacement is None else NEXT | _OF_REPLACEMENT).get(code, _DESCRIBE)
+    is_replaced = replacement is not None or topic.kept_name is not None
+    template = (NEXT | _OF_REPLACEMENT if is_replaced else NEXT).get(code, _DESCRIBE)
     if ("{group}" in template and not group) or ("{count}" in template and shrink is None):  # a value is unknown
         template = _GROUPS
     filled = {"topic": topic.topic, "group": group, "new": replacement.new_topic if replacement is not None else ""}

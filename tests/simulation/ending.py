@@ -301,4 +301,5 @@ REPLACING: dict[str, Help] = ANYWHERE | {
     reasons.NAME_TAKEN: _name_taken,
     reasons.OFFSETS_LEFT: _a_turn_more,
     reasons.RENAME_REFUSED: _a_turn_more,
+    reasons.UNAVAILABLE: _a_turn_more,
 }

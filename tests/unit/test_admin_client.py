@@ -28,6 +28,7 @@ from modeaware.errors import (
     RecordError,
     RequestRefused,
 )
+from modeaware.interim import interim_name
 from modeaware.lifecycle.commands import (
     AlterGroupRulesCommand,
     Command,
@@ -283,6 +284,16 @@ def test_commands_name_the_servers_by_whichever_setting_has_them(
     with AdminClient(named) as admin:
         admin.replace_topics({"a": TopicReplacement("a2", 4)})["a"].result(10)
     assert seen == [CONF["bootstrap.servers"]]
+
+
+def test_repetition_of_a_change_that_keeps_its_name_is_about_the_interim_topic_once_the_old_topic_is_gone(
+    admin: AdminClient, controller: StubController, views: FakeViews
+) -> None:
+    interim = interim_name("a", "id")
+    switch(views, "a", interim, released=True, gone=True)
+    found = admin.replace_topics({"a": TopicReplacement("a", 4, keep_name=True)})["a"].result(10)
+    assert found.topic == "a"
+    assert controller.commands == [ReplaceTopicCommand(interim, "a", 4, keep_name=True)]
 
 
 def test_undone_replacement_looks_at_nothing_and_is_not_sent_twice_after_a_doubt(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from modeaware.cluster.observer import Look
+from modeaware.cluster.observer import ANY_ID, Look
 from modeaware.config import ControllerConfig
 from modeaware.controller.admitted import Admitted
 from modeaware.controller.engine import Engine
@@ -34,6 +34,7 @@ from modeaware.lifecycle.passes import pass_over
 from modeaware.lifecycle.replacement import FENCE_CONFIGS, give_up_new_topic
 from modeaware.lifecycle.second_half import Hindrance, closes, hindrance, is_unused, second_half_of, waits
 from modeaware.lifecycle.steps import advance
+from modeaware.lifecycle.topic_deletion import LOOK_AGAIN_MS
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import Replacement, TopicRecord
 from tests.support.lifecycle import CONFIG, EPOCH, NOW_MS, RO, TOPIC, TOPIC_ID, facts, group, log
@@ -200,6 +201,33 @@ def test_brokers_do_not_validate_the_decision_to_stay_or_to_keep_the_name_after_
         assert (tried.also, Admitted(command, None, seen, tried).to_validate) == (None, ()), "a dry run changes nothing"
 
 
+# A repetition between the halves
+
+
+def test_state_loss_that_is_accepted_between_the_halves_holds_for_the_second_half() -> None:
+    for number, command in enumerate((SECOND, replace(SECOND, replication_factor=-1, configs={}, delay_ms=None))):
+        admission = ask(replace(command, accept_state_loss=("quix",)), of_interim(), ALIAS)
+        assert admission.record is None, number
+        assert admission.also is not None
+        assert admission.message == "already under way; the loss of state is now accepted"
+        assert second_half_of(admission.also).accept_state_loss == ("app", "quix")
+
+
+def test_repetition_between_the_halves_changes_nothing_and_a_difference_is_refused() -> None:
+    command = replace(SECOND, configs={}, delay_ms=None)
+    seen = of_interim(TopicFacts(TOPIC, "id-of-other", 1))
+    admission = ask(command, seen, ALIAS)
+    assert (admission.record, admission.also) == (None, None)
+    assert admission.message == "already under way; nothing changed"
+    assert Admitted(command, None, seen, admission).to_validate == (), "brokers would refuse a name that is taken"
+    for other in (replace(command, num_partitions=5), replace(command, delay_ms=6)):
+        with pytest.raises(RequestRefused, match="it is already being replaced, with another") as refused:
+            ask(other, of_interim(), ALIAS)
+        assert refused.value.code is ErrorCode.REASSIGNMENT_IN_PROGRESS
+    with pytest.raises(RequestRefused, match="the name points to"):
+        ask(command, TopicFacts(INTERIM, None, gone=True), ALIAS)
+
+
 # The second half
 
 
@@ -242,11 +270,13 @@ REMOVED = (FenceTopic, DeleteOldTopic)
         (4, of_interim(), EPOCHS_FORGOTTEN_MS, None, ()),
         (4, of_interim(UNTOUCHED), 0, reasons.NAME_TAKEN, REMOVED),
         (4, of_interim(facts(2, {0: log(1)}, topic_id="other")), 0, reasons.NAME_TAKEN, ()),
-        (4, of_interim(replace(UNTOUCHED, partitions={0: log()})), 0, reasons.NAME_TAKEN, ()),
+        (4, of_interim(replace(UNTOUCHED, partitions={0: log()}, configs=FENCE_CONFIGS)), 0, reasons.NAME_TAKEN, ()),
         (4, of_interim(TopicFacts(TOPIC, None, groups={"b": group(subscribed=True)})), 0, "name-subscribed:b", ()),
         (13, of_interim(), FORGOTTEN_MS - 1, reasons.KNOWN_BY_CLIENTS, ()),
         (13, of_interim(), FORGOTTEN_MS, None, ()),
         (4, of_interim(cleanup_policy="compact"), EPOCHS_FORGOTTEN_MS, reasons.RENAME_REFUSED, ()),
+        (4, of_interim(groups={"s": GroupFacts(stateful=True)}), EPOCHS_FORGOTTEN_MS, "group-stateful:s", ()),
+        (4, replace(of_interim(), partitions={}), EPOCHS_FORGOTTEN_MS, reasons.UNAVAILABLE, ()),
     ],
 )
 def test_what_hinders_the_second_half_is_a_reason(
@@ -255,6 +285,44 @@ def test_what_hinders_the_second_half_is_a_reason(
     alias = replace(ALIAS, replacement=replace(GONE, num_partitions=count))
     found = hindrance(alias, None, seen, CONFIG, NOW_MS + after_ms, [alias]) or Hindrance("")
     assert (found.reason or None, tuple(map(type, found.effects))) == (reason, effects)
+
+
+def test_general_reason_has_the_cause_as_a_text() -> None:
+    after_ms = NOW_MS + EPOCHS_FORGOTTEN_MS
+    found = hindrance(ALIAS, None, of_interim(cleanup_policy="compact"), CONFIG, after_ms, [ALIAS])
+    assert found is not None
+    assert "a compacted topic cannot keep its name" in str(found.text)
+
+
+def test_objections_read_only_the_records_that_have_the_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each alias that waits asks for its objections in every pass: else a pass would cost the square of the topics."""
+    read: list[str] = []
+
+    def read_in(record: TopicRecord) -> bool:
+        read.append(record.topic)
+        return record.replacing.gone_ms is not None
+
+    others = [
+        replace(ALIAS, topic=f"t{n}", topic_id=f"id-{n}", replacement=replace(GONE, new_topic=f"t{n}-v2"))
+        for n in range(9)
+    ]
+    monkeypatch.setattr(TopicRecord, "is_alias", property(read_in))
+    found = hindrance(ALIAS, None, of_interim(), CONFIG, NOW_MS, [*others, ALIAS])
+    assert found is not None
+    assert found.reason == reasons.KNOWN_BY_CLIENTS
+    assert set(read) == {TOPIC}
+
+
+def test_alias_that_waits_until_clients_have_forgotten_its_topic_is_due_then() -> None:
+    def due_ms(reason: str | None, after_ms: int, count: int = 4) -> int | None:
+        alias = replace(ALIAS, replacement=replace(GONE, reason=reason, num_partitions=count))
+        seen = TopicFacts(TOPIC, None, gone=True, new_topic=INTERIM_TOPIC)
+        return advance(pass_over(alias, seen, (), CONFIG, NOW_MS + after_ms)).due_ms
+
+    assert due_ms(reasons.KNOWN_BY_CLIENTS, 1_000) == NOW_MS + EPOCHS_FORGOTTEN_MS
+    assert due_ms(reasons.KNOWN_BY_CLIENTS, 1_000, 13) == NOW_MS + FORGOTTEN_MS
+    assert due_ms(reasons.KNOWN_BY_CLIENTS, EPOCHS_FORGOTTEN_MS) == NOW_MS + EPOCHS_FORGOTTEN_MS + LOOK_AGAIN_MS
+    assert due_ms(reasons.NAME_TAKEN, 1_000) == NOW_MS + 1_000 + LOOK_AGAIN_MS
 
 
 def test_a_topic_in_the_way_is_deleted_by_its_id_behind_a_fence_and_only_while_it_is_empty() -> None:
@@ -279,6 +347,7 @@ def second_pass(found: TopicFacts, replacement: Replacement = BACK) -> tuple[Top
         (facts(4, topic_id="new", groups={"late": group({0: 7})}), "offsets-left:late", [*REMOVED]),
         (facts(2, topic_id="other"), reasons.NAME_TAKEN, [*REMOVED]),
         (facts(4, {0: log(3)}, topic_id="other"), reasons.NAME_TAKEN, []),
+        (facts(4, {0: log(3)}, topic_id="other", configs=FENCE_CONFIGS), reasons.NAME_TAKEN, [RemoveConfigs]),
     ],
 )
 def test_second_half_is_not_given_up_for_another_topic_or_offsets(
@@ -350,6 +419,8 @@ class World:
         for look in looks:
             each = self.found.get(look.topic, TopicFacts(look.topic, None))
             missing = look.record is not None and each.topic_id != look.record.topic_id
+            if not (look.topic_id or "").startswith(ANY_ID):
+                each = replace(each, configs=None)
             found.append(replace(each, partitions={}, gone=True) if missing else each)
         return [*found]
 
@@ -411,6 +482,67 @@ def test_engine_removes_an_empty_topic_that_has_the_name() -> None:
     world.found = {INTERIM: INTERIM_TOPIC, TOPIC: facts(2, topic_id="other")}
     world.check()
     assert [type(effect) for effect in world.performed] == [FenceTopic, DeleteOldTopic]
+
+
+def test_engine_lifts_the_fence_of_a_topic_that_got_a_record_before_the_fence() -> None:
+    """Else its producers would fail for ever."""
+    world = World(ALIAS)
+    world.found = {INTERIM: INTERIM_TOPIC, TOPIC: facts(2, topic_id="other")}
+    world.refused = {DeleteOldTopic: ErrorCode.INVALID_REQUEST}
+    world.check()
+    assert [type(effect) for effect in world.performed] == [FenceTopic, DeleteOldTopic]
+    world.performed.clear()
+    world.found[TOPIC] = facts(2, {0: log(1)}, topic_id="other", configs=FENCE_CONFIGS)
+    world.check()
+    assert world.performed == [RemoveConfigs(TOPIC, "other", tuple(FENCE_CONFIGS), TOPIC_ID)]
+    world.found[TOPIC] = facts(2, {0: log(1)}, topic_id="other", configs={})
+    assert world.check()[TOPIC].replacing.reason == reasons.NAME_TAKEN
+    assert len(world.performed) == 1
+
+
+@pytest.mark.parametrize("end", [0, 1])
+def test_engine_lifts_the_fence_of_a_topic_in_the_way_once_the_change_ends_on_the_interim_topic(end: int) -> None:
+    world = World(replace(ALIAS, replacement=replace(GONE, keep_name=False)))
+    fenced = facts(2, {0: log(end), 1: log()}, topic_id="other", configs=FENCE_CONFIGS)
+    world.found = {INTERIM: INTERIM_TOPIC, TOPIC: fenced}
+    assert world.check()[TOPIC].replacing.reason == reasons.NAME_TAKEN
+    assert world.performed == [RemoveConfigs(TOPIC, "other", tuple(FENCE_CONFIGS), TOPIC_ID)]
+    world.found[TOPIC] = replace(fenced, configs={})
+    world.check()
+    assert len(world.performed) == 1
+
+
+def test_engine_shows_each_cause_of_a_refusal_once(caplog: pytest.LogCaptureFixture) -> None:
+    world = World(ALIAS)
+    world.clock.advance(EPOCHS_FORGOTTEN_MS)
+    world.found[INTERIM] = replace(INTERIM_TOPIC, cleanup_policy="compact")
+
+    def causes() -> list[str]:
+        world.check()
+        world.check()
+        return [record.message for record in caplog.records if "not renamed back" in record.message]
+
+    (compacted,) = causes()
+    assert "a compacted topic cannot keep its name" in compacted
+    (seen,) = world.engine.watched.seen().topics
+    assert "a compacted topic cannot keep its name" in str(seen.trouble)
+    world.found[INTERIM] = INTERIM_TOPIC
+    world.refused = {CreateTopic: ErrorCode.POLICY_VIOLATION}
+    _, refused = causes()
+    assert refused.endswith("refused")
+
+
+def test_no_answer_of_brokers_is_no_refusal() -> None:
+    """A refusal is an alarm, and stops ``modeaware apply --at-once``: waiting does not help."""
+    world = World(replace(ALIAS, replacement=replace(GONE, reason=reasons.KNOWN_BY_CLIENTS)))
+    world.clock.advance(EPOCHS_FORGOTTEN_MS)
+    world.found[INTERIM] = INTERIM_TOPIC
+    world.refused = {CreateTopic: ErrorCode.REQUEST_TIMED_OUT}
+    assert world.check()[TOPIC].replacing.reason == reasons.KNOWN_BY_CLIENTS
+    world.refused = {CreateTopic: ErrorCode.POLICY_VIOLATION}
+    reason = world.check()[TOPIC].replacing.reason
+    assert reason == reasons.RENAME_REFUSED
+    assert reasons.is_alarm(reason)
 
 
 @pytest.mark.parametrize("kind", [CreateTopic, FenceTopic])

@@ -15,7 +15,7 @@ import pytest
 
 from modeaware import cli
 from modeaware.admin.new_topics import Accepted, TopicReplacement
-from modeaware.admin.replacements import check_consequences, creating_broker, replace_commands
+from modeaware.admin.replacements import by_topic_asked, check_consequences, creating_broker, replace_commands
 from modeaware.cli.certificates import CertificateFolder
 from modeaware.cli.declared import diff_of
 from modeaware.cli.outcome import Watch, outcome
@@ -38,6 +38,7 @@ from modeaware.reports.describe import TopicDescription, describe_all_parts, des
 from modeaware.reports.session import ModeLog
 from modeaware.reports.status import status_report
 from modeaware.topic_view import ReplacedBy
+from modeaware.wire.messages import TopicResult
 from modeaware.wire.retries import Deadline, Retrying, RetryPolicy
 from tests.support.modelog import fold
 from tests.unit.test_replace_plan import FOUND, ON, FakeChange, described
@@ -136,6 +137,10 @@ def part(topic: str, now: Replacement | None, phase: str, *records: TopicRecord)
             *(2, "gap", "another topic has the name of the alias", "modeaware topics --describe --topic orders"),
         ),
         (
+            part("orders", None, "done", first(replace(GONE, reason="group-stateful:quix"))),
+            *(2, "gap", "group 'quix' keeps state", "modeaware replace orders --accept-state-loss quix"),
+        ),
+        (
             part(INTERIM, replace(BACK, reason="fence-unknown"), "announce", first(GONE), second(BACK)),
             *(2, "announce", "not every leader", f"--topic {INTERIM}"),
         ),
@@ -151,6 +156,27 @@ def test_status_shows_the_change_as_one_under_the_kept_name(
     assert (waiting.waits_for is None, waiting.next is None) == (waits is None, command is None)
     assert (waits or "") in (waiting.waits_for or "")
     assert (waiting.next or "").endswith(command or "")
+
+
+def test_obstacle_to_the_second_half_is_an_alarm_of_the_topic() -> None:
+    waits = first(replace(GONE, reason="rename-refused"))
+    assert "is refused" in str(part("orders", None, "done", waits).alarm)
+    stays = first(replace(GONE, reason="name-taken", keep_name=False))
+    assert part("orders", None, "done", stays).alarm is None
+
+
+def test_command_for_a_group_with_state_that_is_shown_for_the_interim_topic_works(run: Run) -> None:
+    waits = second(replace(BACK, reason="group-stateful:quix"))
+    (change,) = status_report(
+        [part(INTERIM, waits.replacement, "announce", waits)], lambda *words: " ".join(words)
+    ).changes
+    (waiting,) = change.waiting
+    assert waiting.next == f"modeaware replace {INTERIM} --accept-state-loss quix"
+    asked = changing(first(GONE), waits, orders=NEW)
+    assert run(asked, *str(waiting.next).split()[2:], "--yes") == 0
+    command = sent_by(asked)
+    assert (command.topic, command.new_topic, command.accept_state_loss) == (INTERIM, "orders", ("quix",))
+    assert command.keep_name
 
 
 def test_status_shows_what_is_left_of_a_change_that_was_taken_back_or_is_over() -> None:
@@ -404,6 +430,13 @@ def test_request_of_a_program_names_the_interim_topic(monkeypatch: pytest.Monkey
 
     assert (made({}).new_topic, made({}).keep_name) == (INTERIM, True)
     assert made({"orders": ReplacedBy(INTERIM, INTERIM_ID, 4, switched=True)}).new_topic == INTERIM
+    # The old topic is gone: the repetition is about the interim topic, and its answer about the topic asked for.
+    again = made({"orders": ReplacedBy(INTERIM, INTERIM_ID, 4, switched=True, gone=True)})
+    assert (again.topic, again.new_topic, again.keep_name) == (INTERIM, "orders", True)
+    answers = by_topic_asked([again], {INTERIM: TopicResult(INTERIM, message="m")}, wanted)
+    assert answers == {"orders": TopicResult("orders", message="m")}
+    refused = RequestRefused("no", code=ErrorCode.POLICY_VIOLATION, topic=INTERIM)
+    assert by_topic_asked([again], {INTERIM: refused}, wanted) == {"orders": refused}
 
 
 # The command
@@ -463,6 +496,12 @@ def test_first_request_is_for_the_interim_topic(run: Run, capsys: pytest.Capture
                      id="stays, in the second half"),
         pytest.param([first(replace(GONE, keep_name=False))], ABSENT, ["--keep-name"], second_half_of(first(GONE)),
                      id="keeps its name after all, after the deletion"),
+        pytest.param([first(GONE)], ABSENT, ["--accept-state-loss", "quix"],
+                     replace(second_half_of(first(GONE)), accept_state_loss=("quix",)),
+                     id="accepts a loss of state, between the halves"),
+        pytest.param([first(GONE), second(BACK)], NEW, ["--accept-state-loss", "quix"],
+                     replace(second_half_of(first(GONE)), accept_state_loss=("quix",)),
+                     id="accepts a loss of state, in the second half"),
     ],
 )  # fmt: skip
 def test_where_a_change_ends_is_said_to_the_half_that_is_under_way(
