@@ -13,8 +13,8 @@ import org.apache.kafka.clients.producer.RecordMetadata;
  * for the first view, and where none comes in time it passes the record on to {@link ModePartitioner}, which fails the
  * send as Kafka fails one without metadata: by a TimeoutException in its future and callback. Where no ModePartitioner
  * sees the record (it names its partition, or the producer has another partitioner), and on an unexpected error, the
- * interceptor throws {@link SendRefused}: the record must not go to a topic that may be replaced. In Connect both end the
- * task, with the reason in its status; a restart of the task sends the record again.
+ * interceptor throws an Error: the record must not go to a topic that may be replaced. In Connect both end the
+ * task (with errors.tolerance=none), with the reason in its status; a restart of the task sends the record again.
  *
  * <p>Names are resolved by the mode log alone: an interceptor does not see the ids of the cluster's topics.
  */
@@ -34,19 +34,10 @@ public final class ModeInterceptor<K, V> extends PlugIn implements ProducerInter
             return written.equals(record.topic()) ? record : new ProducerRecord<>(
                 written, record.partition(), record.timestamp(), record.key(), record.value(), record.headers());
         } catch (RuntimeException error) {
-            throw new SendRefused(error);
+            throw new Error("the record was not sent: " + error.getMessage(), error);
         }
     }
 
     @Override
     public void onAcknowledgement(RecordMetadata metadata, Exception exception) { }
-
-    /** The record was not sent. An Error, because Kafka swallows an interceptor's exceptions. */
-    public static final class SendRefused extends Error {
-        private static final long serialVersionUID = 1L;
-
-        SendRefused(RuntimeException cause) {
-            super("the record was not sent: " + cause.getMessage(), cause);
-        }
-    }
 }

@@ -66,8 +66,8 @@ public final class ModePartitioner extends PlugIn implements Partitioner {
                 + ProducerConfig.INTERCEPTOR_CLASSES_CONFIG + "=" + ModeInterceptor.class.getName()
                 + " after the other interceptors");
         }
-        TopicView view = views.view(topic, cluster.topicId(topic));
-        int[] writable = view == null ? null : view.writable;
+        // These may be beyond the metadata's partitions. Kafka then requests metadata, and keeps the record until it comes.
+        int[] writable = views.writable(topic, cluster.topicId(topic));
         int count = writable == null ? cluster.partitionCountForTopic(topic) : writable.length;
         if (count == 0) {
             throw new InvalidPartitionsException(topic + ": no partition is writable; grow the topic");

@@ -22,7 +22,7 @@ abstract class PlugIn {
 
     /** Returns the views that decide the next record of this thread; null: none in time, and it must be refused. */
     final Views viewsForNextSend() {
-        Views views = tail.views();
+        Views views = tail.views;
         if (views == null) {
             views = firstViews();
         }
@@ -38,7 +38,7 @@ abstract class PlugIn {
     /** Returns why a record without a view is refused; producers may retry it with {@code block}, not with {@code error}. */
     final ApiException noView() {
         String why = "no view of the partition modes within " + settings.getLong(Settings.VIEW_TIMEOUT_MS) + " ms ("
-            + Settings.VIEW_TIMEOUT_MS + "): " + tail.trouble();
+            + Settings.VIEW_TIMEOUT_MS + "): " + tail.trouble;
         return onUnknown("error") ? new ApiException(why) : new TimeoutException(why);
     }
 

@@ -27,7 +27,7 @@ import org.apache.kafka.common.errors.SerializationException;
  */
 final class Records {
     private static final long READER_VERSION = 1;
-    private static final int MAX_PARTITIONS = 100_000;
+    static final int MAX_PARTITIONS = 100_000;
     private static final Map<String, Object> FORMS = forms();
 
     private Records() { }

@@ -2,14 +2,13 @@ package modeaware;
 
 import static modeaware.Json.require;
 
+import java.nio.charset.StandardCharsets;
 import java.util.HashSet;
 import java.util.LinkedHashMap;
-import java.util.List;
 import java.util.Map;
 import java.util.Objects;
 import java.util.Set;
 import java.util.regex.Pattern;
-import java.util.stream.Collectors;
 import org.apache.kafka.common.errors.SerializationException;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -20,6 +19,7 @@ import org.slf4j.LoggerFactory;
  */
 final class Replay {
     private static final Logger LOG = LoggerFactory.getLogger(Replay.class);
+    private static final int MAX_KEY_BYTES = 1_000; // as in Python
     private static final int MAX_LOGGED_KEYS = 1_000;
     private static final Pattern NO_TOPIC = Pattern.compile("(?s)group-rules|observed-brokers|moved:.*");
 
@@ -27,9 +27,11 @@ final class Replay {
     private final Set<String> loggedKeys = new HashSet<>();
     private long claimedEpoch = Long.MIN_VALUE;
 
-    /** Returns the views of all topic ids; the one written last comes last. */
-    List<TopicView> views() {
-        return byId.values().stream().filter(Objects::nonNull).collect(Collectors.toUnmodifiableList());
+    /** Returns the views by topic id; the one written last comes last. */
+    Map<String, TopicView> views() {
+        Map<String, TopicView> found = new LinkedHashMap<>(byId);
+        found.values().removeIf(Objects::isNull);
+        return found;
     }
 
     /** Returns whether the log had a record of this topic id, or a tombstone. */
@@ -39,10 +41,9 @@ final class Replay {
 
     /** Applies the next record. */
     void apply(byte[] key, byte[] value) {
-        String name = "";
         try {
-            require(key != null, "no key");
-            name = Json.decode(key);
+            require(key != null && key.length <= MAX_KEY_BYTES, "no key, or one of more than " + MAX_KEY_BYTES + " bytes");
+            String name = Json.decode(key);
             if (name.equals("controller")) {
                 require(value != null, "a tombstone for a claim");
                 claimedEpoch = current((Long) Records.read("claim", value).get("controller_epoch"));
@@ -50,10 +51,16 @@ final class Replay {
                 applyTopic(name, value);
             }
         } catch (SerializationException error) {
-            if (loggedKeys.size() < MAX_LOGGED_KEYS && loggedKeys.add(name)) {
-                LOG.warn("mode log: skipped a record with key {}: {}", name, error.getMessage());
+            String shown = shown(key);
+            if (loggedKeys.size() < MAX_LOGGED_KEYS && loggedKeys.add(shown)) {
+                LOG.warn("mode log: skipped a record with key {}: {}", shown, error.getMessage());
             }
         }
+    }
+
+    private static String shown(byte[] key) {
+        String start = key == null ? "" : new String(key, 0, Math.min(key.length, 80), StandardCharsets.US_ASCII);
+        return '"' + start.replaceAll("[^ -~]", "?") + '"';
     }
 
     private void applyTopic(String id, byte[] value) {
@@ -61,7 +68,7 @@ final class Replay {
         if (value != null) {
             view = new TopicView(value);
             TopicView held = byId.get(id);
-            require(view.topicId.equals(id), "it is a record of topic id " + view.topicId);
+            require(view.topicId.equals(id), "it is a record of another topic id");
             current(view.controllerEpoch);
             require(held == null || !view.isOlderThan(held), "it comes after a later version");
         }

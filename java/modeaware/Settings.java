@@ -3,6 +3,7 @@ package modeaware;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import org.apache.kafka.clients.producer.ProducerConfig;
 import org.apache.kafka.common.config.AbstractConfig;
 import org.apache.kafka.common.config.ConfigDef;
@@ -35,10 +36,15 @@ final class Settings extends AbstractConfig {
     Settings(Map<String, ?> configs) {
         super(DEFINITION, configs, false);
         for (String name : configs.keySet()) {
-            if (name.startsWith("modeaware.") && !DEFINITION.names().contains(name)) {
-                throw new ConfigException("unknown setting " + name + ": known are " + DEFINITION.names());
+            if (name.startsWith("modeaware.") && !names().contains(name)) {
+                throw new ConfigException("unknown setting " + name + ": known are " + names());
             }
         }
+    }
+
+    /** Returns the names of the settings. Public, because modeaware.spark looks up this method: it needs kafka-clients. */
+    public static Set<String> names() {
+        return DEFINITION.names();
     }
 
     /** Returns whether the producer has {@code plugIn} among its classes under the setting {@code name}. */

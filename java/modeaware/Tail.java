@@ -28,20 +28,20 @@ final class Tail {
     private static final Map<List<Object>, Tail> TAILS = new HashMap<>();
     private static final Duration POLL = Duration.ofSeconds(5);
     private static final Duration REQUEST = Duration.ofSeconds(10);
-    private static final long CHECK_NS = TimeUnit.SECONDS.toNanos(30); // how often the end of the log is requested
     private static final AtomicInteger MADE = new AtomicInteger();
     private static final long FIRST_PAUSE_MS = 1_000;
     private static final long LAST_PAUSE_MS = 30_000;
 
     /** The views that decided the topic of the record that this thread is sending: they decide its partition, too. */
     final ThreadLocal<Views> ofSend = new ThreadLocal<>();
+    long checkNs = TimeUnit.SECONDS.toNanos(30); // how often the end of the log is requested
     private final Map<String, Object> settings;
     private final Function<Map<String, Object>, Consumer<byte[], byte[]>> connect;
     private final TopicPartition log;
     private final CountDownLatch first = new CountDownLatch(1);
     private final CountDownLatch stopped = new CountDownLatch(1);
-    private volatile Views views;
-    private volatile String trouble = "the mode log has not been read to its end yet";
+    volatile Views views; // in force; null before the first
+    volatile String trouble = "the mode log has not been read to its end yet"; // why there are none
     private long pauseMs = FIRST_PAUSE_MS; // longer after a failure
     private int users; // guarded by TAILS
 
@@ -76,16 +76,6 @@ final class Tail {
         }
     }
 
-    /** Returns the views in force; null before the first. */
-    Views views() {
-        return views;
-    }
-
-    /** Returns why there is no view. */
-    String trouble() {
-        return trouble;
-    }
-
     /** Waits for the first views, at most until the thread is interrupted, and returns them; null: none in time. */
     Views awaitViews(long timeoutMs) {
         try {
@@ -103,6 +93,7 @@ final class Tail {
     Thread start() {
         Thread thread = new Thread(this::run, "modeaware-modes");
         thread.setDaemon(true);
+        thread.setContextClassLoader(Tail.class.getClassLoader()); // the caller's would be kept from unloading
         thread.start();
         return thread;
     }
@@ -122,7 +113,7 @@ final class Tail {
 
     private void awaitLog(Consumer<byte[], byte[]> consumer) {
         while (isWanted() && consumer.partitionsFor(log.topic(), REQUEST).isEmpty()) {
-            if (views == null || views.topics().isEmpty()) {
+            if (views == null || views.byName.isEmpty()) {
                 publish(new Replay()); // no log yet: every partition is ReadWrite
                 pause(FIRST_PAUSE_MS);
             } else {
@@ -147,7 +138,7 @@ final class Tail {
             ConsumerRecords<byte[], byte[]> records = consumer.poll(POLL);
             records.forEach(each -> replay.apply(each.key(), each.value()));
             isUnpublished |= !records.isEmpty();
-            if (System.nanoTime() - checkedNs > CHECK_NS) {
+            if (System.nanoTime() - checkedNs > checkNs) {
                 checkedNs = System.nanoTime();
                 checkEnd(consumer);
             }
@@ -174,7 +165,7 @@ final class Tail {
 
     private void failed(String why) {
         if (pauseMs == FIRST_PAUSE_MS) {
-            int held = views == null ? 0 : views.topics().size();
+            int held = views == null ? 0 : views.byName.size();
             LOG.warn("mode log {}: {}; the last views stay in force ({} topics)", log.topic(), why, held);
         }
         trouble = why;

@@ -14,12 +14,18 @@ final class TopicView {
     final String topicId;
     final long controllerEpoch;
     final long epoch;
+    /** How many partitions have a mode. */
+    final int count;
     /** The partitions that take writes, ascending; null: all partitions that the cluster has. */
     final int[] writable;
     /** The topic that producers write to in place of this one since the switch, and its id; null: this one. */
     final String newTopic;
     final String newTopicId;
-    private final Uuid uuid;
+    /** How many partitions that topic was created with. */
+    final long newCount;
+    /** The ids as the cluster has them; null: an id of no topic of a cluster. */
+    final Uuid uuid;
+    final Uuid newUuid;
 
     /** Throws SerializationException where it is no record of a topic. */
     TopicView(byte[] record) {
@@ -31,7 +37,8 @@ final class TopicView {
         epoch = (Long) fields.get("epoch");
         SortedMap<Integer, Long> modes = Records.modes(fields.get("modes"));
         int[] open = modes.keySet().stream().filter(each -> modes.get(each) == READ_WRITE).mapToInt(each -> each).toArray();
-        writable = open.length == modes.size() ? null : open;
+        count = modes.size();
+        writable = open.length == count ? null : open;
         for (String columns : new String[] {"retired", "opening"}) {
             for (int partition : Records.partitions(fields.get(columns))) {
                 require(modes.getOrDefault(partition, READ_WRITE) != READ_WRITE, partition + " is ReadWrite, or has no mode");
@@ -42,6 +49,8 @@ final class TopicView {
             && replacement.get("new_topic_id") != null;
         newTopic = isSwitched ? (String) replacement.get("new_topic") : null;
         newTopicId = isSwitched ? (String) replacement.get("new_topic_id") : null;
+        newCount = isSwitched ? (Long) replacement.get("num_partitions") : 0;
+        newUuid = uuidOf(newTopicId);
     }
 
     /** Returns whether producers write to another topic in place of this one. */
@@ -62,9 +71,9 @@ final class TopicView {
 
     private static Uuid uuidOf(String topicId) {
         try {
-            return Uuid.fromString(topicId);
+            return topicId == null ? null : Uuid.fromString(topicId);
         } catch (IllegalArgumentException error) {
-            return null; // the id of no topic of a cluster
+            return null;
         }
     }
 }

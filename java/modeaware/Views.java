@@ -2,51 +2,69 @@ package modeaware;
 
 import java.util.HashMap;
 import java.util.HashSet;
-import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.function.Predicate;
+import java.util.stream.IntStream;
 import org.apache.kafka.common.Uuid;
 
 /**
  * The views of one cluster that are in force. Immutable: one of these decides a record's topic and partition.
  *
  * <p>Only a tombstone removes a view, and no view is replaced by an older one, even where the log is read again.
+ *
+ * <p>A producer's metadata may be minutes old, and of a deleted topic: a change that keeps a name ends sooner. Neither that
+ * topic's partitions nor its view count then, but those of the topic that has the name by the log.
  */
 final class Views {
-    static final Views NONE = new Views(Map.of(), List.of());
+    static final Views NONE = new Views(Map.of(), Map.of(), Set.of(), null);
 
-    private final Map<String, TopicView> byName;
-    private final List<TopicView> all; // also of topic ids whose name has a view of another id in force
+    final Map<String, TopicView> byName; // the view in force under a name
+    private final Map<String, TopicView> byId; // also of topic ids whose name has a view of another id in force
+    private final Set<Uuid> pastIds; // removed, or another topic got the name later
+    private final Replay replay; // the reading of the log that these views are of
+    private final Set<Uuid> staleIds; // the past ids, and those of replaced topics: no producer writes to these
     private final Map<String, String> writtenTopics = new HashMap<>(); // of names that are replaced
 
-    private Views(Map<String, TopicView> byName, List<TopicView> all) {
+    private Views(Map<String, TopicView> byName, Map<String, TopicView> byId, Set<Uuid> pastIds, Replay replay) {
         this.byName = byName;
-        this.all = all;
+        this.byId = byId;
+        this.pastIds = pastIds;
+        this.replay = replay;
+        staleIds = new HashSet<>(pastIds);
+        byId.values().stream().filter(TopicView::isReplaced).forEach(view -> staleIds.add(view.uuid));
         byName.values().stream().filter(TopicView::isReplaced).forEach(
             view -> writtenTopics.put(view.topic, endOfChain(view)));
     }
 
-    /** Returns the views after what {@code replay} has read: under each name the view that was written last. */
-    Views after(Replay replay) {
+    /** Returns the views after what {@code now} has read: under each name the view that was written last. */
+    Views after(Replay now) {
+        Map<String, TopicView> read = now.views();
         Map<String, TopicView> next = new HashMap<>();
-        List<TopicView> read = replay.views();
-        read.forEach(view -> next.put(view.topic, view));
-        byName.forEach((topic, held) -> {
-            TopicView now = next.get(topic);
-            if (now == null ? !replay.hasSeen(held.topicId) : now.isOlderThan(held)) {
-                next.put(topic, held);
+        Set<Uuid> past = new HashSet<>(pastIds);
+        Set<String> renewed = new HashSet<>(); // names of topic ids that the log did not have before
+        read.forEach((id, view) -> {
+            next.put(view.topic, view);
+            if (!byId.containsKey(id)) {
+                past.remove(view.uuid);
+                renewed.add(view.topic);
             }
         });
-        return new Views(next, read);
-    }
-
-    Set<String> topics() {
-        return byName.keySet();
-    }
-
-    /** Returns the view in force under a name; null: none. */
-    TopicView held(String topic) {
-        return byName.get(topic);
+        byId.forEach((id, known) -> {
+            // In another reading the order of ids proves nothing: compaction keeps only the last record of each.
+            boolean isRemoved = now.hasSeen(id) && !read.containsKey(id);
+            if (isRemoved || (now == replay && renewed.contains(known.topic))) {
+                past.add(known.uuid);
+            }
+        });
+        byName.forEach((topic, held) -> {
+            TopicView latest = next.get(topic);
+            if (latest == null ? !now.hasSeen(held.topicId) : latest.isOlderThan(held)) {
+                next.put(topic, held);
+                read.put(held.topicId, held);
+            }
+        });
+        return new Views(next, read, past, now);
     }
 
     /** Returns the topic that producers write to when they name {@code topic}. */
@@ -54,17 +72,35 @@ final class Views {
         return writtenTopics.getOrDefault(topic, topic);
     }
 
-    /** Returns the view of the topic with this name and id in the cluster; null: all its partitions are writable. */
-    TopicView view(String topic, Uuid id) {
-        TopicView held = byName.get(topic);
-        if (held == null || isOf(held, topic, id)) {
-            return held;
+    /**
+     * Returns the partitions that take writes, ascending, in a topic that is not replaced; null: all in the metadata.
+     * {@code id} is the topic's in the metadata.
+     */
+    int[] writable(String topic, Uuid id) {
+        if (!staleIds.contains(id)) {
+            TopicView view = view(topic, id);
+            return view == null ? null : view.writable;
         }
-        return all.stream().filter(each -> isOf(each, topic, id) && !each.isOlderThan(held)).findFirst().orElse(null);
+        TopicView now = last(view -> view.topic.equals(topic) && !staleIds.contains(view.uuid));
+        if (now != null) {
+            return now.writable == null ? all(now.count) : now.writable;
+        }
+        TopicView before = last(view -> topic.equals(view.newTopic) && !staleIds.contains(view.newUuid));
+        return before == null ? null : all(before.newCount);
     }
 
-    private static boolean isOf(TopicView view, String topic, Uuid id) {
-        return view.topic.equals(topic) && view.appliesTo(id) && !view.isReplaced();
+    private TopicView view(String topic, Uuid id) {
+        TopicView held = byName.get(topic);
+        Predicate<TopicView> isOf = view -> view.topic.equals(topic) && view.appliesTo(id) && !view.isReplaced();
+        return held == null || isOf.test(held) ? held : last(isOf);
+    }
+
+    private TopicView last(Predicate<TopicView> isWanted) {
+        return byId.values().stream().filter(isWanted).reduce(null, (before, view) -> view);
+    }
+
+    private static int[] all(long count) {
+        return IntStream.range(0, (int) Math.min(count, Records.MAX_PARTITIONS)).toArray();
     }
 
     /** A chain may lead back to an earlier name, of a topic with another id: each id is passed once. */

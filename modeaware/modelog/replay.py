@@ -26,6 +26,8 @@ from modeaware.topic_view import Moved, TopicView
 logger = get_logger(__name__)
 
 _NONE_MOVED = Moved()
+MAX_KEY_BYTES = 1_000
+"""The longest key that is read. The keys of mode records are below 100 bytes."""
 MAX_REMEMBERED_KEYS = 1_000
 """The most unreadable keys that are remembered: malformed records must fill neither memory nor the program's log."""
 
@@ -195,7 +197,8 @@ class Replay:
 
     def _reject(self, key: str | bytes | None, error: RecordError) -> None:
         self.rejected += 1
-        name = key.decode(errors="backslashreplace") if isinstance(key, bytes) else str(key)
+        shortened = None if key is None else key[:MAX_KEY_BYTES]
+        name = shortened.decode(errors="backslashreplace") if isinstance(shortened, bytes) else str(shortened)
         held = self.records.get(topic_id_of(name) or name)
         if isinstance(error, NewerRecord):
             self.newer.add(name)
@@ -215,6 +218,8 @@ def _refuse_older(record: VersionedRecord, held: VersionedRecord | None, what: s
 def _key_text(key: str | bytes | None) -> str:
     if key is None:
         raise RecordError("mode log: a record without a key")
+    if len(key) > MAX_KEY_BYTES:
+        raise RecordError(f"mode log: a key of {len(key)} bytes; at most {MAX_KEY_BYTES} are read")
     if isinstance(key, str):
         return key
     try:

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 PARTITIONER, INTERCEPTOR = "modeaware.ModePartitioner", "modeaware.ModeInterceptor"
 _NAMES = ("consistent_random", "minimal_movement", "murmur2_random")
-_HASHES = "modeaware.Hash"
+_SETTINGS = "modeaware.Settings"
+"""A class of the jar. It extends one of kafka-clients, so it cannot be loaded without them."""
 
 
 def partitioner_in_jvm(df: DataFrame, conf: Mapping[str, Any], rule: Rule | None) -> str | None:
@@ -34,12 +35,13 @@ def partitioner_in_jvm(df: DataFrame, conf: Mapping[str, Any], rule: Rule | None
 
 
 def _are_loaded(spark: SparkSession) -> bool:
-    """Return whether Spark has the jar on its class path. Run no job: a query's analysis already looks up the class."""
+    """Return whether Spark can load the jar's classes. Run no job: a query's analysis already looks up the class."""
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # it has no types
     from pyspark.errors import AnalysisException
 
     try:
-        return len(spark.sql(f"SELECT java_method('{_HASHES}', 'values')").columns) == 1
-    except AnalysisException:
+        return len(spark.sql(f"SELECT java_method('{_SETTINGS}', 'names')").columns) == 1
+    except (AnalysisException, Py4JJavaError):  # without the jar; with the jar, but without kafka-clients beside it
         return False
 
 

@@ -31,14 +31,16 @@ from modeaware.modelog.records import (
     OpeningPartition,
     Replacement,
     Straggler,
+    TopicRecord,
 )
+from modeaware.modelog.replay import MAX_KEY_BYTES
 from modeaware.topic_view import TopicView
 from modeaware.views.log import LogSource
 from modeaware.views.store import ViewStore
 from partitioners import named
 from tests.simulation.controller import seams
 from tests.simulation.guards import FIRST_SEED
-from tests.simulation.report import CHAIN_FROM, DELETE_FROM, REPLACE_FROM, Report, run
+from tests.simulation.report import CHAIN_FROM, DELETE_FROM, NAMES_FROM, REPLACE_FROM, Report, run
 from tests.support.jvm import answers, build_jar, plug_ins_jar, run_java
 from tests.support.modelog import NONE, RO, RW, for_newer_readers, topic_record
 
@@ -70,8 +72,12 @@ def keys() -> list[bytes | None]:
 
 
 def test_keys_go_where_the_partitioners_of_this_package_put_them() -> None:
+    """Also by the plug-in, in a topic whose writable partitions are in no row."""
     all_keys = keys()
-    found = answers([encoded(key) for key in all_keys], "keys", *map(str, COUNTS))
+    open_ones = (1, 2, 5, 8, 11)
+    record = topic_record(topic_id=LIVE_ID, writable=0)
+    record = replace(record, modes=tuple(RW if p in open_ones else RO for p in range(12)), retired={})
+    found = answers([encoded(key) for key in all_keys], "keys", encoded(record.to_json()), *map(str, COUNTS))
     partitioners = [named(name).for_topic("orders") for name in HASHES]
     differing = []
     for key, line in zip(all_keys, found, strict=True):
@@ -80,6 +86,7 @@ def test_keys_go_where_the_partitioners_of_this_package_put_them() -> None:
             for each in partitioners
             for count in COUNTS
         ]
+        expected += [open_ones[by_five] if by_five >= 0 else -1 for by_five in expected[1::2]]
         if line.split() != [str(index) for index in expected]:
             differing.append((key, line, expected))
     assert differing == [], differing[:5]
@@ -146,9 +153,8 @@ def differing(steps: list[Entry | str]) -> list[tuple[Entry | str, str, str]]:
 def test_every_phase_of_shrinks_growths_and_chains_of_replacements_gives_the_same_views() -> None:
     """Logs of the simulator: each read to the middle, then followed; read again where its end is lost."""
     steps: list[Entry | str] = []
-    for seed in (
-        first + number for first in (FIRST_SEED, REPLACE_FROM, DELETE_FROM, CHAIN_FROM) for number in range(SCHEDULES)
-    ):
+    starts = (FIRST_SEED, REPLACE_FROM, DELETE_FROM, CHAIN_FROM, NAMES_FROM)
+    for seed in (first + number for first in starts for number in range(SCHEDULES)):
         with seams():
             log: list[Entry] = list(run(seed, Report()).log.entries)
         middle = len(log) // 2
@@ -260,6 +266,8 @@ def test_malformed_and_newer_records_give_the_same_views() -> None:
             (FULL.topic_id, whole),
             (key, json.dumps({**fields, "topic_id": key}).encode()),
         ]
+    for key in ("k" * MAX_KEY_BYTES, "k" * (MAX_KEY_BYTES + 1)):
+        steps += ["new", "begin", "end", (key, json.dumps({**fields, "topic_id": key}).encode())]
     steps += ["new", "begin", (FULL.topic_id, whole), "end", "begin", "end", (FULL.topic_id, None), ("x", None)]
     found = differing(steps)
     assert found == [], found[:5]
@@ -274,18 +282,32 @@ DECISIONS = {
     "before the switch": "orders",
     "switched between interceptor and partitioner": f"orders {murmur2(b'key-3', 4)}",
     "after the switch": "orders-v2",
+    "name kept, to 5": f"orders {murmur2(b'key-3', 5)}",
+    "alias ended, to 5": f"orders {murmur2(b'key-3', 5)}",
+    "new topic shrunk, to 5": f"orders {murmur2(b'key-3', 2)}",
+    "name kept, to 12": f"orders {murmur2(b'key-3', 12)}",
+    "alias ended, to 12": f"orders {murmur2(b'key-3', 12)}",
+    "new topic shrunk, to 12": f"orders {murmur2(b'key-3', 2)}",
+    "metadata of a past id": f"orders {murmur2(b'key-3', 2)}",
+    "metadata of a past id, log read again": f"orders {murmur2(b'key-3', 2)}",
+    "next id in another reading": f"orders {murmur2(b'key-3', 4)}",
+    "metadata of a past id, all open": f"orders {murmur2(b'key-3', 5)}",
+    "two ids in the first reading": f"orders {murmur2(b'key-3', 4)}",
+    "metadata of a removed id": f"orders {murmur2(b'key-3', 2)}",
+    "recorded once more": f"orders {murmur2(b'key-3', 4)}",
     "block": "TimeoutException",
     "error": "ApiException",
     "writable": f"orders {murmur2(b'key-3', 12)}",
     "no view, left to the partitioner": "orders",
     "no view, refused by the partitioner": "TimeoutException",
-    "no view, named partition": "SendRefused",
-    "no view, another partitioner": "SendRefused",
+    "no view, named partition": "Error",
+    "no view, another partitioner": "Error",
     "no view, interrupted": "TimeoutException",
     "view after an interrupted wait": f"orders {murmur2(b'key-3', 4)}",
     "unknown setting": "ConfigException",
     "tails of 24 producers": "1",
     "tail after the last close": "false false",
+    "class loader of the tail": "true",
     "tail after an unexpected error": "true java.lang.IllegalStateException: bad",
     "others in the consumer": "false",
     "security in the consumer": "true",
@@ -296,15 +318,34 @@ DECISIONS = {
     "keyless records of 8000 bytes": "2",
     "keyless records of 20000 bytes": "1",
 }
-LIVE_ID = "bGl2ZS10b3BpYy1pZC0wMQ"
+LIVE_ID, INTERIM_ID, NEXT_ID = "bGl2ZS10b3BpYy1pZC0wMQ", "aW50ZXJpbS10b3BpYy0wMQ", "bmV4dC10b3BpYy1pZC0wMg"
+
+
+def alias(old: TopicRecord, new_topic: str, new_id: str, count: int) -> TopicRecord:
+    """The record of a deleted old topic."""
+    times = {"announced_ms": 1, "switched_ms": 2, "gone_ms": 3}
+    return replace(old, replacement=Replacement(new_topic, count, 1_000, new_topic_id=new_id, **times))
+
+
+def records_of_decisions() -> dict[str, TopicRecord]:
+    before = replace(SHRUNK, topic_id=LIVE_ID)
+    interim = topic_record("orders.modeaware-1", topic_id=INTERIM_ID)
+    return {
+        "before": before,
+        "after": replace(FULL, topic_id=LIVE_ID, epoch=before.epoch + 1),
+        "to interim": alias(before, interim.topic, INTERIM_ID, 5),
+        "to 5": alias(interim, "orders", NEXT_ID, 5),
+        "to 12": alias(interim, "orders", NEXT_ID, 12),
+        "next": topic_record(writable=2, topic_id=NEXT_ID),
+        "next open": topic_record(writable=5, count=5, topic_id=NEXT_ID),
+    }
 
 
 @pytest.fixture(scope="module")
 def decided() -> tuple[dict[str, str], str]:
     """The decisions of ``Decisions``, and all that it printed."""
-    before = replace(SHRUNK, topic_id=LIVE_ID)
-    after = replace(FULL, topic_id=LIVE_ID, epoch=before.epoch + 1)
-    done = run_java("Decisions", LIVE_ID, *(b64encode(each.to_json()).decode() for each in (before, after)))
+    records = records_of_decisions().items()
+    done = run_java("Decisions", LIVE_ID, *(f"{name}={b64encode(each.to_json()).decode()}" for name, each in records))
     lines = (line.split("\t") for line in done.stdout.splitlines())
     return {line[0]: line[1] for line in lines}, done.stdout + done.stderr
 
@@ -316,6 +357,36 @@ def test_every_case_of_the_plug_ins_is_decided(decided: tuple[dict[str, str], st
 @pytest.mark.parametrize("case", DECISIONS)
 def test_a_record_never_goes_to_a_replaced_or_unknown_place(decided: tuple[dict[str, str], str], case: str) -> None:
     assert decided[0][case] == DECISIONS[case]
+
+
+FOLLOWED = {
+    "absent": 0,
+    "created": 9,
+    "appended to": 8,
+    "failing": 8,
+    "readable again": 7,
+    "gone": 7,
+    "there again": 6,
+    "out of range": 5,
+    "shorter": 4,
+}
+"""What happens to a mode log -> how many partitions are writable then. The records have 9, 8, ... writable ones."""
+TROUBLES = [
+    "org.apache.kafka.common.KafkaException: no broker; the last views stay in force (1 topics)",
+    "readable again",
+    "org.apache.kafka.common.KafkaException: no leader; the last views stay in force (1 topics)",
+    "readable again",
+    "truncated or created again; reading it from its beginning",
+    "truncated or created again; reading it from its beginning",
+]
+
+
+def test_tail_follows_a_log_that_fails_or_was_created_again() -> None:
+    records = (topic_record(epoch=epoch, writable=10 - epoch) for epoch in range(1, 7))
+    done = run_java("Following", *(b64encode(each.to_json()).decode() for each in records))
+    assert dict(line.split("\t") for line in done.stdout.splitlines()) == {k: str(n) for k, n in FOLLOWED.items()}
+    said = [line.split("mode log modes: ")[1] for line in done.stderr.splitlines() if "mode log modes: " in line]
+    assert said == TROUBLES
 
 
 @pytest.mark.parametrize("size", [100, 1_000, 8_000])
@@ -331,6 +402,11 @@ def test_what_sticks_to_a_partition_fits_one_batch(decided: tuple[dict[str, str]
 def test_no_secret_of_the_producer_is_logged(decided: tuple[dict[str, str], str]) -> None:
     assert "sasl.jaas.config = [hidden]" in decided[1], "Kafka logs the settings of the tail's consumer"
     assert "hunter2" not in decided[1]
+
+
+def test_key_of_a_skipped_record_is_logged_short_and_without_line_breaks(decided: tuple[dict[str, str], str]) -> None:
+    [line] = [line for line in decided[1].splitlines() if "skipped a record" in line]
+    assert f'"{"k" * 78}??": no key, or one of more than 1000 bytes' in line
 
 
 def test_equal_sources_are_an_equal_jar(tmp_path: Path) -> None:

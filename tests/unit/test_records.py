@@ -19,7 +19,7 @@ from modeaware.modelog.records import (
     Straggler,
     TopicRecord,
 )
-from modeaware.modelog.replay import MAX_REMEMBERED_KEYS, Replay
+from modeaware.modelog.replay import MAX_KEY_BYTES, MAX_REMEMBERED_KEYS, Replay
 from modeaware.modes import ReplicaState
 from tests.support.modelog import NONE, RO, RW, fold, for_newer_readers, topic_record
 
@@ -222,6 +222,15 @@ def test_log_full_of_rubbish_fills_neither_memory_nor_log(caplog: pytest.LogCapt
     assert replay.rejected == 2 * (MAX_REMEMBERED_KEYS + 100)
     assert len(replay.unreadable) == MAX_REMEMBERED_KEYS
     assert len(caplog.records) == MAX_REMEMBERED_KEYS, "once per key"
+
+
+def test_long_key_is_neither_read_nor_remembered_whole(caplog: pytest.LogCaptureFixture) -> None:
+    longest, too_long = "x" * MAX_KEY_BYTES, "x" * MAX_KEY_BYTES + "\ny" * 1_000
+    replay = fold((key, topic_record(key[:2], topic_id=key).to_json()) for key in (longest, too_long))
+    assert list(replay.records) == [longest]
+    replay = fold([(too_long, b"{}"), (too_long.encode(), b"{}")])
+    assert replay.unreadable == [longest]
+    assert [len(record.getMessage()) < 300 for record in caplog.records] == [True] * 2
 
 
 def test_an_older_claim_and_a_tombstone_of_the_claim_change_nothing() -> None:

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException
 
 from modeaware.errors import ConfigError, PartitionRetired
@@ -29,12 +30,16 @@ class FakeSpark:
 
     def __init__(self, *, has_jar: bool = True) -> None:
         self.has_jar = has_jar
+        self.has_kafka = True
 
     def sql(self, query: str) -> SimpleNamespace:
-        assert query == "SELECT java_method('modeaware.Hash', 'values')"
+        assert query == "SELECT java_method('modeaware.Settings', 'names')"
         if not self.has_jar:
             raise AnalysisException("[DATATYPE_MISMATCH.UNEXPECTED_CLASS_TYPE] there is no such class")
-        return SimpleNamespace(columns=["java_method(modeaware.Hash, values)"])
+        if not self.has_kafka:
+            why = "java.lang.NoClassDefFoundError: org/apache/kafka/common/config/AbstractConfig"
+            raise Py4JJavaError(why, SimpleNamespace(_target_id="o1", _gateway_client=None))
+        return SimpleNamespace(columns=["java_method(modeaware.Settings, names)"])
 
 
 class FakeFrame:
@@ -81,6 +86,9 @@ def test_what_the_plug_ins_do_not_reach(log_is_read: dict[str, bool]) -> None:
     rule = rule_named("murmur2_random")
     assert partitioner_in_jvm(FakeFrame("key", "value"), CONF, rule) == "murmur2_random"
     assert partitioner_in_jvm(FakeFrame("key", "value", has_jar=False), CONF, rule) is None
+    without_kafka = FakeFrame("key", "value")
+    without_kafka.sparkSession.has_kafka = False
+    assert partitioner_in_jvm(without_kafka, CONF, rule) is None
     assert partitioner_in_jvm(FakeFrame("value", "Partition"), CONF, rule) is None, "Spark does not tell cases apart"
     assert partitioner_in_jvm(FakeFrame("value"), CONF, None) is None, "a partitioner of the application's own"
     log_is_read["reads"] = False

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import confluent_kafka
 import pytest
+from confluent_kafka import murmur2
 from confluent_kafka.admin import AdminClient
 
 import modeaware
@@ -16,7 +18,9 @@ from modeaware.interim import kept_name
 from modeaware.kafka_python import KafkaConsumer, KafkaProducer
 from tests.conftest import MakeTopic
 from tests.support.command_line import WAIT, Site
-from tests.support.plain import committed, ends, watermarks
+from tests.support.jvm import java_command
+from tests.support.plain import committed, drain_topic, ends, watermarks
+from tests.support.process import LoggedProcess
 from tests.support.waiting import eventually
 from tests.workload.kafka_python import KafkaPythonReader, KafkaPythonWriter
 from tests.workload.load import Load
@@ -67,6 +71,39 @@ def test_every_kind_of_client_follows_twice(site: Site, make_topic: MakeTopic, m
     names = AdminClient({"bootstrap.servers": site.servers}).list_topics(timeout=20).topics
     assert [name for name in names if kept_name(name) == topic] == [], "the interim topics are deleted"
     load.check(reused=[topic])
+
+
+@pytest.mark.timeout(400)
+def test_java_producers_place_keys_by_the_new_count(site: Site, make_topic: MakeTopic, tmp_path: Path) -> None:
+    """When the name returns, their metadata is still of the deleted topic, which had more partitions."""
+    topic, stop = make_topic(12), tmp_path / "stop"
+    # Of two requests in flight, Kafka may store the later one first in a recreated topic, and fail the other.
+    one = "max.in.flight.requests.per.connection=1"
+    conf = f"bootstrap.servers={site.servers}", f"modeaware.mode.log.topic={site.mode_log}", one
+    kinds = ("keyed", "transactional")
+    with ExitStack() as ending:
+        writers = []
+        for kind in kinds:
+            command = java_command("Writing", kind, topic, str(stop), *conf)
+            writers.append(LoggedProcess(command, tmp_path / f"{kind}.log"))
+            ending.callback(writers[-1].kill)
+
+        def write_more() -> None:
+            wanted = [writer.said.count("\n") + 300 for writer in writers]
+            eventually(lambda: all(w.said.count("\n") >= n for w, n in zip(writers, wanted, strict=True)), 120)
+
+        write_more()
+        told = site.run("replace", topic, "--partitions", "5", "--keep-name", *WAIT)
+        assert told.status == 0, told.err
+        write_more()
+        stop.touch()
+        for writer in writers:
+            writer.wait_until_it_says("closed", 90)
+    assert [line for w in writers for line in w.said.splitlines() if line.startswith("failed")] == []
+    stored = drain_topic(site.servers, topic)
+    misplaced = {(m.key(), m.partition()) for m in stored if m.partition() != murmur2(m.key() or b"", 5)}
+    assert misplaced == set()
+    assert len({m.key() for m in stored}) == 40 * len(kinds)
 
 
 @pytest.mark.timeout(400)

@@ -9,7 +9,10 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Base64;
 import java.util.List;
+import java.util.Map;
+import java.util.Set;
 import java.util.TreeSet;
+import org.apache.kafka.common.Cluster;
 
 /** What the plug-ins make of keys and of mode logs, without a Kafka: tests/contract/test_jvm.py compares it with Python. */
 final class Answers {
@@ -20,15 +23,30 @@ final class Answers {
     public static void main(String[] arguments) throws IOException {
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.US_ASCII));
         if (arguments[0].equals("keys")) {
-            keys(in, Arrays.stream(arguments).skip(1).mapToInt(Integer::parseInt).toArray());
+            keys(in, bytes(arguments[1]), Arrays.stream(arguments).skip(2).mapToInt(Integer::parseInt).toArray());
         } else {
             views(in);
         }
         OUT.flush();
     }
 
-    /** A key a line ({@code -}: none, {@code ~}: an empty one): where each hash puts it among each count. */
-    private static void keys(BufferedReader in, int[] counts) throws IOException {
+    /**
+     * A key a line ({@code -}: none, {@code ~}: an empty one): where each hash puts it among each count, then where the
+     * partitioner with each hash puts it in the topic of {@code record}.
+     */
+    private static void keys(BufferedReader in, byte[] record, int[] counts) throws IOException {
+        TopicView view = new TopicView(record);
+        Replay replay = new Replay();
+        replay.apply(view.topicId.getBytes(StandardCharsets.UTF_8), record);
+        List<ModePartitioner> partitioners = new ArrayList<>();
+        for (Hash hash : Hash.values()) {
+            ModePartitioner partitioner = new ModePartitioner();
+            partitioner.configure(Map.of("bootstrap.servers", "127.0.0.1:1", "modeaware.partitioner", hash.name()));
+            partitioner.tail.publish(replay);
+            partitioners.add(partitioner);
+        }
+        Cluster cluster = new Cluster("c", List.of(), List.of(), Set.of(), Set.of(), Set.of(), null,
+            Map.of(view.topic, view.uuid));
         for (String line = in.readLine(); line != null; line = in.readLine()) {
             List<String> found = new ArrayList<>();
             byte[] key = bytes(line);
@@ -36,6 +54,11 @@ final class Answers {
                 for (int count : counts) {
                     found.add(Integer.toString(hash.hashes(key) ? hash.index(key, count) : -1));
                 }
+            }
+            for (Hash hash : Hash.values()) {
+                int partition = hash.hashes(key)
+                    ? partitioners.get(hash.ordinal()).partition(view.topic, key, key, null, null, cluster) : -1;
+                found.add(Integer.toString(partition));
             }
             OUT.println(String.join(" ", found));
         }
@@ -69,8 +92,8 @@ final class Answers {
 
     private static String text(Views views) {
         List<String> found = new ArrayList<>();
-        for (String topic : new TreeSet<>(views.topics())) {
-            TopicView view = views.held(topic);
+        for (String topic : new TreeSet<>(views.byName.keySet())) {
+            TopicView view = views.byName.get(topic);
             String writable = view.writable == null ? "all" : Arrays.toString(view.writable);
             found.add(String.join("|", quoted(topic), quoted(view.topicId), view.controllerEpoch + "." + view.epoch,
                 writable.replace(" ", ""), quoted(view.newTopic), quoted(view.newTopicId),

@@ -20,8 +20,8 @@ import org.apache.kafka.common.Uuid;
 /**
  * What the plug-ins decide about single records, without a Kafka: tests/contract/test_jvm.py has what is right.
  *
- * <p>Arguments: a topic's id, and its records before and after the switch to {@code orders-v2} in base64. Prints a line for
- * each case: its name, a tab, and the decision or the error.
+ * <p>Arguments: a topic's id, then records in base64 as {@code name=record}; the test has what they are. Prints a line for each
+ * case: its name, a tab, and the decision or the error.
  */
 final class Decisions {
     private static final String SECRET = "hunter2";
@@ -30,20 +30,21 @@ final class Decisions {
     private static final String LONG_MS = "30000";
     private static final Node NODE = new Node(0, "127.0.0.1", 1);
 
-    private final byte[] id;
-    private final byte[] before;
-    private final byte[] after;
+    private final String live;
+    private final Map<String, byte[]> records = new HashMap<>();
     private int clusters;
 
     private Decisions(String[] arguments) {
-        id = arguments[0].getBytes(StandardCharsets.UTF_8);
-        before = Base64.getDecoder().decode(arguments[1]);
-        after = Base64.getDecoder().decode(arguments[2]);
+        live = arguments[0];
+        Stream.of(arguments).skip(1).map(each -> each.split("=", 2)).forEach(
+            each -> records.put(each[0], Base64.getDecoder().decode(each[1])));
     }
 
     public static void main(String[] arguments) {
         Decisions decisions = new Decisions(arguments);
+        new Replay().apply(("k".repeat(78) + "\n\u00e4" + "k".repeat(1_000)).getBytes(StandardCharsets.UTF_8), null);
         decisions.withViews();
+        decisions.staleMetadata();
         decisions.withoutViews();
         decisions.tails();
         say("batches whose first record is placed twice", decisions::placedTwice);
@@ -53,25 +54,61 @@ final class Decisions {
     }
 
     private void withViews() {
-        String live = new String(id, StandardCharsets.UTF_8);
         Case shrunk = new Case(PARTITIONER, "", "block");
-        shrunk.publish(before);
+        shrunk.publish("before");
         say("shrunk", () -> shrunk.partition("orders", live));
         say("created again", () -> shrunk.partition("orders", Uuid.randomUuid().toString()));
-        shrunk.publish(after);
+        shrunk.publish("after");
         say("replaced, partitioner alone", () -> shrunk.partition("orders", live));
 
         Case both = new Case(PARTITIONER, INTERCEPTOR, "block");
-        both.publish(after);
+        both.publish("after");
         say("replaced", () -> both.send("orders", null));
         say("renamed behind the interceptor", () -> both.partition("orders", live));
 
         Case race = new Case(PARTITIONER, INTERCEPTOR, "block");
-        race.publish(before);
+        race.publish("before");
         say("before the switch", () -> race.send("orders", null));
-        race.publish(after);
+        race.publish("after");
         say("switched between interceptor and partitioner", () -> race.partition("orders", live));
         say("after the switch", () -> race.send("orders", null));
+    }
+
+    /** The metadata has the id and the partitions of a topic that was deleted; another topic has its name. */
+    private void staleMetadata() {
+        for (String end : List.of("to 5", "to 12")) {
+            int had = end.equals("to 5") ? 12 : 4;
+            Case kept = new Case(PARTITIONER, "", "block");
+            kept.publish("to interim", end);
+            say("name kept, " + end, () -> kept.partition("orders", live, had));
+            kept.remove(live);
+            say("alias ended, " + end, () -> kept.partition("orders", live, had));
+            kept.publish("next");
+            say("new topic shrunk, " + end, () -> kept.partition("orders", live, had));
+        }
+        Case followed = new Case(PARTITIONER, "", "block");
+        followed.publish("before");
+        followed.publish("next");
+        say("metadata of a past id", () -> followed.partition("orders", live));
+        followed.replay = new Replay();
+        followed.publish("next", "before");
+        say("metadata of a past id, log read again", () -> followed.partition("orders", live));
+        Case another = new Case(PARTITIONER, "", "block");
+        another.publish("before");
+        another.replay = new Replay();
+        another.publish("next", "before");
+        say("next id in another reading", () -> another.partition("orders", live));
+        Case opened = new Case(PARTITIONER, "", "block");
+        opened.publish("before");
+        opened.publish("next open");
+        say("metadata of a past id, all open", () -> opened.partition("orders", live));
+        Case removed = new Case(PARTITIONER, "", "block");
+        removed.publish("before", "next");
+        say("two ids in the first reading", () -> removed.partition("orders", live));
+        removed.remove(live);
+        say("metadata of a removed id", () -> removed.partition("orders", live));
+        removed.publish("before");
+        say("recorded once more", () -> removed.partition("orders", live));
     }
 
     private void withoutViews() {
@@ -88,8 +125,8 @@ final class Decisions {
         Thread.currentThread().interrupt();
         say("no view, interrupted", () -> waiting.partition("orders", Uuid.randomUuid().toString()));
         Thread.interrupted();
-        new Thread(() -> waiting.publish(before)).start();
-        say("view after an interrupted wait", () -> waiting.partition("orders", new String(id, StandardCharsets.UTF_8)));
+        new Thread(() -> waiting.publish("before")).start();
+        say("view after an interrupted wait", () -> waiting.partition("orders", live));
         say("unknown setting", () -> new Settings(Map.of("modeaware.on.unknwon", "block")).toString());
     }
 
@@ -113,17 +150,21 @@ final class Decisions {
         Tail tail = new Tail(Map.of(), "modes", settings -> {
             throw new IllegalStateException("bad");
         });
+        Thread.currentThread().setContextClassLoader(new ClassLoader() { }); // of an application that may be unloaded
         Thread thread = tail.start();
-        while (thread.isAlive() && !tail.trouble().contains("bad")) {
+        ClassLoader own = Tail.class.getClassLoader();
+        Thread.currentThread().setContextClassLoader(own);
+        say("class loader of the tail", () -> Boolean.toString(thread.getContextClassLoader() == own));
+        while (thread.isAlive() && !tail.trouble.contains("bad")) {
             Thread.onSpinWait();
         }
-        return thread.isAlive() + " " + tail.trouble();
+        return thread.isAlive() + " " + tail.trouble;
     }
 
     /** How many of 50 batches have room for two records, although the first one of each is placed twice. */
     private String placedTwice() {
         Case each = new Case(PARTITIONER, "", "writable");
-        Cluster cluster = each.cluster("orders", Uuid.randomUuid().toString());
+        Cluster cluster = each.cluster("orders", Uuid.randomUuid().toString(), 12);
         int whole = 0;
         for (int batch = 0; batch < 50; batch++) {
             int first = each.keyless(cluster);
@@ -136,7 +177,7 @@ final class Decisions {
     /** Whether large records without a key go to more than one partition, though each follows a record that names one. */
     private String afterNamed() {
         Case each = new Case(PARTITIONER, "", "writable");
-        Cluster cluster = each.cluster("orders", Uuid.randomUuid().toString());
+        Cluster cluster = each.cluster("orders", Uuid.randomUuid().toString(), 12);
         Set<Integer> used = new HashSet<>();
         for (int batch = 0; batch < 400; batch++) {
             if (batch == 200) {
@@ -178,7 +219,7 @@ final class Decisions {
         String said;
         try {
             said = decision.get();
-        } catch (RuntimeException | ModeInterceptor.SendRefused error) {
+        } catch (RuntimeException | Error error) {
             said = error.getClass().getSimpleName();
         }
         System.out.println(name + "\t" + said);
@@ -189,6 +230,7 @@ final class Decisions {
         private final ModePartitioner partitioner = new ModePartitioner();
         private final ModeInterceptor<String, String> interceptor = new ModeInterceptor<>();
         private final Tail tail;
+        private Replay replay = new Replay();
 
         Case(String partitionerClass, String interceptorClass, String onUnknown) {
             this(partitionerClass, interceptorClass, onUnknown, "50");
@@ -202,18 +244,26 @@ final class Decisions {
             tail = Tail.acquire(new Settings(configs));
         }
 
-        void publish(byte[] record) {
-            Replay replay = new Replay();
-            replay.apply(id, record);
+        void publish(String... names) {
+            Stream.of(names).map(records::get).forEach(each -> apply(new TopicView(each).topicId, each));
             tail.publish(replay);
+        }
+
+        void remove(String id) {
+            apply(id, null);
+            tail.publish(replay);
+        }
+
+        private void apply(String id, byte[] record) {
+            replay.apply(id.getBytes(StandardCharsets.UTF_8), record);
         }
 
         String send(String topic, Integer partition) {
             return interceptor.onSend(new ProducerRecord<>(topic, partition, "k", "v")).topic();
         }
 
-        Cluster cluster(String topic, String topicId) {
-            List<PartitionInfo> all = IntStream.range(0, 12).mapToObj(each ->
+        Cluster cluster(String topic, String topicId, int count) {
+            List<PartitionInfo> all = IntStream.range(0, count).mapToObj(each ->
                 new PartitionInfo(topic, each, NODE, new Node[] {NODE}, new Node[] {NODE})).collect(
                 Collectors.toList());
             return new Cluster("c", List.of(NODE), all, Set.of(), Set.of(), Set.of(), NODE,
@@ -225,8 +275,12 @@ final class Decisions {
         }
 
         String partition(String topic, String topicId) {
+            return partition(topic, topicId, 12);
+        }
+
+        String partition(String topic, String topicId, int count) {
             byte[] key = "key-3".getBytes(StandardCharsets.UTF_8);
-            return topic + " " + partitioner.partition(topic, "key-3", key, null, null, cluster(topic, topicId));
+            return topic + " " + partitioner.partition(topic, "key-3", key, null, null, cluster(topic, topicId, count));
         }
     }
 }
