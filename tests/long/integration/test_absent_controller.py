@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import time
 
-import pytest
-
 from tests.support.plain import committed, watermarks
 from tests.support.succession import Following
 from tests.support.waiting import eventually
@@ -17,14 +15,11 @@ FIRST_S = 45.0
 """Within 12 s on an idle machine."""
 
 
-@pytest.mark.parametrize("strategy", [None, "cooperative-sticky", "consumer"])
-def test_gate_of_a_group_that_has_read_all_waits_for_the_next_controller(
-    following: Following, strategy: str | None
-) -> None:
-    served, load = following.served, Load()
+def test_gate_of_a_group_that_has_read_all_waits_for_the_next_controller(following: Following) -> None:
+    served, load, conf = following.served, Load(), following.conf("consumer", auto_commit_interval_ms=200)
     following.writer(load)
-    (slow,) = following.readers(load, following.conf(strategy, auto_commit_interval_ms=200), 0, kind=BatchWorker)
-    following.readers(load, following.conf(strategy, auto_commit_interval_ms=200), 0)
+    (slow,) = following.readers(load, conf, 0, kind=BatchWorker)
+    following.readers(load, conf, 0)
 
     def has_read_all() -> bool:
         offsets = committed(served.servers, following.group, following.topic)
