@@ -363,7 +363,7 @@ def groups_left(topic: TopicReport, most: int | None = None) -> list[str]:
     if most is not None and len(lines) > most:
         lines = [*lines[:most], f"and {len(lines) - most} more groups"]
     if topic.looks_within_ms is not None:
-        lines.append(f"the active controller checks these groups again within {duration_text(topic.looks_within_ms)}")
+        lines.append(f"the active controller checks these groups about every {duration_text(topic.looks_within_ms)}")
     return lines
 
 

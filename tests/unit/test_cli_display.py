@@ -216,7 +216,7 @@ def test_what_is_left_to_read_is_shown_every_ten_seconds_and_a_change_at_once() 
     progress.show(DONE)
     told = [line.split(": ", 1)[1] for line in out.getvalue().splitlines()]
     drain = f"drain 4 ({reasons.text('group-lag:billing')})"
-    again = "the active controller checks these groups again within 10s"
+    again = "the active controller checks these groups about every 10s"
     assert told == [
         f"{drain}; group billing: it has 7 000 records of partitions 4 to read; {again}",
         f"{drain}; group billing: it has 4 000 records of partitions 4 to read; {again}",
@@ -234,7 +234,7 @@ def test_groups_with_a_closed_gate_are_named_with_what_they_wait_for() -> None:
     waits = "it has 3 records of partitions 0 to read; all records of partitions 1 are committed, but no client"
     lines = [line.strip() for line in describe_text([topic], expand=False).splitlines()]
     assert [line[:7] for line in lines if f": gate closed: {waits}" in line] == [f"Group {name}" for name in "abcde"]
-    assert "The active controller checks these groups again within 10s" in lines
+    assert "The active controller checks these groups about every 10s" in lines
     out = io.StringIO()
     Progress(out).show(topic)
     assert f"; group c: gate closed: {waits}" in out.getvalue()
