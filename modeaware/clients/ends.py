@@ -73,7 +73,7 @@ class Ends:
 
     def ended(self, reading: Reading, how: Committing) -> list[Ended]:
         """Return the partitions that the application holds and that have an end."""
-        may_show = self.sees_revocations and how.may_be_short and not how.transactional
+        may_show = self._may_show(how)
         ended = []
         for key, partition in self._partitions.items():
             topic = reading.topic(key[0])
@@ -85,6 +85,10 @@ class Ends:
                 ended.append(Ended(key, partition, end, topic.awaits_report, key in self._paused, is_final))
         return ended
 
+    def _may_show(self, how: Committing) -> bool:
+        """Return whether a revocation may be shown, so that the application commits."""
+        return self.sees_revocations and how.may_be_short and not how.transactional
+
     def is_watched(self, reading: Reading, key: Key, how: Committing) -> bool:
         """Return whether the position or the commits of a partition still have to be observed."""
         topic, partition = reading.topic(key[0]), self._partitions[key]
@@ -95,7 +99,7 @@ class Ends:
             return True
         if not reading.reader.group:
             return False
-        if not topic.awaits_report and not (self.sees_revocations and how.may_be_short and not how.transactional):
+        if not topic.awaits_report and not self._may_show(how):
             return False
         at = partition.committed
         is_reported = at is not None and at.offset >= end

@@ -250,7 +250,7 @@ def test_groups_of_a_shrink_are_named_with_what_they_have_to_read() -> None:
     report = report_topic(held_up, found, required_of(("g",), found, (), (), 0), (0, 1))
     text = describe_text([TopicDescription(**vars(report))], expand=False)
     assert (
-        "Group g: it has 6 records of partitions 1 to read\n  The active controller checks these groups again" in text
+        "Group g: it has 6 records of partitions 1 to read\n  The active controller checks these groups about" in text
     )
     done = replace(held_up, retired={1: RetiredPartition(seal_offset=10)})
     waits_for_no_group = report_topic(done, found, required_of(("g",), found, (), (), 0), (0, 1))
