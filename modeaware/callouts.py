@@ -7,7 +7,7 @@ locks in opposite order, they wait for each other for ever.
 So every lock of the package is an :class:`InnerLock`, every logger comes from :func:`get_logger`, and application code
 is called through :func:`call_out`. A call by a thread that holds an inner lock is deferred: deferred calls run in that
 thread, in order, when the thread has released its last inner lock. A call whose result is needed cannot be deferred, so
-it is made elsewhere: the partitioner of an application is asked by the sends alone.
+it is made elsewhere: sends ask the partitioner of an application, and reports of resizes, which are deferred.
 
 One call is made under a lock: ``oauth_cb`` of a connection to a controller's endpoint, which needs a token to connect.
 Every wait for that lock has a limit.

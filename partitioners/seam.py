@@ -94,13 +94,16 @@ class Partitioner(Protocol):
 
     def for_topic(self, topic: str) -> TopicPartitioner:
         """Return a new topic partitioner, with its own state. A client calls this while it sends a record to the topic;
-        of concurrent calls, one result is used."""
+        of concurrent calls, one result is used. It also calls this with an empty name, to learn about the partitioner.
+        """
         ...
 
 
 def is_built_in(partitioner: Partitioner) -> bool:
-    """Return whether ``partitioner`` is of this package, so that its methods run no code of an application."""
-    return type(partitioner).__module__.partition(".")[0] == __name__.partition(".")[0]
+    """Return whether ``partitioner`` is one of this package's own, so that its methods run no code of an application,
+    except a hash function."""
+    is_ours = type(partitioner).__module__.partition(".")[0] == __name__.partition(".")[0]
+    return is_ours and isinstance(partitioner, HashPartitioner)
 
 
 def wants_load(partitioner: Partitioner) -> bool:

@@ -21,7 +21,7 @@ from modeaware.clients.tally import RESIZE_WARNINGS, TALLY
 from modeaware.errors import ResizeWarning
 from modeaware.modes import divides_text
 from modeaware.topic_view import TopicView
-from partitioners import Partitioner, TopicPartitioner, expected_share_moved, is_built_in
+from partitioners import LoadAware, Partitioner, TopicPartitioner, expected_share_moved, is_built_in
 
 logger = get_logger(__name__)
 
@@ -143,8 +143,10 @@ class _MadeLater:
 
 class _LoadAwareMadeLater(_MadeLater):
     def partition_by_load(self, key: bytes | None, count: int, size: int, load: Sequence[int] = ()) -> int:
-        index: int = self._get().partition_by_load(key, count, size, load)
-        return index
+        made = self._get()
+        if not isinstance(made, LoadAware):  # not for this topic
+            return self.partition(key, count)
+        return made.partition_by_load(key, count, size, load)
 
 
 def sees_keys(partitioner: TopicPartitioner) -> bool:

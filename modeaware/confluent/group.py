@@ -362,7 +362,7 @@ class Membership:
             return  # between rebalances, the member hides the partitions after the callback
         hidden = (self._revoking & self.member.partitions.keys()) - self._held() - set(map(key_of, partitions))
         self._stock.incremental_unassign([*partitions, *parts_of(hidden)])
-        self._revoking -= hidden  # librdkafka would refuse a later call that names them again
+        self._revoking = self._revoking - hidden  # librdkafka would refuse a later call that names them again
         if self._showing is None:
             self._forget({key_of(p) for p in partitions})
 

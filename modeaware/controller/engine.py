@@ -271,14 +271,14 @@ class Engine:
                 for admission in admissions
             ]
         )
-        return self._carry_out(
-            [
-                refusal(outcome.command, failures[outcome.topic_id], outcome.record)
-                if isinstance(outcome, Admitted) and outcome.topic_id in failures
-                else outcome
-                for outcome in admitted
-            ]
-        )
+
+        def appended(outcome: Admitted | CommandResult) -> Admitted | CommandResult:
+            if not isinstance(outcome, Admitted):
+                return outcome
+            failed = next((failures[each] for each in _changed(outcome) if each in failures), None)
+            return outcome if failed is None else refusal(outcome.command, failed, outcome.record)
+
+        return self._carry_out([appended(outcome) for outcome in admitted])
 
     def _admit_all(
         self, commands: Sequence[TopicCommand], observed: Sequence[TopicFacts | ClusterError]
@@ -774,7 +774,8 @@ class Engine:
                 raise
             if len(units) == 1:
                 logger.error("%s", error)
-                return {entries[0][0]: error}
+                (changed, removed), *_ = units
+                return dict.fromkeys([record.topic_id for record in changed] or removed, error)
             return {topic_id: failure for unit in units for topic_id, failure in self._append_whole([unit]).items()}
         for record in records:
             self._records[record.topic_id] = record
@@ -905,6 +906,12 @@ class _Checked:
     @property
     def topic_id(self) -> str:
         return self.this.record.topic_id
+
+
+def _changed(outcome: Admitted) -> list[str]:
+    """Return the ids of the topics whose records an admitted command changes."""
+    records = (outcome.admission.record, outcome.admission.also)
+    return [outcome.topic_id, *(record.topic_id for record in records if record is not None)]
 
 
 def _only_logs_matter(record: TopicRecord, facts: TopicFacts) -> bool:

@@ -101,7 +101,7 @@ def admit(
         alias = repeated_by(command, facts.topic_id, replaced)
         # The controller's own request is the one that begins the second half.
         if alias is not None and not (alias.replacing.keep_name and command == second_half_of(alias)):
-            return _in_gap(command, alias)
+            return _in_gap(command, alias, facts)
     for objection in objections(command, record, facts, config, now_ms, replaced):
         raise objection.refusal
     current = current_of(record, facts)
@@ -132,7 +132,7 @@ def _other_topic(command: TopicCommand, record: TopicRecord | None, message: str
     return Admission(None, message, also=None if is_dry else record, elsewhere=True)
 
 
-def _in_gap(command: ReplaceTopicCommand, alias: TopicRecord) -> Admission:
+def _in_gap(command: ReplaceTopicCommand, alias: TopicRecord, facts: TopicFacts) -> Admission:
     """Decide on a repetition of a change of two halves whose second half has still to begin: the controller begins it
     as the alias's record says."""
     first_half = replace(command, topic=alias.topic, new_topic=command.topic)
@@ -141,6 +141,7 @@ def _in_gap(command: ReplaceTopicCommand, alias: TopicRecord) -> Admission:
     again = repetition_of(first_half, alias)
     if again is None or again.record == alias:
         return _other_topic(command, None, NOTHING_CHANGED)
+    _check_size(again.record, facts)
     return _other_topic(command, again.record, STATE_LOSS_ACCEPTED if again.accepts else None)
 
 
@@ -236,7 +237,7 @@ def _check_size(record: TopicRecord, facts: TopicFacts) -> None:
     replacement = record.replacement
     if replacement is not None and replacement.switched_ms is None and replacement.undone_ms is None:
         # The switch will add these groups to the record.
-        record = replace(record, required_groups=tuple(sorted(facts.groups)))
+        record = replace(record, required_groups=tuple(sorted({*record.required_groups, *facts.groups})))
     size = largest_bytes(record)
     if size > MAX_RECORD_BYTES:
         why = (

@@ -27,6 +27,8 @@ from modeaware.modes import PartitionMode
 
 FORGOTTEN_MS = 600_000
 """After this time clients have forgotten a deleted topic: twice librdkafka's ``topic.metadata.refresh.interval.ms``."""
+LOOK_IN_GAP_MS = 15_000
+"""Until then, a topic that took a name to be kept may stand before the controller sees it."""
 EPOCHS_FORGOTTEN_MS = 45_000
 """librdkafka forgets a deleted topic 30 s after the first metadata without it (``topic.metadata.propagation.max.ms``).
 Until then, librdkafka ignores a leader of a new topic of that name if the deleted topic had a higher leader epoch. Its
@@ -116,8 +118,10 @@ def _watch(topic: Replaced, this: Pass) -> Advance:
         reason = reasons.POINTS_NOWHERE
     elif is_waiting:
         soon_ms = this.now_ms + LOOK_AGAIN_MS
-        is_known = before == reasons.KNOWN_BY_CLIENTS  # many topics may wait for minutes: one pass, at the end
-        return Advance(due_ms=max(soon_ms, forgotten_ms(alias, replacement.num_partitions)) if is_known else soon_ms)
+        if before == reasons.KNOWN_BY_CLIENTS:  # many topics may wait for minutes
+            known_ms = min(forgotten_ms(alias, replacement.num_partitions), this.now_ms + LOOK_IN_GAP_MS)
+            soon_ms = max(soon_ms, known_ms)
+        return Advance(due_ms=soon_ms)
     elif facts.topic_id not in (None, alias.topic_id) or (before == reasons.NAME_TAKEN and not facts.gone):
         reason = reasons.NAME_TAKEN
     due_ms = this.now_ms + LOOK_AGAIN_MS if is_missing and reason != reasons.POINTS_NOWHERE else None

@@ -134,10 +134,19 @@ def requirement_of(
 
     Groups noted at the admission are required while the change is in progress.
     """
-    noted = record.required_groups if record is not None and in_progress(record) else ()
+    noted = noted_groups(record) if record is not None and in_progress(record) else ()
     change = (record.replacement or record.deletion) if record is not None else None
     accepted = change.accept_state_loss if change is not None else ()
     return required_of(noted, facts, rules, ignored_groups, now_ms, accepted, evacuation_of(record))
+
+
+def noted_groups(record: TopicRecord) -> tuple[str, ...]:
+    """Return the groups that the latest change has noted. Until its switch, a replacement has noted none: the groups in
+    the record are those of an earlier shrink, and count while partitions of it are still being drained."""
+    replacement = record.replacement
+    if replacement is None or replacement.switched_ms is not None or in_progress(replace(record, replacement=None)):
+        return record.required_groups
+    return ()
 
 
 def required_of(

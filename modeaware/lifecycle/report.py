@@ -14,7 +14,7 @@ from typing import ClassVar
 from modeaware.durations import duration_text
 from modeaware.interim import is_interim_of, kept_name
 from modeaware.lifecycle import reasons
-from modeaware.lifecycle.drain import Requirement, evacuation_of, unread_offsets
+from modeaware.lifecycle.drain import Requirement, evacuation_of, noted_groups, unread_offsets
 from modeaware.lifecycle.facts import PartitionFacts, TopicFacts
 from modeaware.lifecycle.keep_name import kept
 from modeaware.lifecycle.moved import LATEST_MS, UNREAD_TEXT, drains_by_groups
@@ -391,7 +391,7 @@ def report_topic(
         phase=topic_phase(record),
         deletion=ShrinkReport.of(record.deletion),
         replacement=ReplacementReport.of(record, must_move),
-        required_groups=record.required_groups,
+        required_groups=noted_groups(record),
         groups_complete=record.groups_complete,
         waived=record.waived,
         evacuation_group=evacuation_of(record),

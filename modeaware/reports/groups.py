@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from modeaware.clock import utc
 from modeaware.lifecycle import reasons
-from modeaware.lifecycle.drain import requirement_of, using_groups
+from modeaware.lifecycle.drain import noted_groups, requirement_of, using_groups
 from modeaware.lifecycle.facts import TopicFacts
 from modeaware.lifecycle.progress import GroupProgress, held_up_by
 from modeaware.lifecycle.report import TopicReport, report_topic
@@ -169,7 +169,7 @@ def report_groups(
     """Report every group that is required or uses the topic, with its unread offsets on retired partitions."""
     record = current_record(record, facts.topic, facts.topic_id or "", facts.partition_count)
     requirement = requirement_of(record, facts, rules, ignored_groups, now_ms)
-    noted = set(record.required_groups) if in_progress(record) else set()
+    noted = set(noted_groups(record)) if in_progress(record) else set()
     using = set(using_groups(facts, ignored_groups, requirement.registered))
     retired = sorted(record.retired.keys() & facts.partitions.keys())
     report = report_topic(record, facts, requirement, retired, moved)

@@ -17,6 +17,7 @@ from modeaware.clients.routes import Routes
 from modeaware.config import ClientConfig
 from modeaware.errors import ModeSourceError
 from modeaware.views.store import ViewStore
+from partitioners import as_partitioner
 from tests.support.fake_views import FakeViews, announce, modes_of, switch
 from tests.support.source_tree import modules
 
@@ -224,9 +225,11 @@ class OwnPartitioner:
         return sum(key or b"") % count
 
 
-def test_partitioner_of_the_application_is_asked_without_any_lock() -> None:
+@pytest.mark.parametrize("function", [False, True])
+def test_partitioner_of_the_application_is_asked_without_any_lock(function: bool) -> None:
     views, own, resizes = FakeViews(), OwnPartitioner(), list[Resize]()
-    routes = Routes(views, ClientConfig(resize_callback=resizes.append), ClientErrors(), own)
+    partitioner = as_partitioner(own.partition, "own") if function else own
+    routes = Routes(views, ClientConfig(resize_callback=resizes.append), ClientErrors(), partitioner)
     views.set("orders", modes_of(12, 4))
     routes.serve(routes)
     assert own.inside == [], "no record yet: no partitioner"

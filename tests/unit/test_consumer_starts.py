@@ -779,6 +779,7 @@ def test_callback_may_unassign_partition_by_partition() -> None:
     world.assign(T0, T1, T2)
     world.revoke(T0, T1, T2)
     assert (world.held(), world.stock.placed) == (set(), {})
+    assert world.membership.given == set(), "the hidden one, too"
 
 
 @pytest.mark.parametrize("raises", [False, True])

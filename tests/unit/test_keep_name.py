@@ -17,7 +17,7 @@ from modeaware.errors import ClusterError, ErrorCode, RequestRefused
 from modeaware.interim import interim_name, kept_name
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.admission import Admission, admit, forget_alias
-from modeaware.lifecycle.alias import EPOCHS_FORGOTTEN_MS, FORGOTTEN_MS
+from modeaware.lifecycle.alias import EPOCHS_FORGOTTEN_MS, FORGOTTEN_MS, LOOK_IN_GAP_MS
 from modeaware.lifecycle.commands import (
     CreatePartitionsCommand,
     CreateTopic,
@@ -319,8 +319,9 @@ def test_alias_that_waits_until_clients_have_forgotten_its_topic_is_due_then() -
         seen = TopicFacts(TOPIC, None, gone=True, new_topic=INTERIM_TOPIC)
         return advance(pass_over(alias, seen, (), CONFIG, NOW_MS + after_ms)).due_ms
 
-    assert due_ms(reasons.KNOWN_BY_CLIENTS, 1_000) == NOW_MS + EPOCHS_FORGOTTEN_MS
-    assert due_ms(reasons.KNOWN_BY_CLIENTS, 1_000, 13) == NOW_MS + FORGOTTEN_MS
+    assert due_ms(reasons.KNOWN_BY_CLIENTS, 1_000) == NOW_MS + 1_000 + LOOK_IN_GAP_MS
+    assert due_ms(reasons.KNOWN_BY_CLIENTS, 1_000, 13) == NOW_MS + 1_000 + LOOK_IN_GAP_MS
+    assert due_ms(reasons.KNOWN_BY_CLIENTS, EPOCHS_FORGOTTEN_MS - 4_000) == NOW_MS + EPOCHS_FORGOTTEN_MS
     assert due_ms(reasons.KNOWN_BY_CLIENTS, EPOCHS_FORGOTTEN_MS) == NOW_MS + EPOCHS_FORGOTTEN_MS + LOOK_AGAIN_MS
     assert due_ms(reasons.NAME_TAKEN, 1_000) == NOW_MS + 1_000 + LOOK_AGAIN_MS
 

@@ -154,6 +154,16 @@ def test_partitioner_that_serves_its_own_topics_alone_keeps_no_view_from_the_pro
     producer.close()
 
 
+def test_function_that_fails_for_other_keys_keeps_no_view_from_the_producer(views: FakeViews) -> None:
+    producer = Producer({**CONF, "partitioner": lambda key, count: int(key) % count})
+    views.set("orders", modes_of(12, 12))
+    views.set("orders", modes_of(12, 5), previous_count=12)
+    assert producer.modeaware_stats()["routed_topics"] == 1
+    with pytest.warns(ResizeWarning, match="some of the keys move"):
+        producer.produce("orders", b"v", b"7")
+    finish(producer)
+
+
 @pytest.mark.parametrize("error", [ValueError, TypeError])
 def test_record_of_an_aio_batch_that_an_applications_partitioner_refuses_fails_alone(
     views: FakeViews, error: type[Exception]

@@ -22,6 +22,7 @@ from modeaware.lifecycle.commands import (
     RemoveConfigs,
     ReplaceTopicCommand,
 )
+from modeaware.lifecycle.drain import noted_groups
 from modeaware.lifecycle.facts import FenceFacts, GroupsDoubt, TopicFacts
 from modeaware.lifecycle.replacement import (
     COMING_MS,
@@ -678,3 +679,12 @@ def test_groups_of_a_replacement_begin_at_the_start_of_the_new_topic() -> None:
     assert start_on_new_topic(released, "late", has_used=True) == 0, "it comes from the old topic"
     assert start_on_new_topic(TopicView.unlisted(TOPIC), "billing") is None
     assert CONFIG.fence_after_ms == 60_000
+
+
+@pytest.mark.parametrize(("retired", "noted"), [(DONE, ()), (RetiredPartition(), ("away",))])
+def test_reports_before_the_switch_name_the_groups_of_a_shrink_that_goes_on(
+    retired: RetiredPartition, noted: tuple[str, ...]
+) -> None:
+    begun = replace(shrunk({2: retired}), required_groups=("away",), replacement=Replacement(NAME, 2, NOW_MS))
+    assert noted_groups(begun) == noted
+    assert noted_groups(replace(begun, replacement=None)) == ("away",), "of the shrink itself"
