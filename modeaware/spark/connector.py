@@ -28,6 +28,10 @@ SCALA = "2.13"
 """The Scala version of every build of Spark 4."""
 _OLDEST = 4
 _NO_LIMIT = 2**31 - 1
+_HIDDEN = "secret: Spark redacts a value with this word\n"
+"""The line before a private key. Spark shows options in its pages and event log, except those whose name or value
+matches ``spark.redaction.regex`` (by default ``(?i)secret|password|token|access[.]?key``). Java's clients skip what
+precedes the key."""
 _REQUEST_TIMEOUT_MS = 30_000  # Java's default
 
 
@@ -219,7 +223,8 @@ def _tls(conf: Mapping[str, Any]) -> dict[str, str]:
             "a certificate needs its key: set ssl.certificate.location and ssl.key.location, or the two with .pem"
         )
     if certificate and key:
-        options |= {"ssl.keystore.type": "PEM", "ssl.keystore.certificate.chain": certificate, "ssl.keystore.key": key}
+        options |= {"ssl.keystore.type": "PEM", "ssl.keystore.certificate.chain": certificate}
+        options["ssl.keystore.key"] = _HIDDEN + key
         if password := conf.get("ssl.key.password"):
             options["ssl.key.password"] = str(password)
     if (algorithm := conf.get("ssl.endpoint.identification.algorithm")) is not None:

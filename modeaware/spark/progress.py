@@ -52,6 +52,8 @@ FIRST_RETRY_S = 1.0
 LONGEST_RETRY_S = 60.0
 REPEAT_WARNING_S = 600.0
 """The pause between two log lines about a failure that lasts."""
+IDLE_S = 60.0
+"""For how long a group's consumer is kept without a commit."""
 _KAFKA = "Kafka"  # the beginning of a Spark Kafka source's description: KafkaV2[Subscribe[flights]]
 _GLOB = str.maketrans(dict.fromkeys("*?[]", "_"))
 
@@ -105,7 +107,7 @@ class ProgressListener(StreamingQueryListener):
         self._admin = AdminClient({**shared_settings(rest), **ours, "log_level": 0})
         self._registering = InnerLock()
         self._required: set[tuple[str, str]] = set()
-        self._consumers: dict[str, Consumer] = {}
+        self._consumers: dict[str, tuple[Consumer, float]] = {}  # with the time of the last commit
         self._turn = threading.Condition(InnerLock())
         # A query's id -> its last run. The entry stays until Spark has delivered all events of the run.
         self._queries: dict[str, tuple[str, StreamingQuery]] = {}
@@ -160,8 +162,8 @@ class ProgressListener(StreamingQueryListener):
             logger.warning("progress of %s not published within %g s", unpublished, timeout_s)
         if self._thread is not None:
             self._thread.join(timeout_s)
-        while self._consumers:
-            self._consumers.popitem()[1].close()
+        for group in tuple(self._consumers):
+            self._close_consumer(group)
         self._admin.close()
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 # Spark's name
@@ -245,12 +247,13 @@ class ProgressListener(StreamingQueryListener):
         retry_s = FIRST_RETRY_S
         while True:
             with self._turn:
-                self._turn.wait_for(lambda: self._pending or self._closed)
+                self._turn.wait_for(lambda: self._pending or self._closed, IDLE_S if self._consumers else None)
                 if self._closed:
                     return
                 taken, self._pending = self._pending, {}
                 self._publishing = taken
             failed = {group: positions for group, positions in taken.items() if not self._publish(group, positions)}
+            self._close_idle()
             with self._turn:
                 for group, positions in failed.items():
                     self._pending[group] = positions | self._pending.get(group, {})
@@ -272,8 +275,7 @@ class ProgressListener(StreamingQueryListener):
             self._commit(group, positions)
         except KafkaException as error:
             failures.append(f"offsets not committed, drains wait: {error.args[0].str()}")
-            if (consumer := self._consumers.pop(group, None)) is not None:
-                consumer.close()
+            self._close_consumer(group)
         failure, now_s = "; ".join(failures), time.monotonic()
         last, at_s = self._logged.get(group, ("", 0.0))
         if failure and (failure != last or now_s - at_s > REPEAT_WARNING_S):
@@ -283,6 +285,17 @@ class ProgressListener(StreamingQueryListener):
             logger.warning("progress of %s published again", group)
             del self._logged[group]
         return not failures
+
+    def _close_idle(self) -> None:
+        """Close the consumers of groups without progress for some time: each query has a group, and queries end."""
+        idle_s = time.monotonic() - IDLE_S
+        for group in [group for group, (_, used_s) in self._consumers.items() if used_s <= idle_s]:
+            self._close_consumer(group)
+
+    def _close_consumer(self, group: str) -> None:
+        consumer, _ = self._consumers.pop(group, (None, 0.0))
+        if consumer is not None:
+            consumer.close()
 
     def _require(self, group: str, topics: Iterable[str], reason: str, timeout_s: float = REQUEST_TIMEOUT_S) -> None:
         """Add the rules that are missing. Each rule is requested from the controller at most once."""
@@ -300,9 +313,8 @@ class ProgressListener(StreamingQueryListener):
             self._required.update((group, topic) for topic in missing)
 
     def _commit(self, group: str, positions: Positions) -> None:
-        consumer = self._consumers.get(group)
-        if consumer is None:
-            consumer = self._consumers[group] = Consumer({**self._settings, "group.id": group})
+        consumer, _ = self._consumers.get(group) or (Consumer({**self._settings, "group.id": group}), 0.0)
+        self._consumers[group] = consumer, time.monotonic()
         others = self._recreated(group, positions)
         own = {topic: of_topic for topic, of_topic in positions.items() if topic not in others}
         offsets = [TopicPartition(t, p, offset) for t, of_topic in own.items() for p, offset in of_topic.items()]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import logging
+import re
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -94,3 +95,20 @@ def test_a_refused_configuration_is_not_told(refuse: Callable[[], Any]) -> None:
     with pytest.raises(ConfigError) as refused:
         refuse()
     assert SECRET not in f"{refused.value!s} {refused.value!r}"
+
+
+REDACTED = re.compile("(?i)secret|password|token|access[.]?key")
+"""What Spark does not show of options, by their names and values: the default of ``spark.redaction.regex``."""
+
+
+@pytest.mark.parametrize("by", ["pem", "location"])
+def test_spark_shows_no_option_with_a_secret(by: str, tmp_path: Path) -> None:
+    (tmp_path / "pem").write_text(key := f"-----BEGIN PRIVATE KEY-----\n{SECRET}\n-----END PRIVATE KEY-----\n")
+    tls = {f"ssl.{what}.{by}": key if by == "pem" else str(tmp_path / "pem") for what in ("key", "certificate")}
+    conf = {**SASL, **tls, "security.protocol": "SASL_SSL", "ssl.key.password": SECRET}
+    options = spark_options(conf, "producer")
+    del options["kafka.ssl.keystore.certificate.chain"]  # public
+    secret = {name: value for name, value in options.items() if SECRET in value}
+    assert secret.keys() == {f"kafka.{name}" for name in ("sasl.jaas.config", "ssl.keystore.key", "ssl.key.password")}
+    assert all(REDACTED.search(name) or REDACTED.search(value) for name, value in secret.items())
+    assert options["kafka.ssl.keystore.key"].endswith(f"\n{key}")

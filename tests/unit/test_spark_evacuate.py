@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from modeaware.modelog.records import Replacement, RetiredPartition, TopicRecord
 from modeaware.modes import PartitionMode
 from modeaware.spark.errors import EvacuationFailed, NothingToEvacuate
-from modeaware.spark.evacuation.copies import Copied, Copy, Copying, CopyJob
+from modeaware.spark.evacuation import copies as module
+from modeaware.spark.evacuation.copies import Copied, Copy, Copying, CopyJob, TargetLog
 from modeaware.spark.evacuation.job import Evacuation, evacuation_in, new_record
 from modeaware.spark.evacuation.versions import (
     HEADER,
@@ -356,3 +357,47 @@ def test_a_key_that_is_written_all_the_time_is_given_up_in_the_end() -> None:
     with pytest.raises(EvacuationFailed, match="each of the 3 tries"):
         copying(target, tries=3).write(copies([b"a"]))
     assert all(r.state == "aborted" for r in target.log if r.whose == "copy")
+
+
+class SlowLog:
+    """A consumer of one partition: each poll takes a second, and returns the next record, if there is one."""
+
+    def __init__(self, records: int, end: int) -> None:
+        self.records, self.end, self.now_s, self.position = records, end, 0.0, 0
+
+    def assign(self, places: list[Any]) -> None:
+        self.position = places[0].offset
+
+    def get_watermark_offsets(self, place: Any, timeout: float) -> tuple[int, int]:
+        return 0, self.end
+
+    def poll(self, timeout_s: float) -> Any:
+        self.now_s += 1
+        if self.position >= self.records:
+            return None
+        self.position += 1
+        facts = {"error": None, "offset": self.position - 1, "partition": 0, "key": b"k", "value": b"v"}
+        facts |= {"headers": None, "timestamp": (1, 5)}
+        return SimpleNamespace(**{name: lambda value=value: value for name, value in facts.items()})
+
+    def consume(self, count: int, timeout_s: float) -> list[Any]:
+        return []
+
+    def close(self) -> None:
+        """Nothing."""
+
+
+@pytest.mark.parametrize(("records", "fails"), [(200, False), (150, True)])
+def test_a_busy_partition_is_read_for_as_long_as_records_come(
+    monkeypatch: pytest.MonkeyPatch, records: int, fails: bool
+) -> None:
+    log = SlowLog(records, end=200)
+    monkeypatch.setattr(module, "Consumer", lambda conf: log)
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: log.now_s))
+    target = TargetLog(CopyJob("v2", "id", 4, {"bootstrap.servers": "127.0.0.1:1"}, {0: 0}, 3), 0)
+    if fails:
+        with pytest.raises(EvacuationFailed, match="offset 150 was not read within 60 s"):
+            target.catch_up()
+    else:
+        target.catch_up()
+        assert target.newest[b"k"].record.offset == 199

@@ -20,6 +20,7 @@ from modeaware.librdkafka import KafkaError, KafkaException, TopicPartition
 from modeaware.modelog.group_rules import REQUIRE, WAIVE, GroupRule
 from modeaware.spark import progress as module
 from modeaware.spark.progress import ProgressListener
+from tests.support.waiting import eventually
 
 CONF = {"bootstrap.servers": "127.0.0.1:1", "group.id": "theirs", "fetch.min.bytes": 5}
 
@@ -182,6 +183,17 @@ def test_a_topic_that_is_gone_holds_no_other_up(
     assert not listener.flush(0.1)
     world.errors = {}
     assert listener.flush(10)
+
+
+def test_a_group_without_progress_keeps_no_consumer(
+    world: World, listener: ProgressListener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "IDLE_S", 0.05)
+    for batch in range(2):
+        listener.onQueryProgress(event("g", f'{{"flights": {{"0": {batch}}}}}', batch=batch))
+        assert listener.flush(10)
+        eventually(lambda: world.done[-1] == ("close", "g"))
+    assert [entry[0] for entry in world.done] == ["require", "commit", "close", "commit", "close"]
 
 
 def test_offsets_of_a_deleted_topic_are_not_committed_on_the_next_topic_of_its_name(
