@@ -252,11 +252,12 @@ class BatchReader(_Reader, DataSourceReader):  # type: ignore[misc] # read() of 
         ending = LATEST if options.ending is None else options.ending
         for view in self._views():
             topic, client = view.topic, self._client(view.topic)
-            readable = [p for p in every_partition(view, client.describe()) if view.is_readable(p)]
+            described = client.describe()
+            readable = [p for p in every_partition(view, described) if view.is_readable(p)]
             starts, ends = client.starts(readable), client.ends(readable)
             start = resolve("startingOffsets", self._wanted("startingOffsets", starting, topic), topic, starts, ends)
             end = resolve("endingOffsets", self._wanted("endingOffsets", ending, topic), topic, starts, ends)
-            ranges += ranges_between(topic, start, end, strict=False)
+            ranges += ranges_between(topic, start, end, strict=False, topic_id=described.topic_id)
             if not isinstance(ending, int):
                 break  # the batch ends within this topic
             starting = starting if isinstance(starting, int) else EARLIEST
@@ -343,8 +344,9 @@ class StreamReader(_Reader, DataSourceStreamReader):  # type: ignore[misc] # rea
                 continue
             if start == self._initial:
                 begin = self._first(topic, begin, ends, after.skipped)
-            log_ends = self._log_ends.get(topic)
-            ranges.append(ranges_between(topic, begin or {}, ends, strict=strict, log_ends=log_ends))
+            log_ends, planned_id = self._log_ends.get(topic), after.ids.get(topic)
+            of_topic = ranges_between(topic, begin or {}, ends, strict=strict, log_ends=log_ends, topic_id=planned_id)
+            ranges.append(of_topic)
         self._position, self._position_ids = after.positions, after.ids
         return tasks(ranges)
 
@@ -419,7 +421,8 @@ def fetch(conf: Mapping[str, Any], wanted: OffsetRange, *, strict: bool) -> Iter
     """Yield the records of a range; no record is yielded for offsets of control records and of compacted records.
 
     Raises:
-        RecordsLost: ``strict`` is true, and the first records were deleted. Otherwise the existing records are read.
+        RecordsLost: ``strict`` is true, and the first records were deleted, or another topic has the name by now.
+            Otherwise the existing records are read.
         ClusterError: the partition cannot be read, or returns nothing for :data:`SILENCE_S`.
     """
     if wanted.start >= wanted.end:
@@ -434,8 +437,28 @@ def fetch(conf: Mapping[str, Any], wanted: OffsetRange, *, strict: bool) -> Iter
             elif time.monotonic() - heard_s > SILENCE_S:
                 raise _unreadable(wanted, f"no answer for {SILENCE_S:g} s", ErrorCode.REQUEST_TIMED_OUT)
             records, ended = _records(messages, wanted)
+            if ended and strict:
+                _check_topic(conf, wanted)
             if records:
                 yield _batch(records, wanted)
+
+
+def _check_topic(conf: Mapping[str, Any], wanted: OffsetRange) -> None:
+    """Raise RecordsLost if another topic has got the name since the range was planned (invariant I8). A topic that
+    cannot be described now, because it was deleted since the last record, is no other topic."""
+    if wanted.topic_id is None:
+        return
+    try:
+        live_id = TopicClient(conf, wanted.topic).describe().topic_id
+    except ClusterError:
+        return
+    if live_id not in (None, wanted.topic_id):
+        raise RecordsLost(
+            f"{wanted}: another topic has this name by now, and the records of the earlier one are lost. Use a new "
+            "checkpoint location, or set failOnDataLoss to false",
+            topic=wanted.topic,
+            partition=wanted.partition,
+        )
 
 
 def _records(messages: list[Message], wanted: OffsetRange) -> tuple[list[Message], bool]:

@@ -17,7 +17,7 @@ may require, perhaps into a second topic. One task then reads the records of bot
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain, dropwhile
 from typing import Any, Self
 
@@ -42,12 +42,13 @@ Positions = Mapping[str, Mapping[int, int]]
 
 @dataclass(frozen=True)
 class OffsetRange(InputPartition):
-    """The records of one partition from offset ``start`` to before ``end``."""
+    """The records of one partition from offset ``start`` to before ``end``, and the topic's id, if known."""
 
     topic: str
     partition: int
     start: int
     end: int
+    topic_id: str | None = field(default=None, compare=False)
 
     def __str__(self) -> str:
         return f"partition {self.partition} of {self.topic} from {self.start} to {self.end}"
@@ -252,6 +253,7 @@ def ranges_between(
     *,
     strict: bool,
     log_ends: Mapping[int, int] | None = None,
+    topic_id: str | None = None,
 ) -> list[OffsetRange]:
     """Return the ranges of a micro-batch. A partition that is only in ``end`` is new, and read from its first record.
 
@@ -270,7 +272,7 @@ def ranges_between(
                 topic=topic,
                 partition=partition,
             )
-    return [OffsetRange(topic, p, start.get(p, 0), end[p]) for p in sorted(end) if start.get(p, 0) < end[p]]
+    return [OffsetRange(topic, p, start.get(p, 0), end[p], topic_id) for p in sorted(end) if start.get(p, 0) < end[p]]
 
 
 def refuse_gone(topic: str, start: Mapping[int, int], end: Mapping[int, int], *, strict: bool) -> None:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from modeaware.errors import ConfigError
+from modeaware.errors import ClusterError, ConfigError
 from modeaware.modes import PartitionMode
 from modeaware.spark import datasource
-from modeaware.spark.datasource import StreamReader, parse_options
+from modeaware.spark.datasource import StreamReader, fetch, parse_options
 from modeaware.spark.errors import RecordsLost
 from modeaware.spark.offsets import EARLIEST, LATEST, OffsetRange, ranges_between, readable_to, resolve
 from modeaware.spark.progress import positions_of
@@ -189,3 +190,34 @@ def test_positions_are_the_end_offsets_of_kafka_sources() -> None:
         "weather": {0: 2},
         "planes": {3: 8},
     }
+
+
+@pytest.mark.parametrize(
+    ("live_id", "strict", "lost"),
+    [
+        ("id", True, False),
+        ("id-2", True, True),
+        ("id-2", False, False),
+        (None, True, False),
+        (ClusterError("?"), True, False),
+    ],
+)
+def test_records_of_another_topic_of_the_name_are_not_taken_for_those_of_the_range(
+    monkeypatch: pytest.MonkeyPatch, live_id: Any, strict: bool, lost: bool
+) -> None:
+    facts = {"error": None, "offset": 8, "partition": 0, "topic": "t", "key": None, "value": b"v", "headers": None}
+    message = SimpleNamespace(
+        **{name: lambda value=value: value for name, value in facts.items()}, timestamp=lambda: (1, 5)
+    )
+    stock = SimpleNamespace(assign=lambda _: None, consume=lambda *_, **__: [message], close=lambda: None)
+
+    def describe() -> TopicDescription:
+        if isinstance(live_id, ClusterError):
+            raise live_id
+        return TopicDescription([0], live_id)
+
+    monkeypatch.setattr(datasource, "Consumer", lambda conf: stock)
+    monkeypatch.setattr(datasource, "TopicClient", lambda conf, topic: SimpleNamespace(describe=describe))
+    with pytest.raises(RecordsLost, match="another topic has this name") if lost else nullcontext():
+        (batch,) = fetch(SERVERS, OffsetRange("t", 0, 8, 9, "id"), strict=strict)
+        assert batch.num_rows == 1
