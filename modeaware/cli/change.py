@@ -2,8 +2,8 @@
 
 1. *Look*: the mode log is read once, and the brokers describe the topics (:class:`Situation`).
 2. *Objections*: requests that a controller or the brokers would refuse are refused now, by the controller's own rules
-   (:meth:`Change.admission`) and by validations of the brokers (:meth:`Change.validate`,
-   :meth:`Change.validate_deletion`).
+   (:meth:`Change.admission`) and by validations of the brokers (:meth:`Change.validate`). One request checks for all
+   topics whether brokers delete topics.
 3. *Steps*: the effect of the command on each topic is a :class:`~modeaware.plan.diff.TopicDiff`. All later phases work
    on its steps (:mod:`modeaware.plan.steps`).
 4. *Confirm*: the steps are shown, and the user decides. A question may stay open for hours, so the first three phases
@@ -22,7 +22,7 @@ import argparse
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 
 from modeaware.admin.new_topics import NewPartitions
 from modeaware.admin.replacements import validate_new_topic
@@ -39,6 +39,7 @@ from modeaware.cli.progress import (
     wait_for_topics,
 )
 from modeaware.cli.session import command_line, kafka_errors, open_session
+from modeaware.cluster.effects import deletes_topics, deletion_disabled
 from modeaware.cluster.observer import Look
 from modeaware.confluent.admin import AdminClient
 from modeaware.confluent.controller_calls import REQUEST_TIMEOUT_S, ControllerCalls, DeletePartitions
@@ -175,14 +176,6 @@ class Change:
                 return
             growth = CreatePartitions(topic, topic_id, step.to, step.command.assignments)
             (refused,) = self.session.cluster.validate([growth])
-            if refused is not None:
-                raise refused
-
-    def validate_deletion(self, admitted: Admitted) -> None:
-        """Make the brokers validate the deletion at the end of a replacement, or by its undo, as a controller does.
-        Raises ClusterError if they delete no topics. The answer does not depend on this user's rights."""
-        effects = [effect for effect in admitted.to_validate if isinstance(effect, DeleteTopic | DeleteOldTopic)]
-        for refused in self.session.cluster.validate(effects) if effects else ():
             if refused is not None:
                 raise refused
 
@@ -327,6 +320,7 @@ class Request:
     def find(self, topics: Sequence[str] | None = None) -> dict[str, TopicDiff]:
         """Look, check, and return the steps of ``topics``, or of all topics of the command. Change and show nothing."""
         self._made.clear()
+        self._deletes = cache(lambda: deletes_topics(self.change.session.cluster.brokers))
 
         def attempt(topics: Sequence[str]) -> Answers:
             try:
@@ -362,10 +356,16 @@ class Request:
             facts = replace(facts, new_topic=seen.facts(command.new_topic))
         known = [*situation.replaced, *(topic.record for topic in replaced(self._made.values()))]
         admission = self.change.admission(command, replace(situation, record=record, facts=facts, replaced=known))
-        self.change.validate_deletion(Admitted(command, record, facts, admission))
+        self._validate_deletion(Admitted(command, record, facts, admission))
         if admission.record is not None:
             self._made[command.topic] = admission.record
         return admission
+
+    def _validate_deletion(self, admitted: Admitted) -> None:
+        """Raise ClusterError if the replacement, or its undo, ends with a deletion, and brokers delete no topics."""
+        for effect in admitted.to_validate:
+            if isinstance(effect, DeleteTopic | DeleteOldTopic) and not self._deletes():
+                raise deletion_disabled(effect)
 
     def shown(self, diff: TopicDiff) -> Iterable[str]:
         """Return the lines about one topic to show before the question; :meth:`show` adds refusals, and why nothing is

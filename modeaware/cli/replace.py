@@ -27,7 +27,7 @@ from modeaware.lifecycle.commands import ReplaceTopicCommand
 from modeaware.lifecycle.drain import required_of
 from modeaware.lifecycle.facts import TopicFacts
 from modeaware.lifecycle.keep_name import KeptName, kept
-from modeaware.lifecycle.objections import FENCES
+from modeaware.lifecycle.objections import FENCES, why_not_now
 from modeaware.lifecycle.replacement import DEFAULT_FACTOR
 from modeaware.lifecycle.second_half import second_half_of
 from modeaware.modelog.records import Replacement
@@ -57,7 +57,7 @@ class Replace(Command):
 Several topics: modeaware replace orders=orders-v2 payments=payments-v2 --partitions 4. If one is refused, the others
 proceed and the exit status is 1.
 
-{json_help(ReplacementPlan, "--json prints one object a topic:")}
+{json_help(ReplacementPlan, "--json prints one object for each new replacement:")}
 Repeat the command without --pause-before-switch to continue a paused replacement, and with --wait to watch one.
 --undo gives the replacement up and deletes the new topic, as long as producers do not write to the new topic.
 
@@ -228,13 +228,15 @@ class _Replacement(Request):
     def _declared(self, topic: str, seen: Seen) -> DesiredTopic | None:
         """Return the command as a declaration, if an earlier run may have completed it: the topic is gone, or it keeps
         its name and has the requested number of partitions. (Without --keep-name a replacement by as many partitions
-        may still be wanted.)"""
+        may still be wanted. Options that exclude --keep-name are refused, whatever the number.)"""
         args, facts, new_topic = self.args, seen.observed[topic], self._new_topics[topic]
         if args.undo or args.stay or args.pause_before_switch or args.partitions is None:
             return None
         if isinstance(facts, ClusterError):
             return None
-        if facts.partition_count != args.partitions if args.keep_name else facts.topic_id is not None:
+        is_gone = not args.keep_name and facts.topic_id is None
+        keeps_name = args.keep_name and args.fence != "none" and not args.evacuate
+        if not is_gone and not (keeps_name and facts.partition_count == args.partitions):
             return None
         factor = None if args.replication_factor == DEFAULT_FACTOR else args.replication_factor
         return DesiredTopic(
@@ -294,12 +296,13 @@ class _Replacement(Request):
             why = f"its producers already write to {change.interim!r}: end the change there (--stay)"
             why = "producers already write to the second new topic: nothing can be undone" if has_new else why
             raise RequestRefused(f"topic {topic!r}: {why}", code=ErrorCode.REASSIGNMENT_IN_PROGRESS, topic=topic)
+        wanted = _wanted(args, topic, None, change.first.replacing)
+        repeated = replace_command(topic, wanted, None, pause_before_switch=args.pause_before_switch)
+        if (refused := why_not_now(repeated, change.first, change.first.replacing)) is not None:
+            raise RequestRefused(f"topic {topic!r}: {refused}", code=ErrorCode.REASSIGNMENT_IN_PROGRESS, topic=topic)
         request = second_half_of(change.first)
         accepted = tuple(dict.fromkeys([*request.accept_state_loss, *args.accept_state_loss]))
         command = replace(request, undo=args.stay, accept_state_loss=accepted)
-        if args.partitions not in (None, command.num_partitions):
-            why = f"its change to {command.num_partitions} partitions is in progress: wait until the change is done"
-            raise RequestRefused(f"topic {topic!r}: {why}", code=ErrorCode.REASSIGNMENT_IN_PROGRESS, topic=topic)
         waits_itself = change.second is None and change.keeps and command == request
         step = ReplaceStep(seen.situation(change.interim).writable_count, command)
         if waits_itself:

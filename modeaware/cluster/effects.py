@@ -327,27 +327,31 @@ def delete_topics(
     return results
 
 
-def check_deletions(brokers: Brokers, effects: Sequence[DeleteTopic | DeleteOldTopic]) -> list[ClusterError | None]:
-    """Return for each effect an error if brokers delete no topics (``delete.topic.enable=false``), else None.
+def deletes_topics(brokers: Brokers) -> bool:
+    """Return whether brokers delete topics at all (``delete.topic.enable``). The answer does not depend on the user.
 
     Brokers check the setting first. The request names no topic, so brokers that delete topics reject it, too.
     """
-    if not effects:
-        return []
     nameless = DeleteTopicsRequest.DeleteTopicState(name=None, topic_id=UUID(int=0))
     request = DeleteTopicsRequest(topics=[nameless], timeout_ms=OPERATION_TIMEOUT_MS, min_version=6)
     answers = _ask_controller(brokers, "check whether topics can be deleted", "responses", lambda: request)
-    if not any(answer.error_code == ErrorCode.TOPIC_DELETION_DISABLED for answer in answers):
+    return not any(answer.error_code == ErrorCode.TOPIC_DELETION_DISABLED for answer in answers)
+
+
+def deletion_disabled(effect: DeleteTopic | DeleteOldTopic) -> ClusterError:
+    """Return the error of a deletion in a cluster that deletes no topics."""
+    why, remedy = "a replacement ends with a deletion", "; or keep the topic (--fence none)"
+    if isinstance(effect, DeleteTopic):
+        why, remedy = f"an undo of its replacement deletes {effect.new_topic!r}", ""
+    text = f"topic {effect.topic!r}: the brokers delete no topics, and {why}: set delete.topic.enable=true{remedy}"
+    return ClusterError(text, code=ErrorCode.TOPIC_DELETION_DISABLED, topic=effect.topic)
+
+
+def check_deletions(brokers: Brokers, effects: Sequence[DeleteTopic | DeleteOldTopic]) -> list[ClusterError | None]:
+    """Return for each effect an error if brokers delete no topics, else None."""
+    if not effects or deletes_topics(brokers):
         return [None] * len(effects)
-
-    def disabled(effect: DeleteTopic | DeleteOldTopic) -> ClusterError:
-        why, remedy = "a replacement ends with a deletion", "; or keep the topic (--fence none)"
-        if isinstance(effect, DeleteTopic):
-            why, remedy = f"an undo of its replacement deletes {effect.new_topic!r}", ""
-        text = f"topic {effect.topic!r}: the brokers delete no topics, and {why}: set delete.topic.enable=true{remedy}"
-        return ClusterError(text, code=ErrorCode.TOPIC_DELETION_DISABLED, topic=effect.topic)
-
-    return [disabled(effect) for effect in effects]
+    return [deletion_disabled(effect) for effect in effects]
 
 
 def _ask_controller(brokers: Brokers, what: str, entries: str, request: Callable[[], Any]) -> list[Any]:

@@ -178,11 +178,12 @@ def read_topics(text: str, name: str) -> tuple[list[DesiredTopic], list[str]]:
 def _once(
     method: Callable[Concatenate[_Reader, yaml.Node, _P], _T],
 ) -> Callable[Concatenate[_Reader, yaml.Node, _P], _T]:
-    """Make a method of the reader read a node once, for one value of the argument after the node."""
+    """Make a method of the reader read a node once for the same positional arguments. Keyword arguments do not count:
+    use them for what only words the mistakes, and may be another at each YAML alias of a node."""
 
     @wraps(method)
     def once(self: _Reader, node: yaml.Node, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        key = method.__name__, id(node), args[:1]
+        key = method.__name__, id(node), args
         if key not in self.read:
             self.read[key] = method(self, node, *args, **kwargs)
         made: _T = self.read[key]
@@ -214,7 +215,7 @@ class _Reader:
         if "topics" not in parts:
             self._wrong(root, "topics: is needed")
             return []
-        named, lines = self._keyed(parts["topics"], (), "topics")
+        named, lines = self._keyed(parts["topics"], (), what="topics")
         topics = [self._topic(name, node, lines[name]) for name, node in named.items()]
         return [topic for topic in topics if topic is not None]
 
@@ -314,10 +315,12 @@ class _Reader:
 
     def _mapping(self, node: yaml.Node, what: str, known: tuple[str, ...] = ()) -> Mapping[str, yaml.Node]:
         """Return the values by their keys. If ``known`` is empty, any key is allowed."""
-        return self._keyed(node, known, what)[0]
+        return self._keyed(node, known, what=what)[0]
 
     @_once
-    def _keyed(self, node: yaml.Node, known: tuple[str, ...], what: str) -> tuple[dict[str, yaml.Node], dict[str, int]]:
+    def _keyed(
+        self, node: yaml.Node, known: tuple[str, ...], *, what: str
+    ) -> tuple[dict[str, yaml.Node], dict[str, int]]:
         """Return the values by their keys, and the lines of the keys."""
         if not isinstance(node, yaml.MappingNode):
             self._wrong(node, f"{what}: keys with values are needed")

@@ -11,6 +11,17 @@ def error_code(error: KafkaError) -> ErrorCode | None:
     return next((code for code in ErrorCode if code == error.code()), None)
 
 
+def spark_errors() -> tuple[type[Exception], ...]:
+    """Return the errors that Spark itself raises on the driver. A client of Spark Connect may have no py4j."""
+    from pyspark.errors import PySparkException
+
+    try:
+        from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it has no types
+    except ImportError:
+        return (PySparkException,)
+    return (PySparkException, Py4JError)
+
+
 class WriteFailed(ModeAwareError):
     """Records were not delivered, so the task fails: Spark runs the task again, or fails the job.
 

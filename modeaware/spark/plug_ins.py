@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from modeaware.config import split_client_config
 from modeaware.spark.connector import PREFIX
+from modeaware.spark.errors import spark_errors
 from modeaware.spark.snapshot import reads_log
 from partitioners import Rule
 
@@ -36,12 +37,9 @@ def partitioner_in_jvm(df: DataFrame, conf: Mapping[str, Any], rule: Rule | None
 
 def _are_loaded(spark: SparkSession) -> bool:
     """Return whether Spark can load the jar's classes. Run no job: a query's analysis already looks up the class."""
-    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # it has no types
-    from pyspark.errors import AnalysisException
-
     try:
         return len(spark.sql(f"SELECT java_method('{_SETTINGS}', 'names')").columns) == 1
-    except (AnalysisException, Py4JJavaError):  # without the jar; with the jar, but without kafka-clients beside it
+    except spark_errors():  # without the jar; with the jar, but without kafka-clients beside it
         return False
 
 

@@ -20,8 +20,6 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any
 
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it has no types
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import (
     QueryIdleEvent,
@@ -40,6 +38,7 @@ from modeaware.errors import ConfigError, ErrorCode, ModeAwareError
 from modeaware.librdkafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
 from modeaware.modelog.connection import shared_settings
 from modeaware.modelog.group_rules import REQUIRE, GroupRule
+from modeaware.spark.errors import spark_errors
 from modeaware.spark.offsets import OUR_MARK, Offsets
 from modeaware.topic_view import known_id
 
@@ -207,7 +206,7 @@ class ProgressListener(StreamingQueryListener):
         """Note the last progress of a query; False if Spark does not return it."""
         try:
             last = query.lastProgress
-        except (Py4JError, PySparkException) as error:
+        except spark_errors() as error:
             logger.warning("progress of the run %s of a Spark query cannot be read: %s", run, error)
             return False
         if last is not None:

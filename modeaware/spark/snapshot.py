@@ -30,7 +30,7 @@ from modeaware.librdkafka import (
     TopicPartition,
 )
 from modeaware.modelog.connection import cluster_key, connection_conf, tail_conf
-from modeaware.spark.errors import error_code
+from modeaware.spark.errors import error_code, spark_errors
 from modeaware.spark.worker import ProcessCache
 from modeaware.topic_view import TopicView, known_id
 from modeaware.views.registry import acquire
@@ -110,9 +110,6 @@ def written(conf: Mapping[str, Any], topic: str, *, acknowledged: bool = True) -
             data for a replaced topic.
         ViewTimeout, ConfigError: as :func:`topic_segments`; if not ``acknowledged``, also at the end of the block.
     """
-    from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it has no types
-    from pyspark.errors import PySparkException
-
     planned = topic_segments(conf, topic)[-1]
     meant = planned if acknowledged else _with_id(conf, planned)
 
@@ -124,7 +121,7 @@ def written(conf: Mapping[str, Any], topic: str, *, acknowledged: bool = True) -
 
     try:
         yield planned
-    except (PySparkException, Py4JError) as error:
+    except spark_errors() as error:
         if (why := replaced(stale=True)) is not None:
             raise why from error
         raise

@@ -221,6 +221,7 @@ def topics_of(body: str, value: str) -> str:
 @pytest.mark.parametrize(
     ("body", "value"),
     [
+        ("%s", "{partitions: 1, x: 1}"),
         ("{partitions: %s}", "0"),
         ("{partitions: 1, replication_factor: %s}", "0"),
         ("{partitions: 1, replace: %s}", "a/b"),

@@ -532,9 +532,20 @@ def test_repetition_in_the_second_half_waits_for_it_and_sends_nothing(
         ([first(GONE)], ABSENT, ["--undo"], "end the change there (--stay)"),
         ([first(GONE), second(LED_BACK)], NEW, ["--undo"], "producers already write to the second new topic"),
         ([first(GONE), second(LED_BACK)], NEW, ["--stay"], "already write to 'orders': to get another topic"),
-        ([first(GONE)], ABSENT, ["--keep-name", "--partitions", "5"], "its change to 4 partitions is in progress"),
-        ([], OLD, ["--keep-name", "--partitions", "12", "--config", "a=1"], "12 partitions already"),
-        ([], OLD, ["--keep-name", "--partitions", "12", "--replication-factor", "2"], "12 partitions already"),
+        ([first(GONE)], ABSENT, ["--partitions", "5"], "another number of partitions (4): repeat the command"),
+        ([first(GONE), second(BACK)], NEW, ["--partitions", "5"], "another number of partitions (4): repeat"),
+        ([first(GONE)], ABSENT, ["--partitions", "4", "--delay", "5h"], "another delay ('0s'): repeat"),
+        ([first(GONE), second(BACK)], NEW, ["--delay", "5h"], "another delay ('0s'): repeat"),
+        ([first(GONE)], ABSENT, ["--config", "a=1"], "another set of configs ({}): repeat"),
+        ([first(GONE)], ABSENT, ["--replication-factor", "2"], "another replication factor (-1): repeat"),
+        ([first(GONE)], ABSENT, ["--fence", "none"], "another fence ('config'): repeat"),
+        ([first(GONE)], ABSENT, ["--evacuate"], "another evacuation (False): repeat"),
+        ([first(GONE)], ABSENT, ["--pause-before-switch"], "too late to pause before the switch"),
+        ([first(GONE), second(BACK)], NEW, ["--partitions", "4", "--fence", "none"], "another fence ('config')"),
+        ([], OLD, ["--partitions", "12", "--fence", "none"], "omit --fence none or --keep-name"),
+        ([], OLD, ["--partitions", "12", "--evacuate"], "a compacted topic cannot keep its name"),
+        ([], OLD, ["--partitions", "12", "--config", "a=1"], "12 partitions already"),
+        ([], OLD, ["--partitions", "12", "--replication-factor", "2"], "12 partitions already"),
     ],
 )
 def test_what_is_too_early_or_too_late_is_refused(
@@ -548,7 +559,8 @@ def test_what_is_too_early_or_too_late_is_refused(
 ) -> None:
     monkeypatch.setattr("modeaware.cli.replace.look_at", lambda *_: current(12, "id"))
     change = changing(*records, orders=orders)
-    assert run(change, "orders", *options, "--yes") == 1
+    keeps = () if {"--stay", "--undo"} & {*options} else ("--keep-name",)
+    assert run(change, "orders", *options, *keeps, "--yes") == 1
     assert told in capsys.readouterr().err
     assert change.replaced == []
 

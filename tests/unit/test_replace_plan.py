@@ -467,7 +467,6 @@ class FakeChange:
     is_embedded = False
     admission = Change.admission
     look = Change.look
-    validate_deletion = Change.validate_deletion
     deletes = True
 
     def __init__(
@@ -486,7 +485,6 @@ class FakeChange:
             brokers=SimpleNamespace(ask=self._ask),
             topic_names=lambda: ["orders", "payments"],
             shape=lambda topic: (facts := self.facts.get(topic)) and (facts if facts.topic_id else None),
-            validate=lambda effects: effects_module.check_deletions(cast(Any, None), effects),
         )
         self.session = SimpleNamespace(
             cluster=cluster,
@@ -547,7 +545,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
     def run(change: FakeChange, *arguments: str) -> int:
         monkeypatch.setattr("modeaware.cli.change.Change", lambda *_: nullcontext(change))
         answers = [SimpleNamespace(error_code=0 if change.deletes else ErrorCode.TOPIC_DELETION_DISABLED)]
-        monkeypatch.setattr(effects_module, "_ask_controller", lambda *_: answers)
+        monkeypatch.setattr(effects_module, "_ask_controller", lambda *_: change.asked.append("deletes") or answers)
         return cli.main(["replace", *arguments, "--bootstrap-server", "127.0.0.1:1"])
 
     return run
@@ -556,11 +554,13 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
 BOTH = ("orders=o2", "payments=p2", "--partitions", "4")
 
 
-def test_log_topics_and_acls_are_read_once_for_all_topics(run: Callable[..., int]) -> None:
+@pytest.mark.parametrize("deletes", [True, False])
+def test_log_topics_and_acls_are_read_once_for_all_topics(deletes: bool, run: Callable[..., int]) -> None:
     change = FakeChange()
-    assert run(change, *BOTH, "--yes") == 0
-    assert change.asked == ["log", {"orders", "payments", "o2", "p2"}, "acls"]
-    assert change.replaced == ["orders", "payments"]
+    change.deletes = deletes
+    assert run(change, *BOTH, "--yes") == (0 if deletes else 1)
+    assert change.asked == ["log", {"orders", "payments", "o2", "p2"}, "deletes", *(["acls"] if deletes else [])]
+    assert change.replaced == (["orders", "payments"] if deletes else [])
 
 
 @pytest.mark.parametrize("failing", ["none", "the look", "its ACLs", "the controller"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
@@ -93,6 +94,13 @@ def test_what_the_plug_ins_do_not_reach(log_is_read: dict[str, bool]) -> None:
     assert partitioner_in_jvm(FakeFrame("value"), CONF, None) is None, "a partitioner of the application's own"
     log_is_read["reads"] = False
     assert partitioner_in_jvm(FakeFrame("value"), CONF, rule) is None, "the modes come over the wire"
+
+
+def test_client_of_spark_connect_may_have_no_py4j(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "py4j.protocol", None)
+    rule = rule_named("murmur2_random")
+    assert partitioner_in_jvm(FakeFrame("value"), CONF, rule) == "murmur2_random"
+    assert partitioner_in_jvm(FakeFrame("value", has_jar=False), CONF, rule) is None
 
 
 def test_the_options_of_the_sink() -> None:

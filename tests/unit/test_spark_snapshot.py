@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
@@ -161,7 +162,13 @@ def test_a_topic_of_another_id_points_nowhere(views: LogViews) -> None:
     assert topic_segments(CONF, "orders") == (TopicView.unlisted("orders"),)
 
 
-def test_a_job_that_fails_while_its_topic_is_replaced_says_so(views: LogViews) -> None:
+@pytest.mark.parametrize("has_py4j", [True, False])
+def test_a_job_that_fails_while_its_topic_is_replaced_says_so(
+    views: LogViews, has_py4j: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not has_py4j:
+        monkeypatch.setitem(sys.modules, "py4j.protocol", None)
+
     def job(*, switched: bool) -> None:
         with written(CONF, "orders") as view:
             assert view.topic == "orders"
