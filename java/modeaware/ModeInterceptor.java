@@ -22,7 +22,8 @@ public final class ModeInterceptor<K, V> extends PlugIn implements ProducerInter
     @Override
     public ProducerRecord<K, V> onSend(ProducerRecord<K, V> record) {
         try {
-            Views views = viewsForNextSend();
+            Views views = views();
+            tail.ofSend.set(views);
             if (views == null) {
                 if (record.partition() == null
                         && settings.has(ProducerConfig.PARTITIONER_CLASS_CONFIG, ModePartitioner.class)) {

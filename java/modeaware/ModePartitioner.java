@@ -56,7 +56,7 @@ public final class ModePartitioner extends PlugIn implements Partitioner {
         boolean isRepeated = last.isRepeated && topic.equals(last.topic);
         last.isRepeated = false;
         // The interceptor's views: a switch since then would leave the record between the old and the new topic.
-        Views views = hasInterceptor ? viewsOfThisSend() : viewsForNextSend();
+        Views views = hasInterceptor ? tail.ofSend.get() : views();
         if (views == null) {
             throw noView();
         }
@@ -66,7 +66,8 @@ public final class ModePartitioner extends PlugIn implements Partitioner {
                 + ProducerConfig.INTERCEPTOR_CLASSES_CONFIG + "=" + ModeInterceptor.class.getName()
                 + " after the other interceptors");
         }
-        // These may be beyond the metadata's partitions. Kafka then requests metadata, and keeps the record until it comes.
+        // These may be beyond the metadata's partitions. Kafka then requests metadata, and keeps the record until it comes,
+        // at most delivery.timeout.ms.
         int[] writable = views.writable(topic, cluster.topicId(topic));
         int count = writable == null ? cluster.partitionCountForTopic(topic) : writable.length;
         if (count == 0) {
@@ -79,13 +80,16 @@ public final class ModePartitioner extends PlugIn implements Partitioner {
         if (isRepeated && (writable == null ? before < count : Arrays.binarySearch(writable, before) >= 0)) {
             return before;
         }
-        StickyIndex sticky = stickyIndexes.computeIfAbsent(topic, absent -> new StickyIndex(batchBytes));
+        StickyIndex sticky = stickyIndexes.get(topic);
         int bytes = size(keyBytes) + size(valueBytes);
-        int next = sticky.next(count, bytes);
+        if (sticky == null || !sticky.takes(count, bytes)) {
+            sticky = new StickyIndex(batchBytes, count, bytes,
+                index -> cluster.leaderFor(new TopicPartition(topic, partition(writable, index))) != null);
+            stickyIndexes.put(topic, sticky); // of several threads the last one
+        }
         last.topic = topic;
         last.isFresh = true;
-        last.partition = partition(writable, next >= 0 ? next : sticky.draw(count, bytes,
-            index -> cluster.leaderFor(new TopicPartition(topic, partition(writable, index))) != null));
+        last.partition = partition(writable, sticky.index);
         return last.partition;
     }
 

@@ -20,19 +20,10 @@ abstract class PlugIn {
         tail = Tail.acquire(settings);
     }
 
-    /** Returns the views that decide the next record of this thread; null: none in time, and it must be refused. */
-    final Views viewsForNextSend() {
+    /** Returns the views in force, which decide a record; null: none in time, and it must be refused. */
+    final Views views() {
         Views views = tail.views;
-        if (views == null) {
-            views = firstViews();
-        }
-        tail.ofSend.set(views);
-        return views;
-    }
-
-    /** Returns what {@link #viewsForNextSend} of either plug-in returned to this thread last. */
-    final Views viewsOfThisSend() {
-        return tail.ofSend.get();
+        return views == null ? firstViews() : views;
     }
 
     /** Returns why a record without a view is refused; producers may retry it with {@code block}, not with {@code error}. */

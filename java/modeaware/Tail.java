@@ -91,9 +91,10 @@ final class Tail {
     }
 
     Thread start() {
-        Thread thread = new Thread(this::run, "modeaware-modes");
+        Thread thread = new Thread(null, this::run, "modeaware-modes", 0, false);
         thread.setDaemon(true);
-        thread.setContextClassLoader(Tail.class.getClassLoader()); // the caller's would be kept from unloading
+        // The thread keeps no thread-local or class loader of the caller; before Java 24 its access control context.
+        thread.setContextClassLoader(Tail.class.getClassLoader());
         thread.start();
         return thread;
     }

@@ -14,9 +14,9 @@ final class TopicView {
     final String topicId;
     final long controllerEpoch;
     final long epoch;
-    /** How many partitions have a mode. */
-    final int count;
-    /** The partitions that take writes, ascending; null: all partitions that the cluster has. */
+    /** The partitions that take writes by the record, ascending. */
+    final int[] open;
+    /** The same; null: all partitions that the cluster has. */
     final int[] writable;
     /** The topic that producers write to in place of this one since the switch, and its id; null: this one. */
     final String newTopic;
@@ -36,9 +36,8 @@ final class TopicView {
         controllerEpoch = (Long) fields.get("controller_epoch");
         epoch = (Long) fields.get("epoch");
         SortedMap<Integer, Long> modes = Records.modes(fields.get("modes"));
-        int[] open = modes.keySet().stream().filter(each -> modes.get(each) == READ_WRITE).mapToInt(each -> each).toArray();
-        count = modes.size();
-        writable = open.length == count ? null : open;
+        open = modes.keySet().stream().filter(each -> modes.get(each) == READ_WRITE).mapToInt(each -> each).toArray();
+        writable = open.length == modes.size() ? null : open;
         for (String columns : new String[] {"retired", "opening"}) {
             for (int partition : Records.partitions(fields.get(columns))) {
                 require(modes.getOrDefault(partition, READ_WRITE) != READ_WRITE, partition + " is ReadWrite, or has no mode");
@@ -56,11 +55,6 @@ final class TopicView {
     /** Returns whether producers write to another topic in place of this one. */
     boolean isReplaced() {
         return newTopic != null;
-    }
-
-    /** Returns whether the view may be applied to the topic with this id in the cluster; the zero id is not known. */
-    boolean appliesTo(Uuid id) {
-        return id == null || id.equals(Uuid.ZERO_UUID) || id.equals(uuid);
     }
 
     /** Returns whether {@code other} is a later view of the same topic id: this one never replaces it. */

@@ -4,7 +4,6 @@ import java.util.HashMap;
 import java.util.HashSet;
 import java.util.Map;
 import java.util.Set;
-import java.util.function.Predicate;
 import java.util.stream.IntStream;
 import org.apache.kafka.common.Uuid;
 
@@ -17,22 +16,33 @@ import org.apache.kafka.common.Uuid;
  * topic's partitions nor its view count then, but those of the topic that has the name by the log.
  */
 final class Views {
-    static final Views NONE = new Views(Map.of(), Map.of(), Set.of(), null);
+    static final Views NONE = new Views(Map.of(), Map.of(), Map.of(), null);
 
     final Map<String, TopicView> byName; // the view in force under a name
     private final Map<String, TopicView> byId; // also of topic ids whose name has a view of another id in force
-    private final Set<Uuid> pastIds; // removed, or another topic got the name later
+    private final Map<Uuid, String> pastIds; // removed, or another topic got the name later; and their names
     private final Replay replay; // the reading of the log that these views are of
-    private final Set<Uuid> staleIds; // the past ids, and those of replaced topics: no producer writes to these
+    private final Map<Uuid, int[]> writableById = new HashMap<>(); // of a stale id: of the topic that has its name
+    private final Map<String, int[]> writableByName = new HashMap<>(); // for metadata without ids
     private final Map<String, String> writtenTopics = new HashMap<>(); // of names that are replaced
 
-    private Views(Map<String, TopicView> byName, Map<String, TopicView> byId, Set<Uuid> pastIds, Replay replay) {
+    private Views(Map<String, TopicView> byName, Map<String, TopicView> byId, Map<Uuid, String> pastIds, Replay replay) {
         this.byName = byName;
         this.byId = byId;
         this.pastIds = pastIds;
         this.replay = replay;
-        staleIds = new HashSet<>(pastIds);
-        byId.values().stream().filter(TopicView::isReplaced).forEach(view -> staleIds.add(view.uuid));
+        Map<Uuid, String> stale = new HashMap<>(pastIds); // no producer writes to these ids
+        byId.values().stream().filter(TopicView::isReplaced).forEach(view -> stale.put(view.uuid, view.topic));
+        Map<String, int[]> live = new HashMap<>(); // by name: of the topic that has it by the log
+        byId.values().stream().filter(view -> view.isReplaced() && !stale.containsKey(view.newUuid)).forEach(
+            view -> live.put(view.newTopic, all(view.newCount)));
+        byId.values().stream().filter(view -> !stale.containsKey(view.uuid)).forEach(view -> {
+            live.put(view.topic, view.open); // it may have been shrunk since its creation
+            writableById.put(view.uuid, view.writable);
+        });
+        byId.values().stream().filter(view -> !view.isReplaced()).forEach(
+            view -> writableByName.put(view.topic, view.writable));
+        stale.forEach((id, name) -> writableById.put(id, live.get(name)));
         byName.values().stream().filter(TopicView::isReplaced).forEach(
             view -> writtenTopics.put(view.topic, endOfChain(view)));
     }
@@ -41,7 +51,7 @@ final class Views {
     Views after(Replay now) {
         Map<String, TopicView> read = now.views();
         Map<String, TopicView> next = new HashMap<>();
-        Set<Uuid> past = new HashSet<>(pastIds);
+        Map<Uuid, String> past = new HashMap<>(pastIds);
         Set<String> renewed = new HashSet<>(); // names of topic ids that the log did not have before
         read.forEach((id, view) -> {
             next.put(view.topic, view);
@@ -54,7 +64,7 @@ final class Views {
             // In another reading the order of ids proves nothing: compaction keeps only the last record of each.
             boolean isRemoved = now.hasSeen(id) && !read.containsKey(id);
             if (isRemoved || (now == replay && renewed.contains(known.topic))) {
-                past.add(known.uuid);
+                past.put(known.uuid, known.topic);
             }
         });
         byName.forEach((topic, held) -> {
@@ -74,29 +84,10 @@ final class Views {
 
     /**
      * Returns the partitions that take writes, ascending, in a topic that is not replaced; null: all in the metadata.
-     * {@code id} is the topic's in the metadata.
+     * {@code id} is the topic's in the metadata, or the zero id.
      */
     int[] writable(String topic, Uuid id) {
-        if (!staleIds.contains(id)) {
-            TopicView view = view(topic, id);
-            return view == null ? null : view.writable;
-        }
-        TopicView now = last(view -> view.topic.equals(topic) && !staleIds.contains(view.uuid));
-        if (now != null) {
-            return now.writable == null ? all(now.count) : now.writable;
-        }
-        TopicView before = last(view -> topic.equals(view.newTopic) && !staleIds.contains(view.newUuid));
-        return before == null ? null : all(before.newCount);
-    }
-
-    private TopicView view(String topic, Uuid id) {
-        TopicView held = byName.get(topic);
-        Predicate<TopicView> isOf = view -> view.topic.equals(topic) && view.appliesTo(id) && !view.isReplaced();
-        return held == null || isOf.test(held) ? held : last(isOf);
-    }
-
-    private TopicView last(Predicate<TopicView> isWanted) {
-        return byId.values().stream().filter(isWanted).reduce(null, (before, view) -> view);
+        return id.equals(Uuid.ZERO_UUID) ? writableByName.get(topic) : writableById.get(id);
     }
 
     private static int[] all(long count) {

@@ -7,6 +7,7 @@ import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.concurrent.atomic.AtomicReference;
 import java.util.function.Supplier;
 import java.util.stream.Collectors;
 import java.util.stream.IntStream;
@@ -57,6 +58,7 @@ final class Decisions {
         Case shrunk = new Case(PARTITIONER, "", "block");
         shrunk.publish("before");
         say("shrunk", () -> shrunk.partition("orders", live));
+        say("metadata without ids", () -> shrunk.partition("orders", Uuid.ZERO_UUID.toString()));
         say("created again", () -> shrunk.partition("orders", Uuid.randomUuid().toString()));
         shrunk.publish("after");
         say("replaced, partitioner alone", () -> shrunk.partition("orders", live));
@@ -70,6 +72,9 @@ final class Decisions {
         race.publish("before");
         say("before the switch", () -> race.send("orders", null));
         race.publish("after");
+        Case other = new Case(PARTITIONER, "", "block");
+        other.partitioner.tail = race.tail;
+        say("another producer of this thread after the switch", () -> other.partition("orders", live));
         say("switched between interceptor and partitioner", () -> race.partition("orders", live));
         say("after the switch", () -> race.send("orders", null));
     }
@@ -102,6 +107,8 @@ final class Decisions {
         opened.publish("before");
         opened.publish("next open");
         say("metadata of a past id, all open", () -> opened.partition("orders", live));
+        Supplier<int[]> writable = () -> opened.tail.views.writable("orders", Uuid.fromString(live));
+        say("partitions by a past id are computed once", () -> Boolean.toString(writable.get() == writable.get()));
         Case removed = new Case(PARTITIONER, "", "block");
         removed.publish("before", "next");
         say("two ids in the first reading", () -> removed.partition("orders", live));
@@ -147,7 +154,11 @@ final class Decisions {
     }
 
     private static String troubled() {
+        InheritableThreadLocal<String> local = new InheritableThreadLocal<>();
+        local.set("of the caller");
+        AtomicReference<String> inherited = new AtomicReference<>();
         Tail tail = new Tail(Map.of(), "modes", settings -> {
+            inherited.set(local.get());
             throw new IllegalStateException("bad");
         });
         Thread.currentThread().setContextClassLoader(new ClassLoader() { }); // of an application that may be unloaded
@@ -158,6 +169,7 @@ final class Decisions {
         while (thread.isAlive() && !tail.trouble.contains("bad")) {
             Thread.onSpinWait();
         }
+        say("thread-local of the tail", () -> inherited.get());
         return thread.isAlive() + " " + tail.trouble;
     }
 
@@ -189,13 +201,12 @@ final class Decisions {
         return Boolean.toString(used.size() > 1);
     }
 
-    /** How many records without a key go to one partition in a row, of so many that two draws differ. */
+    /** How many records without a key go to one partition in a row. */
     private static void keyless() {
         for (int bytes : new int[] {100, 1_000, 8_000, 20_000}) {
-            StickyIndex sticky = new StickyIndex(16_384);
-            sticky.draw(1_000_000, bytes, index -> true);
+            StickyIndex sticky = new StickyIndex(16_384, 12, bytes, index -> true);
             int count = 1;
-            while (sticky.next(1_000_000, bytes) >= 0) {
+            while (sticky.takes(12, bytes)) {
                 count++;
             }
             String records = Integer.toString(count);
