@@ -489,7 +489,7 @@ def dropping() -> tuple[Reader, list[Any], Target]:
 
 def test_commit_leaves_out_what_was_dropped_until_it_is_delivered_again() -> None:
     world, sent, commit = dropping()
-    world.stock.failures["seek"] = [KafkaError._STATE]
+    world.stock.failures["seek"] = 2 * [KafkaError._STATE]
     world.view = hiding(epoch=3)
     world.poll()
     commit(None)
