@@ -26,7 +26,7 @@ from modeaware.errors import ClusterError, ErrorCode, RequestRefused
 from modeaware.lifecycle.admission import LATEST_MS
 from modeaware.lifecycle.admission import alter_group_rules as check_rules
 from modeaware.lifecycle.commands import AlterGroupRulesCommand, CommitOffsets
-from modeaware.lifecycle.drain import unread_offsets
+from modeaware.lifecycle.drain import noted_groups, unread_offsets
 from modeaware.modelog.group_rules import (
     CLOSED,
     KINDS,
@@ -276,7 +276,7 @@ def _forget(args: argparse.Namespace, session: Session) -> int:
             "is waived (modeaware groups waive)."
             for record, _ in situation.looked_at
             if record is not None
-            for name in record.required_groups
+            for name in noted_groups(record)
             if any(rule.matches(name) for rule in removed)
         ]
     return _alter(args, session, situation, command, lines, asks=args.kind == REQUIRE)

@@ -142,11 +142,16 @@ class _MadeLater:
 
 
 class _LoadAwareMadeLater(_MadeLater):
+    _is_load_aware: bool | None = None
+
     def partition_by_load(self, key: bytes | None, count: int, size: int, load: Sequence[int] = ()) -> int:
         made = self._get()
-        if not isinstance(made, LoadAware):  # not for this topic
-            return self.partition(key, count)
-        return made.partition_by_load(key, count, size, load)
+        if self._is_load_aware is None:
+            self._is_load_aware = isinstance(made, LoadAware)  # slow; it may not be for this topic
+        index: int = (
+            made.partition_by_load(key, count, size, load) if self._is_load_aware else self.partition(key, count)
+        )
+        return index
 
 
 def sees_keys(partitioner: TopicPartitioner) -> bool:

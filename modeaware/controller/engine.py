@@ -911,7 +911,8 @@ class _Checked:
 def _changed(outcome: Admitted) -> list[str]:
     """Return the ids of the topics whose records an admitted command changes."""
     records = (outcome.admission.record, outcome.admission.also)
-    return [outcome.topic_id, *(record.topic_id for record in records if record is not None)]
+    changed = (record.topic_id for record in records if record is not None)
+    return [outcome.topic_id, *changed, *outcome.admission.removed]
 
 
 def _only_logs_matter(record: TopicRecord, facts: TopicFacts) -> bool:

@@ -427,9 +427,10 @@ def fetch(conf: Mapping[str, Any], wanted: OffsetRange, *, strict: bool) -> Iter
     """
     if wanted.start >= wanted.end:
         return
+    topic = TopicClient(conf, wanted.topic) if strict and wanted.topic_id is not None else None
     with closing(Consumer(_conf_of(conf, strict=strict))) as consumer:
         consumer.assign([TopicPartition(wanted.topic, wanted.partition, wanted.start)])
-        heard_s, ended = time.monotonic(), False
+        heard_s, ended, begun = time.monotonic(), False, False
         while not ended:
             messages = consumer.consume(BATCH, timeout=POLL_S)
             if messages:
@@ -437,20 +438,21 @@ def fetch(conf: Mapping[str, Any], wanted: OffsetRange, *, strict: bool) -> Iter
             elif time.monotonic() - heard_s > SILENCE_S:
                 raise _unreadable(wanted, f"no answer for {SILENCE_S:g} s", ErrorCode.REQUEST_TIMED_OUT)
             records, ended = _records(messages, wanted)
-            if ended and strict:
-                _check_topic(conf, wanted)
+            if topic is not None and (ended or (records and not begun)):
+                _check_topic(topic, wanted)
+            begun = begun or bool(records)
             if records:
                 yield _batch(records, wanted)
 
 
-def _check_topic(conf: Mapping[str, Any], wanted: OffsetRange) -> None:
-    """Raise RecordsLost if another topic has got the name since the range was planned (invariant I8). A topic that
-    cannot be described now, because it was deleted since the last record, is no other topic."""
-    if wanted.topic_id is None:
-        return
+def _check_topic(topic: TopicClient, wanted: OffsetRange) -> None:
+    """Raise RecordsLost if another topic has got the name since the range was planned (invariant I8). If the topic was
+    deleted since the last record, no topic has the name. Raise ClusterError if no broker answers."""
     try:
-        live_id = TopicClient(conf, wanted.topic).describe().topic_id
-    except ClusterError:
+        live_id = topic.describe().topic_id
+    except ClusterError as error:
+        if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise
         return
     if live_id not in (None, wanted.topic_id):
         raise RecordsLost(

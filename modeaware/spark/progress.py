@@ -288,7 +288,7 @@ class ProgressListener(StreamingQueryListener):
     def _close_idle(self) -> None:
         """Close the consumers of groups without progress for some time: each query has a group, and queries end."""
         idle_s = time.monotonic() - IDLE_S
-        for group in [group for group, (_, used_s) in self._consumers.items() if used_s <= idle_s]:
+        for group in [group for group, (_, used_s) in tuple(self._consumers.items()) if used_s <= idle_s]:
             self._close_consumer(group)
 
     def _close_consumer(self, group: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from modeaware.errors import ClusterError, ConfigError
+from modeaware.errors import ClusterError, ConfigError, ErrorCode
 from modeaware.modes import PartitionMode
 from modeaware.spark import datasource
 from modeaware.spark.datasource import StreamReader, fetch, parse_options
@@ -192,32 +192,43 @@ def test_positions_are_the_end_offsets_of_kafka_sources() -> None:
     }
 
 
+GONE = ClusterError("?", code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+SILENT = ClusterError("?", code=ErrorCode.REQUEST_TIMED_OUT)
+
+
 @pytest.mark.parametrize(
-    ("live_id", "strict", "lost"),
+    ("live_ids", "strict", "read", "failure"),
     [
-        ("id", True, False),
-        ("id-2", True, True),
-        ("id-2", False, False),
-        (None, True, False),
-        (ClusterError("?"), True, False),
+        (["id", "id"], True, 2, None),
+        (["id-2"], True, 0, RecordsLost),  # before anything is handed on
+        (["id", "id-2"], True, 1, RecordsLost),
+        ([], False, 2, None),  # losses are accepted
+        ([None, None], True, 2, None),
+        (["id", GONE], True, 2, None),  # deleted since its last record
+        (["id", SILENT], True, 1, ClusterError),
     ],
 )
 def test_records_of_another_topic_of_the_name_are_not_taken_for_those_of_the_range(
-    monkeypatch: pytest.MonkeyPatch, live_id: Any, strict: bool, lost: bool
+    monkeypatch: pytest.MonkeyPatch, live_ids: list[Any], strict: bool, read: int, failure: type[Exception] | None
 ) -> None:
-    facts = {"error": None, "offset": 8, "partition": 0, "topic": "t", "key": None, "value": b"v", "headers": None}
-    message = SimpleNamespace(
-        **{name: lambda value=value: value for name, value in facts.items()}, timestamp=lambda: (1, 5)
-    )
-    stock = SimpleNamespace(assign=lambda _: None, consume=lambda *_, **__: [message], close=lambda: None)
+    """Each call of ``consume`` returns one of the two records; ``live_ids``: what each description returns."""
+
+    def record(offset: int) -> Any:
+        facts = {"error": None, "offset": offset, "partition": 0, "topic": "t", "key": None, "value": b"v"}
+        facts |= {"headers": None, "timestamp": (1, 5)}
+        return SimpleNamespace(**{name: lambda value=value: value for name, value in facts.items()})
 
     def describe() -> TopicDescription:
+        live_id = live_ids.pop(0)
         if isinstance(live_id, ClusterError):
             raise live_id
         return TopicDescription([0], live_id)
 
+    log, batches = [record(8), record(9)], list[Any]()
+    stock = SimpleNamespace(assign=lambda _: None, consume=lambda *_, **__: [log.pop(0)], close=lambda: None)
     monkeypatch.setattr(datasource, "Consumer", lambda conf: stock)
     monkeypatch.setattr(datasource, "TopicClient", lambda conf, topic: SimpleNamespace(describe=describe))
-    with pytest.raises(RecordsLost, match="another topic has this name") if lost else nullcontext():
-        (batch,) = fetch(SERVERS, OffsetRange("t", 0, 8, 9, "id"), strict=strict)
-        assert batch.num_rows == 1
+    with pytest.raises(failure) if failure is not None else nullcontext():
+        for batch in fetch(SERVERS, OffsetRange("t", 0, 8, 10, "id"), strict=strict):
+            batches.append(batch)
+    assert (sum(batch.num_rows for batch in batches), live_ids) == (read, [])
