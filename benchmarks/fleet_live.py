@@ -121,7 +121,7 @@ def _scan(servers: str) -> dict[str, float]:
         asked += len(wanted)
         return ask_each(brokers, wanted, deadline_s)
 
-    Brokers._ask_each = counted  # type: ignore[method-assign,assignment]
+    Brokers._ask_each = counted  # type: ignore[method-assign,assignment] # for this process
     began_s = time.monotonic()
     sizing = Sizing(bytes_per_s=PARTITION_BYTES_PER_S)
     with Session({"bootstrap.servers": servers}, ClientConfig(), ControllerConfig()) as session:
