@@ -167,13 +167,19 @@ def _translate_sasl(conf: dict[str, Any], given: Mapping[str, Any], overrides: M
         conf["oauth_cb"] = TokenCallback(provider)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TokenCallback:
     """confluent_kafka's ``oauth_cb`` over a token provider of kafka-python's. Equal for the same provider, so that
     clients with the same provider share their views."""
 
     provider: Any
     clock: Callable[[], float] = time.time
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TokenCallback) and other.provider is self.provider and other.clock is self.clock
+
+    def __hash__(self) -> int:
+        return hash((id(self.provider), self.clock))
 
     def __call__(self, _: str) -> tuple[str, float, str, dict[str, str]]:
         extensions = getattr(self.provider, "extensions", dict)

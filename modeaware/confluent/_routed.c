@@ -616,6 +616,8 @@ static PyObject *following_set_name(PyObject *object, PyObject *const *args, Py_
     FollowingMethod *self = (FollowingMethod *)object;
     if (nargs != 2 || !PyType_Check(args[0]))
         return PyErr_Format(PyExc_TypeError, "__set_name__ takes a class and a name");
+    if (self->owner != NULL)
+        Py_RETURN_NONE; /* another name for the method, in a class of an application */
     PyObject *name = PyUnicode_FromFormat("_following_%U", args[1]);
     PyObject *slot = name != NULL ? PyObject_GetAttr(args[0], name) : NULL;
     Py_XDECREF(name);

@@ -54,6 +54,9 @@ class ReplacedTopicRefused(KafkaError):
         super().__init__(KafkaError.MSG_SIZE_TOO_LARGE, error.message, False, True)
         self.error = error
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.error,)
+
 
 class FirstViewTimeout(_WithKafkaError, ViewTimeout, KafkaException):
     """No first view within ``modeaware.view.timeout.ms``, and ``modeaware.on.unknown`` is ``error``.

@@ -251,9 +251,9 @@ def routed_batch(
             arguments = (message.get("key"), given, value)
             where, current = placed(current, routes, topic, arguments, doubt)
             by_partition.setdefault(where, []).append(message)
-        to = topic_of(current, topic)
-        if to != topic_of(route, topic):  # a switch during the loop: the first records were placed in another topic
+        if current is not route:  # another view during the loop: the first records were placed by an earlier one
             return produce(producer, topic, messages, partition, *args, **kwargs)
+        to = topic_of(current, topic)
         send = _reporting(base, partial(reported, reports, topic)) if reports else base
         queued = 0
         for where, group in by_partition.items():

@@ -84,12 +84,20 @@ def cluster_key(conf: Mapping[str, Any], topic: str) -> Hashable:
     """Return the key of a tail. Clients share one tail if their bootstrap servers (in any order), security settings and
     mode log are equal."""
     identity = {
-        name: (value if isinstance(value, Hashable) else id(value)) if callable(value) else str(value)
+        name: _hashable(value) if callable(value) else str(value)
         for name, value in conf.items()
         if name == "oauth_cb" or name.startswith(_IDENTITY_PREFIXES)
     }
     servers = frozenset(server.strip() for server in bootstrap_servers(conf).split(","))
     return (servers, frozenset(identity.items()), topic)
+
+
+def _hashable(value: object) -> Hashable:
+    try:
+        hash(value)
+    except TypeError:  # a dataclass with a list, say
+        return id(value)
+    return value
 
 
 def is_transient(error: KafkaError) -> bool:

@@ -16,6 +16,7 @@ import tenacity
 from opentelemetry.instrumentation.confluent_kafka import ConfluentKafkaInstrumentor
 
 import modeaware
+from modeaware.errors import PartitionRetired
 from tests.support.fake_views import FakeViews, modes_of
 from tests.support.offline import CONF, finish
 
@@ -124,3 +125,22 @@ def test_client_whose_constructor_has_not_run_is_confluent_kafkas(views: FakeVie
     with pytest.raises(RuntimeError) as theirs:
         confluent_kafka.Producer.__new__(confluent_kafka.Producer).produce("orders", b"v")
     assert str(ours.value) == str(theirs.value)
+
+
+def test_a_method_may_have_another_name_in_a_class(views: FakeViews) -> None:
+    class Aliased(modeaware.Producer):
+        send = modeaware.Producer.produce
+        produce_batch = modeaware.Producer.produce  # type: ignore[assignment]  # a name with a target of its own
+
+    aliased, plain = Aliased(CONF), modeaware.Producer(CONF)
+    reports: list[Any] = []
+    for send in (aliased.send, aliased.produce_batch, plain.produce):
+        send("orders", b"v", on_delivery=lambda error, message: reports.append(message))
+    assert plain.produce_batch("orders", [{"value": b"v"}]) == 1
+    views.set("orders", modes_of(4, 2))
+    aliased.send("orders", b"v", partition=1, on_delivery=lambda error, message: reports.append(message))
+    with pytest.raises(PartitionRetired):
+        aliased.send("orders", b"v", partition=3)
+    finish(aliased)
+    finish(plain)
+    assert len(reports) == 4

@@ -5,12 +5,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NoReturn
 
 import pytest
 
 from modeaware import AdminClient, Consumer, Producer
+from modeaware.clients.settings import TokenCallback
 from modeaware.config import ClientConfig
 from modeaware.confluent.ownership import GroupUnknown
 from modeaware.errors import ModeSourceError
@@ -282,14 +283,35 @@ class TestClients:
             assert admin._calls.conf["sasl.password"] == "new"
 
 
-def test_callback_that_cannot_be_hashed_is_compared_by_identity() -> None:
-    class Callback(dict[str, str]):
-        def __call__(self, _: str) -> tuple[str, float]:
-            return "t", 0.0
+@dataclass
+class Provider:
+    """Cannot be hashed, and is equal to any other."""
 
-    one, other = Callback(), Callback()
-    keys = [cluster_key({"bootstrap.servers": "a:1", "oauth_cb": each}, "log") for each in (one, one, other)]
+    token: str = "t"
+
+
+class Callback(dict[str, str]):
+    def __call__(self, _: str) -> tuple[str, float]:
+        return "t", 0.0
+
+
+@dataclass(frozen=True)
+class FrozenCallback:
+    """Its class has a hash, which fails."""
+
+    scopes: list[str] = field(default_factory=list)
+
+    def __call__(self, _: str) -> tuple[str, float]:
+        return "t", 0.0
+
+
+@pytest.mark.parametrize("callback", [Callback, FrozenCallback, lambda of=None: TokenCallback(of or Provider())])
+def test_callback_that_cannot_be_hashed_is_compared_by_identity(callback: Callable[..., Any]) -> None:
+    one, other = callback(), callback()
+    same = TokenCallback(one.provider) if isinstance(one, TokenCallback) else one
+    keys = [cluster_key({"bootstrap.servers": "a:1", "oauth_cb": each}, "log") for each in (one, same, other)]
     assert keys[0] == keys[1] != keys[2]
+    assert len({*keys}) == 2
 
 
 def test_versions_that_are_counted_here_continue_from_those_of_the_earlier_source() -> None:

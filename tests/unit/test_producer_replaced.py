@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import logging
 import operator
+import pickle
 import sys
 import warnings
 from collections.abc import Iterator
@@ -294,6 +296,9 @@ class TestDeliveries:
         assert "orders-3: brokers rejected a record, because orders was replaced by orders-v2" in error.str()
         assert "logged once" in caplog.text
         assert views.hints == 1
+        for again in (copy.copy(error), pickle.loads(pickle.dumps(error))):
+            assert (type(again), again.code(), again.str()) == (ReplacedTopicRefused, error.code(), error.str())
+            assert again.error.new_topic == "orders-v2"
 
     def test_view_that_is_older_than_the_refusal_is_refreshed(
         self, views: FakeViews, monkeypatch: pytest.MonkeyPatch

@@ -8,7 +8,7 @@ from typing import Any
 
 import confluent_kafka
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, murmur2
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -315,6 +315,26 @@ class TestDoubt:
         keys = [b"k%d" % n for n in range(12)]
         produce("orders", [{"key": key, "value": b"v"} for key in keys] + [{"key": b"x", "partition": 7}])
         assert [sent[key] for key in keys] == [("orders-v2", -1)] * 12, "librdkafka chooses, by the new topic's count"
+
+    def test_batch_of_which_another_view_accepts_a_partition_is_placed_by_that_view_as_a_whole(self) -> None:
+        hashing = named("murmur2_random")
+        before, after = (
+            route_for(TopicView("orders", "id", version, modes_of(12, writable)), hashing)
+            for version, writable in (((1, 3), 3), ((1, 4), 8))
+        )
+        routes: dict[str, Any] = {"orders": before}
+        sent: dict[bytes, set[int]] = {}
+
+        def base(topic: str, messages: list[dict[str, Any]], partition: int) -> int:
+            for message in messages:
+                sent.setdefault(message["key"], set()).add(partition)
+            return len(messages)
+
+        produce = bound(router.routed_batch, base, routes, lambda _: routes.update({"orders": after}))
+        keys = [b"k%d" % n for n in range(12)]
+        batch = [{"key": key, "value": b"v"} for key in keys]
+        produce("orders", [*batch, {"key": b"x", "partition": 7}, *(message.copy() for message in batch)])
+        assert [sent[key] for key in keys] == [{murmur2(key, 8)} for key in keys]
 
     def test_text_that_cannot_be_written_is_refused_before_any_record_is_queued(self) -> None:
         base = Recorder()
