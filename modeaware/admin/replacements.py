@@ -26,8 +26,7 @@ from modeaware.cluster.metadata import (
 from modeaware.errors import ClusterError, ErrorCode, ModeAwareError, RequestRefused
 from modeaware.interim import interim_name, is_interim_of
 from modeaware.librdkafka import KafkaError, NewTopic
-from modeaware.lifecycle.commands import ReplaceTopicCommand
-from modeaware.lifecycle.replacement import FENCE_CONFIGS, is_fence
+from modeaware.lifecycle.commands import FENCE_CONFIGS, ReplaceTopicCommand, is_fence
 from modeaware.topic_view import ReplacedBy, known_id
 from modeaware.wire.brokers import Brokers
 from modeaware.wire.retries import Retrying

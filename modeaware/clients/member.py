@@ -244,8 +244,8 @@ class Member:
             key for key, partition in self.partitions.items() if partition.state not in (State.SHOWN, State.DECLINED)
         }
         kept = set(self.partitions) if incremental else unseen if self._is_assigned else set()
-        taken = {key for key in places.keys() & self.partitions.keys() if self.partitions[key].step.is_assigned}
-        taken = taken if incremental else set()  # the library would refuse to add what it has
+        known = places.keys() & self.partitions.keys() if incremental else ()
+        taken = {key for key in known if self.partitions[key].step.is_assigned}  # the library would refuse to add these
         self._forget((self.partitions.keys() - kept | self.partitions.keys() & places.keys()) - taken)
         self._replaces = not incremental
         if not incremental:

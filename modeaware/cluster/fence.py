@@ -29,9 +29,8 @@ from modeaware.cluster.metadata import (
     read_configs,
 )
 from modeaware.errors import ClusterError, ErrorCode
-from modeaware.lifecycle.commands import DeleteOldTopic
+from modeaware.lifecycle.commands import FENCE_CONFIGS, DeleteOldTopic, is_fence
 from modeaware.lifecycle.facts import FenceFacts
-from modeaware.lifecycle.replacement import FENCE_CONFIGS, is_fence
 from modeaware.wire.brokers import Ask, Brokers
 from modeaware.wire.fence_probe import PROBE_ACKS, FenceState, probe_batch, read_answer
 from modeaware.wire.requests import ApiVersionsRequest, MetadataRequest, ProduceRequest

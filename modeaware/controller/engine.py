@@ -56,6 +56,7 @@ from modeaware.lifecycle.commands import (
     RemoveConfigs,
     ReplaceTopicCommand,
     TopicCommand,
+    is_fence,
 )
 from modeaware.lifecycle.facts import GroupsDoubt, TopicFacts
 from modeaware.lifecycle.growth import give_up_opening
@@ -64,7 +65,7 @@ from modeaware.lifecycle.moved import Decision
 from modeaware.lifecycle.passes import Advance, Pass, pass_over
 from modeaware.lifecycle.reasons import AS_ASKED, NAME_TAKEN, NEW_TOPIC_GONE, RENAME_REFUSED
 from modeaware.lifecycle.reasons import text as reason_text
-from modeaware.lifecycle.replacement import NO_FENCE, give_up_new_topic, is_fence
+from modeaware.lifecycle.replacement import NO_FENCE, give_up_new_topic
 from modeaware.lifecycle.second_half import (
     Hindrance,
     closes,
@@ -516,22 +517,18 @@ class Engine:
     def _append_gates(self, entries: Sequence[Entry]) -> None:
         """Append decisions about gates. A decision that is too large to append blocks no other topic: its gates stay as
         they are, and it is appended again later."""
-        try:
-            if entries:
-                self._log.append(entries)
-        except ClusterError as error:
-            if error.code is not ErrorCode.MESSAGE_TOO_LARGE or not self._log.is_open:
-                raise
-            if len(entries) > 1:
-                for entry in entries:
-                    self._append_gates([entry])
-                return
-            topic_id = topic_id_of(entries[0][0]) or ""
-            record = self._records.get(topic_id)
-            text = f"gates unchanged: {error}; raise max.message.bytes of the mode log"
-            logger.error("topic %s: %s", topic_id if record is None else record.topic, text)
-            self.watched.not_performed(topic_id, text)
-            self.moved.too_large(topic_id)
+        if (error := self._append_together(entries)) is None:
+            return
+        if len(entries) > 1:
+            for entry in entries:
+                self._append_gates([entry])
+            return
+        topic_id = topic_id_of(entries[0][0]) or ""
+        record = self._records.get(topic_id)
+        text = f"gates unchanged: {error}; raise max.message.bytes of the mode log"
+        logger.error("topic %s: %s", topic_id if record is None else record.topic, text)
+        self.watched.not_performed(topic_id, text)
+        self.moved.too_large(topic_id)
 
     def _paces(self, decisions: Mapping[str, Decision], began_ms: int, cost_ms: float) -> dict[str, int]:
         """Return topic id -> the milliseconds until the topic is due because of its groups.
@@ -766,12 +763,7 @@ class Engine:
             records += [alias.stamped(*stamp) for alias in relink(gone, records, held)]
         entries = [(record.topic_id, record.to_json()) for record in records] + [(topic_id, None) for topic_id in gone]
         entries += [(moved_key(topic_id), None) for topic_id in gone if topic_id in self.moved]
-        try:
-            if entries:
-                self._log.append(entries)
-        except ClusterError as error:
-            if error.code is not ErrorCode.MESSAGE_TOO_LARGE or not self._log.is_open:
-                raise
+        if (error := self._append_together(entries)) is not None:
             if len(units) == 1:
                 logger.error("%s", error)
                 (changed, removed), *_ = units
@@ -788,6 +780,17 @@ class Engine:
             self.watched.removed(topic_id)
             self.schedule.forget(topic_id)
         return {}
+
+    def _append_together(self, entries: Sequence[Entry]) -> ClusterError | None:
+        """Append entries, all or none. Return the error if one is too large; any other error is raised."""
+        try:
+            if entries:
+                self._log.append(entries)
+        except ClusterError as error:
+            if error.code is not ErrorCode.MESSAGE_TOO_LARGE or not self._log.is_open:
+                raise
+            return error
+        return None
 
     def _create(self, growths: Sequence[Admitted]) -> dict[str, ClusterError]:
         """Create the partitions of commands. Return topic id -> the error, for growths that failed or are uncertain."""

@@ -225,6 +225,11 @@ FENCE_CONFIGS = {"compression.type": "gzip", "max.message.bytes": "78"}
 """Markers that end transactions have 78 bytes, so they still fit. A batch of data in gzip has at least 81 bytes."""
 
 
+def is_fence(configs: Mapping[str, str]) -> bool:
+    """Return whether ``configs`` include the fence."""
+    return FENCE_CONFIGS.items() <= configs.items()
+
+
 @dataclass(frozen=True)
 class FenceTopic:
     """Set ``configs`` on the topic, so that the brokers refuse data for it."""

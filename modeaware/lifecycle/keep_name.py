@@ -48,6 +48,7 @@ from modeaware.lifecycle.commands import (
     RemoveConfigs,
     ReplaceTopicCommand,
     TopicCommand,
+    is_fence,
 )
 from modeaware.lifecycle.facts import TopicFacts
 from modeaware.modelog.records import TopicRecord
@@ -132,7 +133,7 @@ def removal_of(facts: TopicFacts, old_topic_id: str) -> tuple[Effect, ...]:
 def lifted_fence(facts: TopicFacts, old_topic_id: str) -> tuple[Effect, ...]:
     """Return the effect that lifts the fence of a topic that is not deleted after all; none without a known fence. Else
     the topic would refuse all records for ever."""
-    if facts.topic_id is None or not FENCE_CONFIGS.items() <= (facts.configs or {}).items():
+    if facts.topic_id is None or not is_fence(facts.configs or {}):
         return ()
     return (RemoveConfigs(facts.topic, facts.topic_id, tuple(FENCE_CONFIGS), old_topic_id),)
 

@@ -59,6 +59,7 @@ from modeaware.lifecycle.commands import (
     FenceTopic,
     RemoveConfigs,
     ReplaceTopicCommand,
+    is_fence,
 )
 from modeaware.lifecycle.drain import (
     Requirement,
@@ -95,11 +96,6 @@ SEARCH_AGAIN_MS = 1_000
 COMING_MS = 60_000
 """A grace period: a shorter wait is not shown as a reason. There are three such waits: after the request, for the new
 topic's creation; after the switch, for members' first commits there; after the release, until members unsubscribe."""
-
-
-def is_fence(configs: Mapping[str, str]) -> bool:
-    """Return whether ``configs`` include the fence."""
-    return FENCE_CONFIGS.items() <= configs.items()
 
 
 def advance_replacement(topic: Replaced, this: Pass) -> Advance:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from modeaware.lifecycle.replacement import is_fence
+from modeaware.lifecycle.commands import is_fence
 
 NAME, NEW_TOPIC, THIRD = "orders", "orders-v2", "orders-v3"
 MARKER = -1
