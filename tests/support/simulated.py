@@ -39,19 +39,29 @@ class SimClock:
 
 
 class MemoryLog:
-    """A mode log in memory. With ``failure`` the next append fails, before it is done (``lost_answer``: after)."""
+    """A mode log in memory. With ``failure`` the next append fails, before it is done (``lost_answer``: after).
+
+    Attributes:
+        most: how many entries it takes at once.
+        too_large: the keys whose entries it does not take.
+    """
 
     unfit: str | None = None
+    is_open = True
 
     def __init__(self) -> None:
         self.entries: list[tuple[str, bytes | None]] = []
         self.failure: Exception | None = None
         self.lost_answer = False
+        self.most = 1_000_000
+        self.too_large: set[str] = set()
 
     def open(self) -> Replay:
         return fold(self.entries)
 
     def append(self, records: Sequence[tuple[str, bytes | None]]) -> None:
+        if len(records) > self.most or not self.too_large.isdisjoint(key for key, _ in records):
+            raise ClusterError("too large", code=ErrorCode.MESSAGE_TOO_LARGE)
         failure, self.failure = self.failure, None
         if failure is None or self.lost_answer:
             self.entries.extend(records)

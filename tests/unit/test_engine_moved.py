@@ -14,7 +14,7 @@ from modeaware.config import ControllerConfig
 from modeaware.controller.engine import Engine
 from modeaware.controller.schedule import elapsed_ms
 from modeaware.controller.status import Role, Snapshot
-from modeaware.errors import ClusterError, ErrorCode
+from modeaware.errors import ClusterError
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.facts import FenceFacts, GroupFacts, TopicFacts
 from modeaware.lifecycle.replacement import FENCE_CONFIGS
@@ -368,29 +368,20 @@ def test_a_shrink_that_waits_for_a_group_is_looked_at_in_its_pace() -> None:
 
 @pytest.mark.parametrize("together", [None, 1])
 def test_gates_that_the_log_does_not_take_block_no_other_topic(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, together: int | None
+    caplog: pytest.LogCaptureFixture, together: int | None
 ) -> None:
-    world, too_large, append = World(old_topic("a"), old_topic("b")), {moved_key("id-a")}, MemoryLog.append
-    world.together = together
-
-    def limited(log: MemoryLog, entries: Any) -> None:
-        if not too_large.isdisjoint(key for key, _ in entries):
-            raise ClusterError("too large", code=ErrorCode.MESSAGE_TOO_LARGE)
-        append(log, entries)
-
-    monkeypatch.setattr(MemoryLog, "append", limited)
-    monkeypatch.setattr(MemoryLog, "is_open", True, raising=False)
+    world = World(old_topic("a"), old_topic("b"))
+    world.together, world.log.too_large = together, {moved_key("id-a")}
     for topic in ("a", "b"):
         world.commit("g", topic=topic)
     interval_ms = ControllerConfig().check_interval_ms
     world.serve(interval_ms + 10_000)
     assert world.open_gates == {"id-b": ("g",)}
     assert caplog.text.count("topic a: gates unchanged: too large") == 2, "once a check interval"
-    too_large.clear()
+    world.log.too_large.clear()
     world.serve(interval_ms)
     assert world.open_gates == {"id-a": ("g",), "id-b": ("g",)}
-    monkeypatch.setattr(MemoryLog, "is_open", False, raising=False)
-    too_large.add(moved_key("id-a"))
+    world.log.is_open, world.log.too_large = False, {moved_key("id-a")}
     world.commit("late", topic="a")
     with pytest.raises(ClusterError, match="too large"):
         world.serve(60_000)

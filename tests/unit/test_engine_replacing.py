@@ -316,23 +316,16 @@ def test_nothing_is_deleted_where_the_record_is_not_appended() -> None:
     assert world.performed == []
 
 
-def test_record_that_is_too_large_keeps_the_alias_that_would_end_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    world, too_large, append = Deleting(), set[str](), MemoryLog.append
+def test_record_that_is_too_large_keeps_the_alias_that_would_end_with_it() -> None:
+    world = Deleting()
     gone = {"released_ms": 3, "gone_ms": 4}
     back, other = (
         released(NEW, f"id-of-{NEW}", "old", new_topic_id="id-3", **gone),
         released("other", "id-of-other", "x"),
     )
     world.record_is(released("old", "id-of-old", NEW, **gone))
-
-    def limited(log: MemoryLog, entries: Any) -> None:
-        if not too_large.isdisjoint(key for key, _ in entries):
-            raise ClusterError("too large", code=ErrorCode.MESSAGE_TOO_LARGE)
-        append(log, entries)
-
-    monkeypatch.setattr(MemoryLog, "append", limited)
-    monkeypatch.setattr(MemoryLog, "is_open", True, raising=False)
     for too_large, left in (({back.topic_id, other.topic_id}, ["old"]), ({other.topic_id}, [NEW])):
+        world.log.too_large = too_large
         assert world.engine._append([other, back]).keys() == too_large
         assert [record.topic for record in world.engine.records] == left
 

@@ -29,22 +29,6 @@ NO_ANSWER = ClusterError("no answer", code=ErrorCode.REQUEST_TIMED_OUT)
 REFUSED = ClusterError("no", code=ErrorCode.INVALID_REPLICA_ASSIGNMENT)
 
 
-class Log(MemoryLog):
-    """It takes ``most`` records at once, and none of the topic ids in ``too_large``."""
-
-    is_open = True
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.most = 1_000
-        self.too_large: set[str] = set()
-
-    def append(self, records: Sequence[tuple[str, bytes | None]]) -> None:
-        if len(records) > self.most or self.too_large.intersection(key for key, _ in records):
-            raise ClusterError("too large", code=ErrorCode.MESSAGE_TOO_LARGE)
-        super().append(records)
-
-
 class Topics:
     """Topics of 6 partitions, each on a simulated cluster of its own: the engine's observer, and its effects.
 
@@ -53,7 +37,7 @@ class Topics:
 
     def __init__(self) -> None:
         self.clock = SimClock()
-        self.log = Log()
+        self.log = MemoryLog()
         self.clusters = {topic: SimCluster(self.clock, topic, 6) for topic in (A, B, C)}
         for cluster in self.clusters.values():
             cluster.produce(5, 3)
