@@ -1,6 +1,7 @@
 """The gates of replaced topics, with many groups and with many topics: how long a group that has read an old topic
-waits for the controller's decision, what the decisions cost on the mode log and in the controller; and what one
-consumer of many topics that are replaced at once sees."""
+waits for the controller's decision, what the decisions cost on the mode log and in the controller; what the controller
+spends on topics that groups have not read to their ends, and on many replacements at once; and what one consumer of
+many topics that are replaced at once sees."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 import modeaware
 from benchmarks.harness import Result
 from benchmarks.requests import DEADLINE_S, controlled, created
-from benchmarks.scale import commit_start, cpu_s
+from benchmarks.scale import MINUTE_S, await_done, commit_start, cpu_s
 from benchmarks.setting import Setting
 from modeaware.lifecycle.moved import ends_of
 from modeaware.modelog.moved import MovedRecord, moved_key, topic_id_of
@@ -33,6 +34,12 @@ ARRIVALS_S = 100.0
 """The groups come to the end of their old topics one after another within this time."""
 LOG_BYTES, CORES, WAIT_S = 2_000_000, 0.1, 12.0
 
+DRAINING_CASES = ((10, 40), (40, 40), (40, 2_000))
+"""Topics that one group each has not read to the end; groups that have nothing to do with them."""
+PASSES_S = 10.0
+AT_ONCE = (50, 200)
+"""Replacements at once."""
+
 TOPICS, RECORDS_PER_S, BATCH, TIMEOUT_S = 100, 2_000, 500, 0.2
 STEADY_S, AFTER_S = 15.0, 10.0
 BEYOND_S, GAP_S = 0.1, 4.0
@@ -42,6 +49,10 @@ def measure(setting: Setting) -> Iterator[Result]:
     """With a seal that is quiet for 1 s."""
     for case in QUICK_CASES if setting.quick else CASES:
         yield from _many_groups(setting, *case)
+    for case in DRAINING_CASES[:1] if setting.quick else DRAINING_CASES:
+        yield _draining(setting, *case)
+    for topics in AT_ONCE[:1] if setting.quick else AT_ONCE:
+        yield _at_once(setting, topics)
     yield from _many_topics(setting, 10 if setting.quick else TOPICS)
 
 
@@ -83,6 +94,45 @@ def _many_groups(setting: Setting, topics: int, groups: int, reads: int) -> Iter
     yield Result(f"{name}: longest wait at a gate", waits_s[-1], "s", below=WAIT_S, details=details)
     yield Result(f"{name}: on the mode log, a topic", written / topics, "bytes", below=LOG_BYTES)
     yield Result(f"{name}: controller's CPU", spent_s / took_s, "cores", below=CORES)
+
+
+def _draining(setting: Setting, topics: int, unrelated: int) -> Result:
+    with controlled(setting, modeaware_seal_quiet_ms=SEAL_QUIET_MS) as (admin, log, process):
+        names = created(setting, admin, topics, PARTITIONS)
+        other = created(setting, admin, 1, 1)
+        for number, name in enumerate(names):
+            commit_start(admin, f"{log.topic}-{number}", [name], range(PARTITIONS))
+        for number in range(unrelated):
+            commit_start(admin, f"{log.topic}-u{number}", other, range(1))
+        with modeaware.Producer({"bootstrap.servers": setting.bootstrap_servers}) as producer:
+            for name in names:
+                producer.produce(name, b"unread", partition=0)
+            producer.flush(30)
+        _replace(setting, admin, names)
+        _sealed(setting, log.topic, names)
+        time.sleep(PASSES_S)  # the passes that follow the seals
+        before_s = cpu_s(process.pid)
+        time.sleep(MINUTE_S)  # measured time
+        cores = (cpu_s(process.pid) - before_s) / MINUTE_S
+        setting.delete(*names, *(f"{name}-v2" for name in names))
+    details = {"ms_a_topic_and_minute": round(cores * MINUTE_S * 1000 / topics, 1)}
+    name = f"{topics} draining replacements, {unrelated} other groups: controller's CPU"
+    return Result(name, cores, "cores", below=CORES, details=details)
+
+
+def _at_once(setting: Setting, topics: int) -> Result:
+    """From the request until all old topics are released; no group reads them."""
+    with controlled(setting, modeaware_seal_quiet_ms=SEAL_QUIET_MS) as (admin, log, process):
+        names = created(setting, admin, topics, PARTITIONS)
+        before_s, start_s = cpu_s(process.pid), time.monotonic()
+        _replace(setting, admin, names)
+        await_done(setting, log.topic, names, start_s + DEADLINE_S)
+        spent_s, took_s = cpu_s(process.pid) - before_s, time.monotonic() - start_s
+        setting.delete(*names, *(f"{name}-v2" for name in names))
+    details = {"took_s": round(took_s, 1)}
+    return Result(
+        f"{topics} replacements at once: controller's CPU", spent_s / topics * 1000, "ms a topic", details=details
+    )
 
 
 def _replace(setting: Setting, admin: modeaware.AdminClient, names: Sequence[str]) -> None:
