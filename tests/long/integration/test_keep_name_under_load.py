@@ -1,4 +1,4 @@
-"""A topic of 12 partitions gets 4, then 2, and keeps its name, under all kinds of clients that honour modes."""
+"""A topic gets fewer partitions, or more, and keeps its name, under all kinds of clients that honour modes."""
 
 from __future__ import annotations
 
@@ -37,11 +37,20 @@ KAFKA_PYTHON = "kafka-python"
 READER = {"auto.offset.reset": "earliest", "partition.assignment.strategy": "range"}
 
 
-@pytest.mark.timeout(400)
-def test_every_kind_of_client_follows_twice(site: Site, make_topic: MakeTopic, make_group: Callable[[], str]) -> None:
-    topic, groups = make_topic(12), {name: make_group() for name in (*GROUPS, KAFKA_PYTHON)}
-    for name in groups:
-        site.commit(topic, groups[name], dict.fromkeys(range(12), 0))  # so `latest` misses nothing by its first start
+@pytest.mark.parametrize(
+    ("before", "counts"),
+    [
+        pytest.param(12, (4, 2), marks=pytest.mark.timeout(400), id="fewer"),
+        # It waits ten minutes for the caches of clients.
+        pytest.param(4, (9,), marks=pytest.mark.timeout(1_000), id="more"),
+    ],
+)
+def test_every_kind_of_client_follows_twice(
+    site: Site, make_topic: MakeTopic, make_group: Callable[[], str], before: int, counts: tuple[int, ...]
+) -> None:
+    topic, groups = make_topic(before), {name: make_group() for name in (*GROUPS, KAFKA_PYTHON)}
+    for name in groups:  # so `latest` misses nothing by its first start
+        site.commit(topic, groups[name], dict.fromkeys(range(before), 0))
     aware = {"bootstrap.servers": site.servers, "modeaware.mode.log.topic": site.mode_log}
     java = {"bootstrap_servers": site.servers, "modeaware_mode_log_topic": site.mode_log}
     load = Load(*groups)
@@ -62,7 +71,7 @@ def test_every_kind_of_client_follows_twice(site: Site, make_topic: MakeTopic, m
             load.reader(partial(member, name), [topic], name, batch=0)
         load.reader(python, [topic], KAFKA_PYTHON, KafkaPythonReader)
     with load.running():
-        for count in (4, 2):  # a higher one waits ten minutes for the caches of clients
+        for count in counts:
             load.more()
             told = site.run("replace", topic, "--partitions", str(count), "--keep-name", *WAIT)
             assert told.status == 0, told.err
