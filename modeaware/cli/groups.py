@@ -137,13 +137,13 @@ def _prepare(args: argparse.Namespace, session: Session) -> int:
     the log start. There, ``auto.offset.reset`` would decide otherwise, and its default, ``latest``, skips records."""
     group, name, log = args.group, args.topic, session.read_log()
     pairs = sorted(replaced(log.replaced), key=lambda pair: pair.record.is_alias)  # aliases last
-    old, replacement = next((pair for pair in pairs if pair.replacement.new_topic == name), (None, None))
+    pair = next((pair for pair in pairs if pair.replacement.new_topic == name), None)
     shape = session.shape(name)
-    if old is None or replacement is None or replacement.new_topic_id != shape.topic_id:
+    if pair is None or pair.replacement.new_topic_id != shape.topic_id:
         why = f"topic {name!r} does not replace another topic: a group can only be prepared for a new topic"
         why = with_nearest(why, name, (to.new_topic for _, to in pairs))
         raise RequestRefused(why, code=ErrorCode.INVALID_REQUEST, topic=name)
-    partitions = range(shape.partition_count)
+    old, partitions = pair.record, range(shape.partition_count)
     wanted = {old.topic: range(len(old.modes)), name: partitions}
     using = find_groups(session.cluster, wanted, mode_log=session.config.mode_log_topic)
     on_old, on_new = using[old.topic].groups.get(group), using[name].groups.get(group)
@@ -168,7 +168,7 @@ def _prepare(args: argparse.Namespace, session: Session) -> int:
     unread = sum(unread_offsets(on_old, p, log.end_offset, log.log_start) for (_, p), log in ends.items())
     if unread:
         tell(f"WARNING: the group has not read {number(unread)} offsets of {old.topic}: let it read them first.")
-    if len(ends) < len(old.modes) and replacement.gone_ms is None:
+    if len(ends) < len(old.modes) and not old.is_alias:
         tell(f"WARNING: some leaders of {old.topic} do not answer: the group may not have read all of that topic.")
     if lost:
         tell(f"WARNING: retention has deleted {number(lost)} offsets of {name} that the group has not read.")

@@ -21,6 +21,7 @@ class Watch:
 
     Attributes:
         last: the last description.
+        wanted: the requested replacement, if one was requested.
         count: the partition count of a replaced topic, from the time before its deletion.
         is_replaced: whether a replaced topic is deleted, and another topic has its name. (As long as the topic exists,
             its description shows the replacement.)
@@ -30,8 +31,8 @@ class Watch:
 
     def __init__(self, steps: Sequence[Step]) -> None:
         self.steps = steps
-        self.replacement = next((step.command for step in steps if isinstance(step, Replace)), None)
-        self.undo = self.replacement is not None and self.replacement.undo
+        self.wanted = next((step.command for step in steps if isinstance(step, Replace)), None)
+        self.undo = self.wanted is not None and self.wanted.undo
         self.last: TopicDescription | None = None
         self.count = 0
         self.is_replaced = False
@@ -52,10 +53,10 @@ class Watch:
             is_over = not is_left and (self.kept.half == 2 or self.kept.first_switched_ms is not None)
             self.kept = replace(self.kept, phase="done") if is_over else None
         if replacement is None:
-            wanted = None if self.replacement is None else self.replacement.new_topic
+            wanted = None if self.wanted is None else self.wanted.new_topic
             is_other = self._switched_id is not None and topic.topic_id != self._switched_id
             self.is_replaced = is_other or (wanted is not None and wanted in (topic.points_to, topic.replaces))
-            return topic.phase == "done" or self.replacement is not None
+            return topic.phase == "done" or self.wanted is not None
         self.count = len(topic.partitions) or self.count
         self._switched_id = topic.topic_id if replacement.switched_ms is not None else None
         if replacement.switched_ms is None or topic.phase == "seal":
@@ -67,7 +68,7 @@ class Watch:
     @property
     def keeps_name(self) -> bool:
         """Whether the change is to keep the topic's name."""
-        return self.replacement is not None and self.replacement.keep_name and not self.undo
+        return self.wanted is not None and self.wanted.keep_name and not self.undo
 
     @property
     def report(self) -> ReplacementReport | None:
@@ -88,7 +89,7 @@ class Watch:
     def is_undoable(self) -> bool:
         """Whether a replacement has begun, but not switched yet."""
         switched = self.report is not None and self.report.switched_ms is not None
-        return self.replacement is not None and not self.undo and not switched
+        return self.wanted is not None and not self.undo and not switched
 
     @property
     def shrinks(self) -> bool:
@@ -102,9 +103,9 @@ def outcome(session: Session, topic: str, watch: Watch) -> list[str]:
     Raises:
         ModeAwareError: the outcome is not the requested one, for example because the change was undone.
     """
-    wanted, report = watch.replacement, watch.report
-    if watch.keeps_name and watch.kept is not None and not watch.is_paused:
-        return _kept_name_text(topic, watch, watch.kept)
+    wanted, report = watch.wanted, watch.report
+    if wanted is not None and watch.keeps_name and watch.kept is not None and not watch.is_paused:
+        return _kept_name_text(topic, watch, watch.kept, wanted.num_partitions)
     if wanted is not None and wanted.undo:
         if session.cluster.shape(wanted.new_topic) is None:
             return [f"{topic}: undone."]
@@ -127,10 +128,8 @@ def outcome(session: Session, topic: str, watch: Watch) -> list[str]:
     return lines
 
 
-def _kept_name_text(topic: str, watch: Watch, kept: KeptNameReport) -> list[str]:
+def _kept_name_text(topic: str, watch: Watch, kept: KeptNameReport, count: int) -> list[str]:
     """Return the outcome of a change that keeps the name: it is done, or waits for a topic's retention."""
-    assert watch.replacement is not None
-    count = watch.replacement.num_partitions
     if kept.phase == "done":
         size = f"{count} partitions{_fewer(watch, count)}" if watch.count else f"{count} partitions"
         return [f"{topic}: keeps its name, with {size}. {kept.interim} is deleted."]

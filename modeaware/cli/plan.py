@@ -171,7 +171,7 @@ def topics_file(plan: FleetPlan, fleet: Fleet, limit: int | None) -> str:
     if renamed and fleet.why_all_renamed is not None:
         head, renamed = f"Topics do not keep their names (keep_name: true): {fleet.why_all_renamed}", {}
     declared = {
-        title: [DesiredTopic(row.topic, row.to, replace=row.replacement, keep_name=row.keep_name) for row in rows]
+        title: [DesiredTopic(row.topic, row.to, replace=row.new_topic, keep_name=row.keep_name) for row in rows]
         for title, rows in some.items()
     }
     return topics_text(declared, head=head, why_renamed=renamed)

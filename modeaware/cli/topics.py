@@ -259,7 +259,7 @@ def undo_command(situation: Situation) -> ResizeCommand | None:
     """Return the growth to the number of writable partitions before the last shrink; None if there is none to undo."""
     record = situation.current.known
     before = record.deletion.previous_count if record.deletion is not None else 0
-    if record.replacement is None and before <= record.writable_count:  # if replaced, the admission refuses
+    if not record.has_replacement and before <= record.writable_count:  # if replaced, the admission refuses
         return None
     return CreatePartitionsCommand(record.topic, before)
 

@@ -386,7 +386,7 @@ class Engine:
         records = [self._records[topic_id] for topic_id in topic_ids]
         if not records:
             return False
-        new_topics = [None if record.replacement is None else _new_topic(record.replacement) for record in records]
+        new_topics = [_new_topic(record.replacing) if record.has_replacement else None for record in records]
         began_ms, began_cpu_s = elapsed_ms(self._clock), self._clock.cpu_s()
         observed = self._look([Look(record.topic, record) for record in records], new_topics)
         chain = chain_of(self._records.values())
@@ -857,7 +857,7 @@ class Engine:
                 given_up = give_up_new_topic(self._records[topic_id])
                 if given_up is not None and given_up != self._records[topic_id]:
                     self._append([given_up])
-                if given_up is not None and given_up.replacement is None:
+                if given_up is not None and not given_up.has_replacement:
                     logger.error("topic %s: replacement given up: %s", effect.topic, error, extra=about)
         return [error is None for error in errors]
 
@@ -920,7 +920,7 @@ def _changed(outcome: Admitted) -> list[str]:
 
 def _only_logs_matter(record: TopicRecord, facts: TopicFacts) -> bool:
     """Return whether an idle topic depends only on the logs of its retired partitions, and all these logs are known."""
-    return record.replacement is None and record.retired.keys() <= facts.partitions.keys()
+    return not record.has_replacement and record.retired.keys() <= facts.partitions.keys()
 
 
 def _new_topic(replacement: Replacement) -> Look:

@@ -352,7 +352,7 @@ def _phase_event(before: TopicRecord, after: TopicRecord) -> str | None:
     The record of a replacement has the times of all phases but the drain.
     """
     phase = topic_phase(after)
-    if phase == topic_phase(before) or (after.replacement is not None and phase != "drain"):
+    if phase == topic_phase(before) or (after.has_replacement and phase != "drain"):
         return None
     return _EVENTS.get(phase)
 

@@ -95,9 +95,9 @@ def admit(
     first_half = stays_of(command, replaced)
     if first_half is not None:
         first_half = Replaced(first_half, first_half.replacing).changed(keep_name=False, reason=None)
-        if record is None or record.replacement is None:
+        if record is None or not record.has_replacement:
             return _other_topic(command, first_half)
-    if isinstance(command, ReplaceTopicCommand) and (record is None or record.replacement is None):
+    if isinstance(command, ReplaceTopicCommand) and (record is None or not record.has_replacement):
         alias = repeated_by(command, facts.topic_id, replaced)
         # The controller's own request is the one that begins the second half.
         if alias is not None and not (alias.replacing.keep_name and command == second_half_of(alias)):
@@ -234,8 +234,8 @@ def _unread(
 
 def _check_size(record: TopicRecord, facts: TopicFacts) -> None:
     """Refuse a change whose record might become too large for the mode log before the change ends."""
-    replacement = record.replacement
-    if replacement is not None and replacement.switched_ms is None and replacement.undone_ms is None:
+    replacement = record.replacing
+    if record.has_replacement and replacement.switched_ms is None and replacement.undone_ms is None:
         # The switch will add these groups to the record.
         record = replace(record, required_groups=tuple(sorted({*record.required_groups, *facts.groups})))
     size = largest_bytes(record)

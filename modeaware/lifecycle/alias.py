@@ -142,7 +142,7 @@ def facts_for_alias(alias: TopicRecord, facts: TopicFacts, records: Mapping[str,
     if facts.topic_id is not None and is_new_topic(alias.topic, facts.topic_id, records.values()):
         facts = replace(facts, topic_id=None)
     following = records.get(alias.replacing.new_topic_id or "")
-    return facts if following is None or following.replacement is None else replace(facts, new_topic=None)
+    return facts if following is None or not following.has_replacement else replace(facts, new_topic=None)
 
 
 def is_new_topic(topic: str, topic_id: str, records: Iterable[TopicRecord]) -> bool:

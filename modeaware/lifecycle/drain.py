@@ -143,8 +143,8 @@ def requirement_of(
 def noted_groups(record: TopicRecord) -> tuple[str, ...]:
     """Return the groups that the latest change has noted. Until its switch, a replacement has noted none: the groups in
     the record are those of an earlier shrink, and count while partitions of it are still being drained."""
-    replacement = record.replacement
-    if replacement is None or replacement.switched_ms is not None or in_progress(replace(record, replacement=None)):
+    switched_ms = record.replacing.switched_ms
+    if not record.has_replacement or switched_ms is not None or in_progress(replace(record, replacement=None)):
         return record.required_groups
     return ()
 

@@ -189,15 +189,11 @@ def to_keep_name(command: ReplaceTopicCommand, current: TopicRecord, *, compacte
 
 def not_restored(command: TopicCommand, current: TopicRecord, records: Iterable[TopicRecord]) -> Iterator[Objection]:
     """Refuse to keep the name after all once another topic replaces the interim topic."""
-    replacement = current.replacement
-    if (
-        not isinstance(command, ReplaceTopicCommand)
-        or not command.keep_name
-        or replacement is None
-        or replacement.keep_name
-    ):
+    replacement = current.replacing
+    is_wanted = isinstance(command, ReplaceTopicCommand) and command.keep_name
+    if not is_wanted or not current.has_replacement or replacement.keep_name:
         return
-    after = (other for other in records if other.topic_id == replacement.new_topic_id and other.replacement is not None)
+    after = (other for other in records if other.topic_id == replacement.new_topic_id and other.has_replacement)
     for record in after:
         why = (
             f"its interim topic {record.topic!r} is already being replaced by {record.replacing.new_topic!r}: "

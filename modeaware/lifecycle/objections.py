@@ -73,8 +73,8 @@ def objections(
             "off", ErrorCode.POLICY_VIOLATION, "shrinks and replacements are off (delete.topic.partition.enable=false)"
         )
     yield from not_restored(command, current, replaced)
-    if current.replacement is not None:
-        if (refused := why_not_now(command, current, current.replacement)) is not None:
+    if current.has_replacement:
+        if (refused := why_not_now(command, current, current.replacing)) is not None:
             yield no("replaced", ErrorCode.REASSIGNMENT_IN_PROGRESS, refused)
     elif isinstance(command, CreatePartitionsCommand):
         yield from _to_growth(command, current, facts)

@@ -91,7 +91,7 @@ def _largest_rows(record: TopicRecord) -> _Rows:
     replacement, candidates = record.replacing, []
     if replacement.switched_ms is None:
         candidates.append(_rows(len(record.retired), _LARGEST, _RANGES_BYTES))
-    if record.replacement is not None:  # after the switch, all partitions are in one range
+    if record.has_replacement:  # after the switch, all partitions are in one range
         evacuated_to = None if replacement.evacuation_epoch is None else _OFFSET
         candidates.append(_rows(len(record.modes), replace(_LARGEST_REPLACED, evacuated_to=evacuated_to), len(",")))
     return max(candidates, key=lambda rows: rows.all_bytes)

@@ -37,8 +37,8 @@ def repetition_of(command: TopicCommand, current: TopicRecord) -> Repetition | N
     A growth needs no comparison: its repetition results in the same record.
     """
     if isinstance(command, ReplaceTopicCommand):
-        replacement = current.replacement
-        if replacement is None or command.undo or command.new_topic != replacement.new_topic:
+        replacement = current.replacing
+        if command.undo or command.new_topic != replacement.new_topic:
             return None
         return _of_replacement(command, current, replacement)
     deletion = current.deletion

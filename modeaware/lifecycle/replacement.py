@@ -545,10 +545,9 @@ class _Move:
 
 def is_followed(record: TopicRecord | None) -> Replacement | None:
     """Return the replacement of an old topic, or None if no new topic exists yet or the old topic is gone."""
-    replacement = record.replacing if record is not None else None
-    if replacement is None or replacement.new_topic_id is None or replacement.gone_ms is not None:
+    if record is None or record.replacing.new_topic_id is None or record.is_alias:
         return None
-    return replacement
+    return record.replacing
 
 
 def creation(topic: str, topic_id: str, what: Replacement | ReplaceTopicCommand) -> CreateTopic:

@@ -185,9 +185,10 @@ class ReplacementReport:
     @classmethod
     def of(cls, record: TopicRecord, not_moved: tuple[str, ...] = ()) -> ReplacementReport | None:
         """Return the report of a record's replacement."""
-        if record.replacement is None:
+        if not record.has_replacement:
             return None
-        own = {f.name: getattr(record.replacement, f.name) for f in fields(cls) if hasattr(record.replacement, f.name)}
+        replacement = record.replacing
+        own = {f.name: getattr(replacement, f.name) for f in fields(cls) if hasattr(replacement, f.name)}
         return cls(**own | {"changed_ms": record.changed_ms, "not_moved": not_moved})
 
 

@@ -42,7 +42,7 @@ def waits(record: TopicRecord, records: Mapping[str, TopicRecord]) -> bool:
     if not (record.is_first_half and record.is_alias) or replacement.reason == reasons.POINTS_NOWHERE:
         return False
     interim = records.get(replacement.new_topic_id or "")
-    return interim is None or interim.replacement is None
+    return interim is None or not interim.has_replacement
 
 
 def second_half_of(alias: TopicRecord) -> ReplaceTopicCommand:

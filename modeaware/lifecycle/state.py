@@ -131,8 +131,8 @@ def partition_phases(record: TopicRecord) -> dict[int, str]:
 
 def topic_phase(record: TopicRecord) -> str:
     """Return the phase of the partition that is furthest behind; ``done`` when no change is in progress."""
-    if record.replacement is not None:
-        return replacement_phase(record, record.replacement)
+    if record.has_replacement:
+        return replacement_phase(record, record.replacing)
     present = set(partition_phases(record).values())
     return next((phase for phase in PHASES if phase in present), "done")
 
@@ -197,7 +197,7 @@ def reclaim_policy(partition: int, record: TopicRecord, retired: RetiredPartitio
 
 def drains(partition: int, record: TopicRecord) -> bool:
     """Return whether groups have to read the partition before it becomes None, or before its topic is deleted."""
-    return record.replacement is not None or reclaim_policy(partition, record) == DRAINED
+    return record.has_replacement or reclaim_policy(partition, record) == DRAINED
 
 
 def needs_groups(record: TopicRecord) -> bool:
@@ -208,7 +208,6 @@ def needs_groups(record: TopicRecord) -> bool:
 
 def moving(record: TopicRecord | None) -> Replacement | None:
     """Return the replacement of an old topic whose groups have to move: from the switch until the topic is gone."""
-    replacement = record.replacement if record is not None else None
-    if replacement is None or replacement.switched_ms is None or replacement.gone_ms is not None:
+    if record is None or record.replacing.switched_ms is None or record.is_alias:
         return None
-    return replacement
+    return record.replacing

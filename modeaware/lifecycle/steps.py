@@ -50,8 +50,8 @@ def advance(this: Pass) -> Advance:
 def _advance(this: Pass) -> Advance:
     """Advance the topic, or remove its record once the topic's absence is confirmed (invariant I4)."""
     record, facts = this.record, this.facts
-    if record.replacement is not None:
-        return _advance_replaced(this, Replaced(record, record.replacement))
+    if record.has_replacement:
+        return _advance_replaced(this, Replaced(record, record.replacing))
     if facts.gone:
         return Advance(tombstone=True, alarms=(f"topic {record.topic!r} is gone: its mode record is removed",))
     if facts.topic_id != record.topic_id:

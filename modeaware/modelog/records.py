@@ -364,6 +364,11 @@ class TopicRecord(VersionedRecord):
         return sorted({*self.retired, *self.opening})
 
     @property
+    def has_replacement(self) -> bool:
+        """Return whether the topic is being replaced, or was."""
+        return self.replacement is not None
+
+    @property
     def replacing(self) -> Replacement:
         """Return the topic's replacement, or an empty replacement for a topic that was never replaced."""
         return self.replacement or _NO_REPLACEMENT
@@ -457,7 +462,7 @@ class Replaced(NamedTuple):
 
 def replaced(records: Iterable[TopicRecord]) -> Iterator[Replaced]:
     """Yield the records of topics whose replacement is in progress or complete."""
-    return (Replaced(record, record.replacement) for record in records if record.replacement is not None)
+    return (Replaced(record, record.replacing) for record in records if record.has_replacement)
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,7 @@ MOST_EVENTS = 8
 def status_of(snapshot: Snapshot) -> dict[str, Any]:
     """Return the JSON object. Times are ms since the epoch. Fields may be added; no field changes its meaning."""
     claim = snapshot.claim
-    kept = kept_names(seen.record for seen in snapshot.topics if seen.record.replacement is not None)
+    kept = kept_names(seen.record for seen in snapshot.topics if seen.record.has_replacement)
     return {
         "version": 1,
         "taken_ms": snapshot.taken_ms,

@@ -116,7 +116,7 @@ class TopicAdvice:
         needs: the number of partitions that the rates and the groups need; for a shrink, rounded up to a divisor of
             ``partitions``.
         keep_name: whether the topic is to be replaced and can keep its name.
-        replacement: the name of the new topic, if the topic is to be replaced and cannot keep its name.
+        new_topic: the name of the new topic, if the topic is to be replaced and cannot keep its name.
         why_renamed: why the topic cannot keep its name.
         frees: the replicas that the advice frees.
         rates: the rates at which the topic is written.
@@ -133,7 +133,7 @@ class TopicAdvice:
     scanned: ScannedTopic = field(metadata={"json": None})
     do: Action
     needs: int
-    replacement: str | None
+    new_topic: str | None
     rates: Rates
     blocks: tuple[str, ...]
     reason: str
@@ -156,7 +156,7 @@ class TopicAdvice:
 
     @property
     def keep_name(self) -> bool:
-        return self.do == "replace" and self.replacement is None
+        return self.do == "replace" and self.new_topic is None
 
     @property
     def frees(self) -> int:
@@ -276,7 +276,7 @@ def make_fleet_plan(fleet: Fleet, sizing: Sizing) -> FleetPlan:
     rows = []
     for topic in sorted(fleet.topics, key=lambda topic: topic.facts.topic):
         row = advise(topic, fleet, sizing, names)
-        names |= {row.replacement} if row.replacement is not None else set()
+        names |= {row.new_topic} if row.new_topic is not None else set()
         rows.append(row)
     rows.sort(key=lambda row: (_ORDER[row.do], -row.frees, row.to - row.partitions, row.topic))
     before, after = Counter[int](), defaultdict[int, float](float)
@@ -314,8 +314,8 @@ def advise(topic: ScannedTopic, fleet: Fleet, sizing: Sizing, names: Collection[
     notes = (*rate.notes, *_unknown(topic))
     blocks = tuple(each.kind for each in refused)
     why_renamed = _why_renamed(topic, needs, fleet) if do == "replace" else None
-    replacement = None if why_renamed is None else renamed
-    return TopicAdvice(topic, do, needs, replacement, rate, blocks, reason, notes, why_renamed)
+    new_topic = None if why_renamed is None else renamed
+    return TopicAdvice(topic, do, needs, new_topic, rate, blocks, reason, notes, why_renamed)
 
 
 def _why_renamed(topic: ScannedTopic, needs: int, fleet: Fleet) -> str | None:

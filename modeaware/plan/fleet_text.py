@@ -110,7 +110,7 @@ def reasons(row: TopicAdvice) -> Iterable[str]:
     mean = "?" if row.rates.bytes_per_s is None else size(row.rates.bytes_per_s)
     yield f"Mean: {row.rates.records_per_s:.2f} records/s, {mean}/s."
     if row.do == "replace":
-        name = "--keep-name" if row.replacement is None else f"--with {row.replacement}"
+        name = "--keep-name" if row.new_topic is None else f"--with {row.new_topic}"
         yield f"modeaware replace {row.topic} {name} --partitions {row.to}"
     if row.why_renamed is not None:
         yield f"The topic cannot keep its name: {row.why_renamed}"

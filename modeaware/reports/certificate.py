@@ -321,8 +321,8 @@ def check(partition: int, evidence: Evidence) -> tuple[str, str | None]:
 
 
 def _is_deleted(evidence: Evidence) -> bool:
-    replacement = evidence.record.replacement
-    return replacement is not None and replacement.gone_ms is not None and replacement.deleting_ms is not None
+    replacement = evidence.record.replacing
+    return replacement.gone_ms is not None and replacement.deleting_ms is not None
 
 
 def _commands(partition: int, evidence: Evidence, verdict: str) -> tuple[KafkaCommand, ...]:

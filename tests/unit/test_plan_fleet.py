@@ -144,7 +144,7 @@ def test_limits_of_a_partition_are_options() -> None:
 
 def test_without_a_fence_a_shrink_goes_to_a_divisor_and_frees_no_replica() -> None:
     found = advised(topic(groups=held(billing=5)), can_replace=False)
-    assert (found.do, found.to, found.frees, found.replacement) == ("shrink", 6, 0, None)
+    assert (found.do, found.to, found.frees, found.new_topic) == ("shrink", 6, 0, None)
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def test_two_topics_do_not_get_one_new_name() -> None:
     some = [topic("a"), topic("a-v1")]
     names = [each.facts.topic for each in some]
     plan = make_fleet_plan(Fleet(some, WEEK, names, why_all_renamed="broker 7 creates topics"), Sizing())
-    assert sorted(row.replacement or "" for row in plan.topics) == ["a-v2", "a-v3"]
+    assert sorted(row.new_topic or "" for row in plan.topics) == ["a-v2", "a-v3"]
 
 
 def test_batches_have_the_safest_first() -> None:

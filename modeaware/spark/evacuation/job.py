@@ -239,10 +239,10 @@ def read_evacuation(conf: Mapping[str, Any], topic: str) -> tuple[Evacuation | N
     config, rest = split_client_config(conf)
     replay = read_mode_log(rest, config.mode_log_topic, LOG_TIMEOUT_S)
     record = replay.record(topic)
-    if record is None or record.replacement is None:
+    if record is None or not record.has_replacement:
         why = "it is not being replaced; run modeaware replace --evacuate first"
         raise NothingToEvacuate(f"topic {topic!r}: {why}", topic=topic)
-    replacement = record.replacement
+    replacement = record.replacing
     new = next((r for r in replay.records_of(replacement.new_topic) if r.topic_id == replacement.new_topic_id), None)
     is_sealed = replacement.switched_ms is not None and all(r.seal_offset is not None for r in record.retired.values())
     homes = new_topic_partitions(conf, replacement, new) if is_sealed and replacement.gone_ms is None else ()
