@@ -457,8 +457,11 @@ class Membership:
             self._notices |= dict.fromkeys(sorted(deleted), self._now_s() + NOTICE_S)
         if self._notice_s is not None and self._now_s() < self._notice_s:
             return
-        self._notice_s = None
+        self._notice_s, began_s = None, self._now_s()
         for topic, until_s in tuple(self._notices.items()):
+            if self._now_s() - began_s > LOOK_S:
+                self._notice_s = self._now_s()  # the other topics wait for the next poll: no poll takes long
+                return
             if not self._is_absent(topic):
                 if self._now_s() < until_s:
                     self._notice_s = self._now_s() + NOTICE_RETRY_S  # other topics wait, too: no poll takes long

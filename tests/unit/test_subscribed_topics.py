@@ -11,7 +11,7 @@ from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicPar
 
 from modeaware.clients.joining import ASK_S
 from modeaware.clients.named import PairedName
-from modeaware.confluent.group import NOTICE_RETRY_S, NOTICE_S
+from modeaware.confluent.group import LOOK_S, NOTICE_RETRY_S, NOTICE_S
 from modeaware.confluent.offsets import Onlooker, metadata_of
 from modeaware.confluent.ownership import GroupConf
 from modeaware.confluent.patterns import NewTopicProbe
@@ -311,6 +311,31 @@ def deleted() -> World:
     world.poll()
     switch(world.views, "orders", "orders-v2", 2, released=True, gone=True)
     return world
+
+
+def test_deletions_of_many_topics_are_noticed_over_some_polls(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"t{number:03}" for number in range(100)]
+    world = World("earliest", *names)
+    for name in names:
+        world.views.set(name, modes_of(1, 1))
+    world.assign(*((name, 0) for name in names))
+    world.poll()
+    for name in names:
+        switch(world.views, name, f"{name}-v2", 1, released=True, gone=True)
+    list_topics = world.stock.list_topics
+
+    def slow(topic: str, timeout: float) -> Any:
+        world.now_s += 0.005
+        return list_topics(topic, timeout)
+
+    monkeypatch.setattr(world.stock, "list_topics", slow)
+    polls = 0
+    while len(world.stock.renewed) < len(names):
+        began_s, polls = world.now_s, polls + 1
+        world.poll()
+        assert world.now_s - began_s < LOOK_S + 0.01, "no poll takes long"
+        assert polls == 1 or world.membership.due_s() is not None or len(world.stock.renewed) == len(names)
+    assert polls > 2
 
 
 def test_deletion_is_noticed_by_the_first_broker_that_knows_of_it() -> None:
