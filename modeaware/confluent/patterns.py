@@ -147,7 +147,6 @@ class NewTopicProbe:
         Args:
             inside: within a callback of librdkafka.
         """
-        there: list[str] = []
         deadline_s = time.monotonic() + ANSWER_S
         for topic in () if inside else sorted(self._missed.intersection(topics)):
             # librdkafka caches an authorization error of a topic for minutes, and subscribes by this cache.
@@ -155,15 +154,24 @@ class NewTopicProbe:
             if time.monotonic() < deadline_s:
                 with suppress(KafkaException):
                     self._stock.list_topics(topic, timeout=ANSWER_S)
-        for topic in random.sample(sorted(topics), len(topics)):  # unshuffled, the same topics would always come first
-            if time.monotonic() < deadline_s and _has_topics(self._asked, [topic], SINGLE_ANSWER_S):
-                there.append(topic)
+        there = sorted(topics) if _has_topics(self._asked, topics, SINGLE_ANSWER_S) else self._some(topics)
         # The client itself subscribes by its own metadata. Send one request for all topics: each request of this client
         # waits until a pending fetch is answered.
         if there and not _has_topics(self._stock, there, ANSWER_S):
             self._missed.update(there)
             return set()
         return set(there)
+
+    def _some(self, topics: Collection[str]) -> list[str]:
+        """Return topics that brokers have, if they do not have all. Only some topics are requested: no poll takes long.
+        They are chosen at random: in order, the same missing topics would always come first."""
+        deadline_s = time.monotonic() + SINGLE_ANSWER_S
+        asked = random.sample(sorted(topics), len(topics)) if len(topics) > 1 else []
+        return [
+            topic
+            for topic in asked
+            if time.monotonic() < deadline_s and _has_topics(self._asked, [topic], SINGLE_ANSWER_S)
+        ]
 
 
 def _has_topics(client: Any, topics: Collection[str], timeout_s: float) -> bool:

@@ -216,10 +216,18 @@ def test_new_topic_that_the_client_did_not_see_is_looked_at_anew_before_it_is_su
 def test_new_topics_that_are_announced_together_are_looked_up_together() -> None:
     """By the client itself: each answer may take ``fetch.wait.max.ms``, as it comes after that to a fetch."""
     stock = Stock()
+    onlooker = SomeOnlooker(stock)
     topics = {f"u{n}" for n in range(9)}
-    assert NewTopicProbe(stock, SomeOnlooker(stock)).present(topics, inside=False) == topics
-    assert stock.listings == [topics]
+    assert NewTopicProbe(stock, onlooker).present(topics, inside=False) == topics
+    assert (onlooker.listings, stock.listings) == ([topics], [topics])
     assert stock.renewed == [], "nothing is asked for what is known"
+
+
+def test_new_topic_that_is_missing_holds_up_no_other_one() -> None:
+    stock = Stock()
+    stock.absent = {"u3"}
+    topics = {f"u{n}" for n in range(9)}
+    assert NewTopicProbe(stock, SomeOnlooker(stock)).present(topics, inside=False) == topics - {"u3"}
 
 
 def test_start_is_not_committed_over_what_the_application_has_just_committed(monkeypatch: pytest.MonkeyPatch) -> None:
