@@ -253,8 +253,8 @@ def automatic_creation(creates: Callable[[], int | None]) -> str | None:
     if node is None:
         return None
     return (
-        f"broker {node} creates topics automatically ({AUTO_CREATE}), and may create a topic of the name before the "
-        "new topic exists: turn that setting off, or accept the risk (--accept-auto-create)"
+        f"broker {node} creates topics automatically ({AUTO_CREATE}), and may create a topic under the kept name "
+        "before the controller does: turn that setting off, or accept the risk (--accept-auto-create)"
     )
 
 

@@ -418,7 +418,8 @@ class Request:
     def _is_as_shown(self) -> bool:
         current = self.find()
         if others := [topic for topic, diff in self.diffs.items() if current[topic].steps != diff.steps]:
-            tell(f"error: changed since shown: {', '.join(others)}. Nothing was changed; run the command again.")
+            what = f"the steps for {', '.join(others)} differ from those shown"
+            tell(f"error: {what}. No step was taken; run the command again.")
         return not others
 
     def carry_out(self, begun: dict[str, Watch]) -> None:

@@ -2,14 +2,14 @@
 
 A consumer's committed offset stops after its last record. So a transaction's commit marker at the end of a partition
 looks like lag, but no consumer can ever consume it. A *gap* is the stretch from a group's commit to the end of a sealed
-log. (If the seal is broken, the same pass sets a new one at that end.) A gap is *clear* if it contains only control
-records or aborted records. If the last record is known, the gap ends there: behind it, a producer that aborts
-repeatedly may leave any number of markers.
+log, also if the seal is broken: the next seal is not below that end. A gap is *clear* if it contains only control
+records or aborted records. If the last record is known, the gap ends behind that record. The markers of a producer that
+aborts repeatedly could otherwise make the gap longer than :data:`MAX_GAP`.
 
-A commit lies on a truncated part of the log if it was made under an earlier leader epoch, beyond the end of the
-leader's log for that epoch. If the commit has no epoch, the stretch from a known truncation to the commit is in doubt.
-If a doubtful stretch is clear, the group missed nothing: some clients commit the offset behind a marker under the epoch
-before the marker's.
+A commit from another leader epoch lies on a truncated part of the log if its offset is above that epoch's end in the
+leader's log. If a commit has no epoch, the stretch from a known truncation to the commit is in doubt. Without a known
+truncation, the partition is only noted as ``epochless``. If a doubtful stretch is clear, the group missed nothing. Such
+stretches occur: after a marker, some clients commit the next offset with an epoch before the marker's epoch.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class CommitsSeen:
 
     @cached_property
     def earlier(self) -> set[tuple[int, int]]:
-        """Return (partition, epoch) of each commit that was made under an earlier leader epoch."""
+        """Return (partition, epoch) of each commit that was made under another leader epoch."""
         return {
             (partition, epoch)
             for epochs in self.groups.epochs.values()
@@ -80,18 +80,18 @@ class CommitsSeen:
         deletion = self.record.deletion
         if deletion is None or now_ms >= deletion.earliest_ms:
             return self.drained
-        # Before the delay has passed, passes check only the drains of partitions in mode None.
+        # During the delay, only the drains of partitions in mode None are checked.
         return frozenset(p for p in self.drained if self.record.modes[p] is PartitionMode.NONE)
 
 
 def check_commits(
     conf: Mapping[str, Any], brokers: Brokers, topics: Sequence[CommitsSeen], clock: Clock, before_due: bool = False
 ) -> list[GroupsFound]:
-    """Return the groups of each topic with ``caught_up``, ``truncated`` and ``epochless``, from the groups' commits on
+    """Return each topic's groups, with ``caught_up``, ``truncated`` and ``epochless`` computed from their commits on
     retired partitions.
 
-    Until a shrink's delay has passed, no decision needs the drain of partitions that are not in mode None yet: their
-    gaps are not read, and count as lag.
+    Until a shrink's delay has passed, decisions need only the drains of partitions in mode None. The stretches on other
+    partitions are not read, and count as not clear.
 
     Args:
         before_due: whether to read all gaps even before the delay has passed.
@@ -141,7 +141,8 @@ def _checked(topic: CommitsSeen, doubts: _Doubts, clear: frozenset[Gap], ends: _
 
 
 _Doubt = Gap | str | None
-"""A doubt about a commit: the stretch that must be clear, or why no stretch can be; None if there is no doubt."""
+"""A doubt about a commit: the stretch that must be clear, or the reason why there is no stretch to read; None without a
+doubt."""
 _Doubts = Mapping[str, Mapping[int, tuple[_Doubt, _Doubt, _Doubt]]]
 _Ends = Mapping[tuple[str, int, int], int]
 
@@ -194,7 +195,8 @@ def _doubts(
 
 
 def _last_record(retired: RetiredPartition, log: PartitionFacts) -> int | None:
-    """Return the offset behind the log's last record, if known: from the facts, or up to the seal from the mode log."""
+    """Return the offset behind the log's last record, if known: from the facts or, while the seal holds, from the mode
+    log."""
     if log.read_up_to is not None or retired.seal_offset is None:
         return log.read_up_to
     return retired.read_up_to if seal_broken_by(retired.seal_offset, log) is None else None
@@ -206,7 +208,8 @@ def _last_record(retired: RetiredPartition, log: PartitionFacts) -> int | None:
 def without_records(conf: Mapping[str, Any], gaps: Collection[Gap], monotonic_s: Callable[[], float]) -> frozenset[Gap]:
     """Return the clear gaps: those in which a reader (read_committed) receives no record.
 
-    Gaps that may have a record, or were not read within :data:`READ_TIMEOUT_S`, are missing.
+    Gaps that may have a record, are longer than :data:`MAX_GAP`, or were not read within :data:`READ_TIMEOUT_S`, are
+    missing.
     """
     reading = _GapReading(gaps)
     settings = {
@@ -249,7 +252,7 @@ def read_partitions(
 
 
 class _GapReading:
-    """The clear gaps, and for each partition the gaps that wait for the first record after their start."""
+    """The clear gaps, and for each partition the gaps that wait for the first record from their start on."""
 
     def __init__(self, gaps: Collection[Gap]) -> None:
         self.clear: set[Gap] = set()

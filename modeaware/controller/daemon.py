@@ -332,7 +332,7 @@ def _check_listener(listen: str | None, advertised: str | None, certificate: str
     if listen is None and unused:
         raise ConfigError(
             f"{' and '.join(unused)}: there is no endpoint, because of --listen none, --once, or security.protocol=SSL "
-            f"without --listen. Omit {' and '.join(unused)}, or pass --listen HOST:PORT"
+            f"(with SSL alone, no endpoint is possible). Omit {' and '.join(unused)}, or pass --listen HOST:PORT"
         )
 
 

@@ -6,7 +6,7 @@ from modeaware.clock import Clock
 
 FIRST_RETRY_MS = 1_000
 MOST_SMALL_LOOKS = 72
-"""The most small snapshots in a row: six hours, at the default interval."""
+"""The maximum number of small snapshots in a row, which take six hours at the default interval."""
 
 
 def elapsed_ms(clock: Clock) -> int:
@@ -88,10 +88,10 @@ class Schedule:
 class Resting:
     """Topics at rest: while nothing changes, a *small snapshot* (starts and ends of their logs) is enough. Pure.
 
-    A topic *rests* when its last whole snapshot led to no step, and only a change of its logs can lead to one. The
-    whole snapshot *counts* as long as all small snapshots after it equal the last small one before it, because they
-    would show any change. Another set of topics is a change, too. A whole snapshot counts for at most
-    :data:`MOST_SMALL_LOOKS` small ones.
+    A topic *rests* when its last whole snapshot led to no step, and only a change of its logs can lead to one. Small
+    snapshots show any change of the logs. So the whole snapshot *counts* while every later small snapshot equals the
+    last small one before the whole one. If topics join or leave those at rest, that is a change, too. A whole snapshot
+    counts for at most :data:`MOST_SMALL_LOOKS` small ones.
     """
 
     def __init__(self) -> None:

@@ -116,7 +116,10 @@ def weakness(replicas: int, min_in_sync: str | None, brokers: int) -> str | None
         )
     if brokers >= 3 and min_in_sync is not None and int(min_in_sync) < 2:
         then = "then " if faults else ""
-        faults.append(f"one replica alone may take appends: {then}set its min.insync.replicas to 2 (kafka-configs.sh)")
+        faults.append(
+            f"one in-sync replica is enough for an append: {then}set the mode log's min.insync.replicas to 2 "
+            "(kafka-configs.sh)"
+        )
     return "; ".join(faults) or None
 
 

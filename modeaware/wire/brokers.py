@@ -33,14 +33,16 @@ BULK_TIMEOUT_S = 10.0
 SILENT_TIMEOUT_S = 1.0
 """The timeout of a broker that did not answer the last request in time: enough if the broker has recovered."""
 SILENT_FOR_S = 10.0
-"""How long :data:`SILENT_TIMEOUT_S` applies. Then the broker gets the whole timeout again: it may only be slow."""
+"""How long :data:`SILENT_TIMEOUT_S` applies. Then the broker gets the whole timeout again, because it may be slow
+rather than dead."""
 _SLACK_S = 1.0
 _IN_TIME_S = 0.1
 _ENDPOINTS = (ENDPOINT_NODE_ID, ACTIVE_NODE_ID)
 
 
 class SilentBrokers:
-    """Shortens the timeout of brokers that timed out, so that such a broker delays only the first call in full."""
+    """Shortens the timeout of brokers that timed out: such a broker delays a call in full once in
+    :data:`SILENT_FOR_S`."""
 
     def __init__(self, monotonic_s: Callable[[], float] = time.monotonic) -> None:
         self._monotonic_s = monotonic_s
@@ -72,8 +74,8 @@ class Brokers:
 
     Args:
         conf: librdkafka configuration (``bootstrap.servers``, security settings).
-        timeout_s: how long a call waits for a broker, including the connection. The first connection to the cluster
-            may take twice as long, because several servers may have to be tried.
+        timeout_s: how long a call waits for a broker, the connection to that broker included. The first connection to
+            the cluster, and the next one after a failure, may take twice as long: several servers may have to be tried.
     """
 
     def __init__(self, conf: Mapping[str, Any], *, timeout_s: float = REQUEST_TIMEOUT_S) -> None:
@@ -97,7 +99,7 @@ class Brokers:
 
         Raises:
             ClusterError: no response (code REQUEST_TIMED_OUT), the broker does not support the request
-                (UNSUPPORTED_VERSION), or it refused the connection.
+                (UNSUPPORTED_VERSION), or it refused the user.
         """
         if node_id is None:
             return self.ask_any(request)[1]
@@ -106,14 +108,14 @@ class Brokers:
     def ask_any(self, request: Any) -> tuple[int, Any]:
         """Return the id and the response of some broker; brokers that do not respond are skipped.
 
-        Not for a request that must not be carried out twice: a skipped broker may have carried it out.
+        Only for requests that may be carried out twice, because a skipped broker may have carried the request out.
         """
         self._connected()  # before the time limit begins: the time to connect does not count for any broker
         deadline_s = self._deadline_s()
         while True:
             link = self._connected()
             chosen = link.manager.least_loaded_node()
-            if chosen in _ENDPOINTS:  # an endpoint is no broker, and may not relay the newest versions of requests
+            if chosen in _ENDPOINTS:  # it is no broker, and perhaps does not relay the newest requests
                 chosen = random.choice(_known(link) or [chosen])
             brief_s = min(deadline_s, time.monotonic() + ANY_BROKER_TIMEOUT_S)
             answer = None if chosen is None else self._ask_each([Ask(int(chosen), request)], brief_s)[0]
@@ -258,8 +260,8 @@ def ask_controller(
     once: bool = True,
     timeout_s: float | None = None,
 ) -> Any:
-    """Return the response of the route's first broker or, if that is not the controller, of its second. If there is
-    none, return the :class:`ClusterError`.
+    """Return the response of ``route.node`` or, if that broker is not the controller, of ``route.controller``. If no
+    response arrives, return the :class:`ClusterError`.
 
     Args:
         request: makes a new message for each attempt; if it raises an exception, nothing is sent.

@@ -166,7 +166,10 @@ def test_after_the_question_it_has_to_be_what_was_shown(cluster: Cluster, capsys
     cluster.looks = [{"a": CurrentTopic(6), "b": IDLE}, {"a": CurrentTopic(12), "b": IDLE}]
     assert cluster.run() == 1
     assert cluster.taken == []
-    assert "error: changed since shown: a. Nothing was changed; run the command again." in capsys.readouterr().err
+    assert (
+        "error: the steps for a differ from those shown. No step was taken; run the command again."
+        in capsys.readouterr().err
+    )
     cluster.looks = [{"a": CurrentTopic(6), "b": IDLE}]
     assert cluster.run() == 0
     assert cluster.taken == ["a"]

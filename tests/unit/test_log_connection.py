@@ -186,8 +186,13 @@ def test_log_that_was_made_unfit_is_an_error() -> None:
     [
         (1, "1", 1, []),
         (3, "2", 9, []),
-        (3, "1", 3, ["one replica alone may take appends: set its min.insync.replicas to 2"]),
-        (1, "1", 5, ["it has 1 of the 3 replicas that 5 brokers can keep: give it 3", "appends: then set its min.ins"]),
+        (3, "1", 3, ["one in-sync replica is enough for an append: set the mode log's min.insync.replicas to 2"]),
+        (
+            1,
+            "1",
+            5,
+            ["it has 1 of the 3 replicas that 5 brokers can keep: give it 3", "append: then set the mode log's"],
+        ),
     ],
 )
 def test_a_log_that_was_made_while_brokers_were_down_is_told(
