@@ -178,7 +178,8 @@ class Membership:
         self._looked_s = 0.0
         self._watched: set[Key] = set()
         self._assigned_topics: set[str] = set()
-        self._notices: dict[str, float] = {}  # deleted topics that librdkafka does not know to be deleted -> until when
+        # Deleted topics that librdkafka does not know to be deleted -> until when they are requested, once they are.
+        self._notices: dict[str, float | None] = {}
         self._notice_s: float | None = None
         self._added: set[str] = set()  # topics that this member has subscribed to beyond the application's names
         self.subscription: Subscription | None = None
@@ -454,7 +455,7 @@ class Membership:
         self._assigned_topics |= {topic for topic, _ in self.member.partitions if not is_deleted(topic)}
         self._assigned_topics -= deleted
         if not self._conf.creates_topics:  # on brokers that create topics, the request would create the topic again
-            self._notices |= dict.fromkeys(sorted(deleted), self._now_s() + NOTICE_S)
+            self._notices |= dict.fromkeys(sorted(deleted))
         if self._notice_s is not None and self._now_s() < self._notice_s:
             return
         self._notice_s, began_s = None, self._now_s()
@@ -462,6 +463,8 @@ class Membership:
             if self._now_s() - began_s > LOOK_S:
                 self._notice_s = self._now_s()  # the other topics wait for the next poll: no poll takes long
                 return
+            if until_s is None:
+                until_s = self._notices[topic] = self._now_s() + NOTICE_S
             if not self._is_absent(topic):
                 if self._now_s() < until_s:
                     self._notice_s = self._now_s() + NOTICE_RETRY_S  # other topics wait, too: no poll takes long

@@ -154,7 +154,7 @@ class NewTopicProbe:
             if time.monotonic() < deadline_s:
                 with suppress(KafkaException):
                     self._stock.list_topics(topic, timeout=ANSWER_S)
-        there = sorted(topics) if _has_topics(self._asked, topics, SINGLE_ANSWER_S) else self._some(topics)
+        there = sorted(topics) if _has_topics(self._asked, topics, SINGLE_ANSWER_S) else self._some_present(topics)
         # The client itself subscribes by its own metadata. Send one request for all topics: each request of this client
         # waits until a pending fetch is answered.
         if there and not _has_topics(self._stock, there, ANSWER_S):
@@ -162,14 +162,14 @@ class NewTopicProbe:
             return set()
         return set(there)
 
-    def _some(self, topics: Collection[str]) -> list[str]:
+    def _some_present(self, topics: Collection[str]) -> list[str]:
         """Return topics that brokers have, if they do not have all. Only some topics are requested: no poll takes long.
         They are chosen at random: in order, the same missing topics would always come first."""
-        deadline_s = time.monotonic() + SINGLE_ANSWER_S
-        asked = random.sample(sorted(topics), len(topics)) if len(topics) > 1 else []
+        deadline_s = time.monotonic() + ANSWER_S
+        in_turn = random.sample(sorted(topics), len(topics)) if len(topics) > 1 else []
         return [
             topic
-            for topic in asked
+            for topic in in_turn
             if time.monotonic() < deadline_s and _has_topics(self._asked, [topic], SINGLE_ANSWER_S)
         ]
 

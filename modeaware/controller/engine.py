@@ -292,7 +292,7 @@ class Engine:
             if (
                 isinstance(outcome, Admitted)
                 and (record := outcome.admission.record) is not None
-                and record.replacement
+                and record.has_replacement
             ):
                 known[record.topic_id] = record
             admitted.append(outcome)

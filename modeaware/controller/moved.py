@@ -13,6 +13,8 @@ from dataclasses import replace
 
 from modeaware.config import ControllerConfig
 from modeaware.lifecycle.moved import (
+    BURST_MS,
+    COST_FACTOR,
     Decision,
     Limits,
     Seen,
@@ -55,7 +57,7 @@ class MovedGroups:
         self._newer = {topic_id_of(key) or key for key in newer}
         self._appended_ms: dict[str, int] = {}
         self._seen: dict[str, Seen] = {}
-        self._cost_ms: dict[str, float] = {}
+        self._debt_ms, self._debt_at_ms = 0.0, 0
         self.draining: set[str] = set()
         """The topics that are checked at the pace of their groups."""
 
@@ -128,16 +130,21 @@ class MovedGroups:
             cost_ms: the CPU time of the pass for each of its topics.
             took_ms: how long the pass took.
         """
-        self._cost_ms |= dict.fromkeys(decisions, cost_ms)
-        whole_ms = sum(self._cost_ms.get(topic_id, 0.0) for topic_id in self.draining)
+        debt_ms = self._owed_ms(cost_ms * len(self.draining.intersection(decisions)), at_ms)
         due_ms = {}
         for topic_id, decision in decisions.items():
             look_ms = None
             if topic_id in self.draining:
-                look_ms = look_due_ms(self._seen[topic_id].changed_ms, whole_ms, took_ms, decision.due_ms, at_ms)
+                look_ms = look_due_ms(self._seen[topic_id].changed_ms, debt_ms, took_ms, decision.due_ms, at_ms)
             if (due := earliest_ms(self._record_due_ms(topic_id), look_ms)) is not None:
                 due_ms[topic_id] = due
         return due_ms
+
+    def _owed_ms(self, cost_ms: float, at_ms: int) -> float:
+        """Note the CPU time of a pass over draining topics. Return what is not paid off yet, beyond a burst."""
+        paid_ms = (at_ms - self._debt_at_ms) / COST_FACTOR
+        self._debt_ms, self._debt_at_ms = max(self._debt_ms - paid_ms, 0.0) + cost_ms, at_ms
+        return max(self._debt_ms - BURST_MS, 0.0)
 
     def _record_due_ms(self, topic_id: str) -> int | None:
         decided, on_log = self._decided.get(topic_id), self._on_log.get(topic_id)
@@ -182,7 +189,7 @@ class MovedGroups:
 
     def forget(self, topic_id: str) -> None:
         """Forget a topic, because its decision is removed from the log."""
-        for known in (self._decided, self._on_log, self._appended_ms, self._seen, self._cost_ms):
+        for known in (self._decided, self._on_log, self._appended_ms, self._seen):
             known.pop(topic_id, None)
         self.draining.discard(topic_id)
         self._too_large.discard(topic_id)

@@ -76,9 +76,9 @@ from modeaware.topic_view import Moved
 
 SOONEST_MS, LATEST_MS = 100, 10_000
 """The shortest and the longest time between two passes over a topic that drains; longer if passes cost much."""
-COST_FACTOR = 10
-"""A pass over all draining topics is followed by a pause of this many times its CPU time, so that these passes take
-about a tenth of a core at most."""
+COST_FACTOR, BURST_MS = 10, 1_000
+"""The CPU time of passes over draining topics, beyond a burst, is paid off by a pause of this many times its length. So
+these passes take about a tenth of a core at most."""
 MANY_GROUPS = 100
 APPEND_MS, MANY_APPEND_MS = 1_000, 10_000
 """The shortest time between two records of one topic; the second value applies above :data:`MANY_GROUPS` groups."""
@@ -510,7 +510,7 @@ def look_due_ms(changed_ms: int, cost_ms: float, took_ms: int, due_ms: int | Non
 
     Args:
         changed_ms: as in :class:`Seen`.
-        cost_ms: the CPU time that a pass over all draining topics takes.
+        cost_ms: the CPU time of passes over draining topics that a pause has to pay off.
         took_ms: how long the last pass over this topic took. The pause is as long, so that slow brokers can rest.
         due_ms: when the next partition will count if nothing changes.
     """

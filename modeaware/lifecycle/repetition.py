@@ -38,7 +38,7 @@ def repetition_of(command: TopicCommand, current: TopicRecord) -> Repetition | N
     """
     if isinstance(command, ReplaceTopicCommand):
         replacement = current.replacing
-        if command.undo or command.new_topic != replacement.new_topic:
+        if not current.has_replacement or command.undo or command.new_topic != replacement.new_topic:
             return None
         return _of_replacement(command, current, replacement)
     deletion = current.deletion

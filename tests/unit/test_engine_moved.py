@@ -164,6 +164,16 @@ def test_looks_follow_the_pace_of_the_groups_and_their_own_cost() -> None:
     assert 14 <= len(world.looks) <= 22, "a look of two seconds of CPU time, every twenty"
 
 
+def test_first_looks_do_not_wait_for_their_own_cost() -> None:
+    world = World(old_topic())
+    world.cpu_ms = 100
+    world.commit("g", 5)
+    world.serve(300)
+    world.commit("g")
+    world.serve(300)
+    assert world.open_gates == {"id-orders": ("g",)}
+
+
 def test_all_topics_that_drain_are_looked_at_together() -> None:
     world = World(old_topic("a"), old_topic("b"))
     world.commit("g", 5, topic="a")

@@ -452,6 +452,12 @@ def test_replacement(story: Story) -> None:
     ("command", "found", "code", "says"),
     [
         (replace(COMMAND, new_topic=""), seen(), ErrorCode.INVALID_TOPIC_EXCEPTION, "invalid topic name ''"),
+        (
+            replace(COMMAND, new_topic="", num_partitions=0),
+            seen(),
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            "invalid topic name",
+        ),
         (replace(COMMAND, new_topic="a b"), seen(), ErrorCode.INVALID_TOPIC_EXCEPTION, "invalid topic name"),
         (replace(COMMAND, new_topic=".."), seen(), ErrorCode.INVALID_TOPIC_EXCEPTION, "invalid topic name"),
         (replace(COMMAND, new_topic="x" * 250), seen(), ErrorCode.INVALID_TOPIC_EXCEPTION, "1 to 249 letters"),
