@@ -185,8 +185,8 @@ class Cluster:
         stable = listed(partitions, LATEST, READ_COMMITTED)
         start = listed(stable, EARLIEST, READ_UNCOMMITTED)
         end = listed(start, LATEST, READ_UNCOMMITTED)
-        # If it is below the end, read it again: markers may have come in between. A transaction that is open below the
-        # end still holds the new offset back.
+        # If that offset is below the end, read it again: markers may have come in between. A transaction that is open
+        # below the end still holds the new offset back.
         again = listed([key for key in end if stable[key].offset < end[key].offset], LATEST, READ_COMMITTED)
         return {
             key: LogOffsets(
@@ -282,7 +282,7 @@ def _shape(name: str, topic: Any) -> TopicShape | ClusterError | None:
 
 
 def describe_all(brokers: Brokers) -> dict[str, TopicShape]:
-    """Return the shapes of all topics that the user may see, from one broker; without those that it does not describe.
+    """Return the shapes of all topics that the user may see, as one broker describes them; others are missing.
 
     Raises:
         ClusterError: the broker does not answer, or returns no topic ids.

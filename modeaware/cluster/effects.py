@@ -44,7 +44,7 @@ from modeaware.wire.requests import (
 )
 
 OPERATION_TIMEOUT_MS = 3_000
-"""The time that a broker has for a change. The wait for its response is longer, so that it can report a timeout."""
+"""The time that a broker has for a change. The wait for its response is longer, so that brokers can report timeouts."""
 Check = Callable[[], None]
 """Called right before a request that changes something is sent; an exception prevents the sending."""
 SET, DELETE = 0, 1

@@ -121,8 +121,8 @@ def check_fences(brokers: Brokers, topics: Collection[str]) -> dict[str, Cluster
 def _configs_of_each_broker(
     brokers: Brokers, topics: Iterable[str]
 ) -> tuple[dict[int, dict[str, dict[str, str]]], dict[str, ClusterError]]:
-    """Return node id -> topic -> those of the fence's configs that are set on the topic; and topic -> failure. A broker
-    that does not answer is missing."""
+    """Return node id -> topic -> the fence's configs that are set on the topic; and topic -> failure. A broker that
+    does not answer is missing."""
     nodes, wanted = brokers.node_ids(), list(topics)
     by_node: dict[int, dict[str, dict[str, str]]] = {}
     failures: dict[str, ClusterError] = {}

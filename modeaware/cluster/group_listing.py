@@ -165,7 +165,7 @@ def _check_caught_up(brokers: Brokers, leaders: _Leaders, listing: Listing) -> N
 
 
 def _check_loaded(brokers: Brokers, leaders: _Leaders, listing: Listing) -> None:
-    """Request a group's offsets from each partition's leader. No other request shows whether it is loaded."""
+    """Request a group's offsets from each partition's leader. No other request shows that a partition is loaded."""
     names = names_for_partitions(len(leaders))
     led: dict[int, list[int]] = {}
     for partition, (leader, _) in leaders.items():

@@ -44,9 +44,9 @@ from modeaware.wire.requests import (
 
 DESCRIBE_BATCH = 250
 NEW_MEMBERS_S, SAME_MEMBERS_S = 300.0, 3_600.0
-"""How long a group in a rebalance counts by the topics that it consumed before: with new members, and with the same
-members. (These may subscribe to other topics, too.) Rebalances are shorter, with the clients' defaults and with common
-settings."""
+"""For how long a group in a rebalance counts as a consumer of its earlier topics: with new members, and with the same
+members. (Even the same members may subscribe to other topics.) Rebalances are shorter, with the clients' defaults and
+with common settings."""
 
 
 class Member(NamedTuple):
@@ -64,8 +64,8 @@ class Members:
     """The members of a group, and the topics that they are subscribed to or assigned.
 
     ``unknown``: why these topics may be incomplete; ``rebalancing``: whether a rebalance is the cause. ``streams``:
-    whether the members are Kafka Streams'. ``any``: whether the group has members. If these consume no topics,
-    ``members`` is empty nevertheless. ``assigned``: topic -> partitions that members hold or will get; None if unknown.
+    whether the members are Kafka Streams'. ``any``: whether the group has members. If the members consume no topics,
+    ``members`` is empty. ``assigned``: topic -> partitions that members hold or will get; None if unknown.
     """
 
     any: bool = False
@@ -122,10 +122,11 @@ class GroupsFound:
 class StableGroups:
     """The topics that groups with members consumed when they were last seen outside of a rebalance. One thread owns it.
 
-    In a rebalance brokers do not report which topics a group consumes. With many groups in a cluster, one is nearly
-    always in a rebalance, so decisions cannot wait until none is. So a group in a rebalance counts by its earlier
-    topics: with new members for :data:`NEW_MEMBERS_S`, otherwise for :data:`SAME_MEMBERS_S`. If its earlier topics are
-    unknown, it is a doubt. A topic that the group begins to use in the rebalance is found in the next pass.
+    In a rebalance brokers do not report which topics a group consumes. With many groups in a cluster, some group is
+    nearly always in a rebalance, so decisions cannot wait for all groups. So a group in a rebalance counts by its
+    earlier topics: with new members for :data:`NEW_MEMBERS_S`, otherwise for :data:`SAME_MEMBERS_S`. A group whose
+    earlier topics are unknown is a doubt. A topic that the group begins to use in the rebalance is found in the next
+    pass.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -264,7 +265,7 @@ def _maybe_streams(group: ListedGroup, members: Members) -> bool | None:
 def _unlisted(
     brokers: Brokers, listing: Listing, also: Collection[str], kind: str = "classic"
 ) -> dict[str, ListedGroup | GroupsDoubt]:
-    """Return the groups of ``also`` that no broker lists; instead of a group with an unknown coordinator, a doubt."""
+    """Return the groups of ``also`` that no broker lists. A group with an unknown coordinator is a doubt."""
     missing = sorted(set(also) - listing.groups.keys())
     if not missing or listing.none_yet:  # a look-up would make the brokers create __consumer_offsets
         return {}

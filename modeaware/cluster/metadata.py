@@ -27,7 +27,7 @@ from modeaware.wire.requests import (
 )
 
 _NOT_REPORTED = 31
-"""The bit that is set, alone, in a response without authorized operations."""
+"""The only bit that is set in a response without authorized operations."""
 _MOVED = frozenset(
     {
         KafkaError.LEADER_NOT_AVAILABLE,
@@ -127,8 +127,8 @@ def ids_of_each_broker(brokers: Brokers, names: Sequence[str]) -> dict[int, Ids]
 
 
 def no_topic_id(topic: str) -> ClusterError:
-    """Return the error for a topic that brokers describe without an id. By an id that all such topics share, a change
-    of one of them would apply to another."""
+    """Return the error for a topic that brokers describe without an id. All such topics share one id, so a change of
+    one of them by its id would apply to another."""
     return ClusterError(
         f"topic {topic!r} has no topic id: the cluster's inter.broker.protocol.version is below 2.8; raise it",
         code=ErrorCode.UNSUPPORTED_VERSION,
@@ -347,7 +347,8 @@ def list_offsets_request(led: Led, timestamp: int, isolation_level: int, replica
 def end_offsets(
     brokers: Brokers, partitions: Iterable[Partition], routes: Mapping[Partition, Leader] | None = None
 ) -> dict[Partition, int]:
-    """Return the high watermarks. A partition is missing if its leader does not answer, or has none yet."""
+    """Return the high watermarks. A partition is missing if its leader does not answer, or has no
+    high watermark yet."""
 
     def request(led: Led) -> Any:
         any_epoch = {topic: dict.fromkeys(epochs, -1) for topic, epochs in led.items()}

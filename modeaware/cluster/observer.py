@@ -38,8 +38,8 @@ class Look(NamedTuple):
 
     Attributes:
         record: the topic's record; None for an admission, and for the new topic of a replacement.
-        topic_id: for a new topic, the id that it should have, so that its loss is noticed; if any topic of its name
-            counts, :data:`ANY_ID` and the name.
+        topic_id: for a new topic, the id that it should have, so that a loss of the topic is noticed. If any topic of
+            that name counts, :data:`ANY_ID` and the name.
         id_alone: whether only the topic's id is needed: no logs and no groups are read.
     """
 
@@ -119,8 +119,8 @@ class Observer:
         self._last_records = LastRecords(self._conf, clock.monotonic_s)
 
     def deleted(self, topic_id: str) -> None:
-        """Note that the deletion of a topic id was acknowledged. The topic is absent from now on, although brokers may
-        still have parts of it, and gone as soon as no broker has it."""
+        """Note that the deletion of a topic id was acknowledged. From now on the topic is absent, even if brokers still
+        have parts of it. It is gone as soon as no broker has it."""
         self._deletion_acknowledged.add(topic_id)
         self._deleted.add(topic_id)
 
@@ -196,9 +196,9 @@ class Observer:
     ) -> dict[str, TopicFacts]:
         """Return the facts that reports show: about all partitions and groups, and the groups that use new topics.
 
-        Unlike :meth:`observe_all`, this requests no configs, no fences, and nothing that only alarms show. Reports show
-        a group's lag at any time, decisions need it only after a shrink's delay: so gaps between commits and seals are
-        read before the delay has passed, too. Without the right to READ a topic, its gaps count as lag.
+        Unlike :meth:`observe_all`, this requests no configs, no fences, and nothing that only alarms show. Gaps between
+        commits and seals are read even before a shrink's delay has passed: decisions need a group's lag only after the
+        delay, but reports show it at any time. Without the right to READ a topic, its gaps count as lag.
 
         Args:
             topics: name -> the current shape and the record.

@@ -1,8 +1,8 @@
 """What the active controller watches between passes: recreated topics, and brokers.
 
 *Topics.* A Metadata request for the names of all records shows within seconds that a topic was deleted or recreated
-(invariant I4), however long the check interval is. The metadata of one broker may be stale, so they only start an
-inquiry: a record is removed only when every live broker returns another topic id.
+(invariant I4), however long the check interval is. The metadata of one broker may be stale. So another id only starts
+a comparison: a record is removed only when every live broker returns another topic id.
 
 *Brokers.* The mode log lists the brokers that were observed, as long as they are registered. So a broker that is down
 is still known (KIP-409).

@@ -382,7 +382,7 @@ class ControllerFacade:
         return self._ready().removed(topic_ids)
 
     def version(self) -> int:
-        # The version rises once a change is in force. So an answer kept with a version may be newer, but not older.
+        # The version rises once a change is in force. So an answer may be newer than its version, but never older.
         return self._version
 
     def is_active(self) -> bool:

@@ -12,24 +12,24 @@ and brokers would accept an append with these, too. A member that has lost its p
 under a new client id, at the end of the queue.
 
 *Strangers.* A consumer that joins the group and subscribes to the mode log by mistake sorts after every controller: the
-client ids of controllers begin with ``!``, before which only a space sorts. A consumer that joins on purpose can take
-the partition, but cannot claim the mode log. To reveal such a leader, each controller that leads writes the group's
-generation into its claim, again in each new generation. If a standby's own generation is not in the claim, the standby
-reports that no controller is active.
+client ids of controllers begin with ``!``, and only a space sorts before ``!``. A consumer that joins on purpose can
+take the partition, but cannot claim the mode log. To reveal such a leader, each controller that leads writes the
+group's generation into its claim, again in each new generation. If a standby's own generation is not in the claim, the
+standby reports that no controller is active.
 
 *Lease.* In requests such as DeleteRecords, brokers check no generation. So before the effects of a pass, the group's
 coordinator has to confirm the leader once, by a plain OffsetCommit (:meth:`Election.confirm`). The commit counts as a
-heartbeat: the coordinator removes this member a session later at the earliest. (An append proves leadership too, but
-the commit in its transaction extends no session.) While it waits for the commit, the member polls. So rebalances
+heartbeat: for a session from then on, the coordinator does not remove this member. (An append proves leadership too,
+but the commit in its transaction extends no session.) The member polls while it waits for the commit. So rebalances
 continue, and librdkafka does not leave the group (``max.poll.interval.ms``, at least 60 s).
 
 The lease begins when the confirmation is requested, on a clock that also runs while the machine is suspended. The lease
-is half a session; it is less if the other half would be shorter than the time limit of a request. Before an effect's
-request, topic ids and leaders are read, which may be slow. So the lease is checked again right before the request is
-sent. Then the request may wait for a connection, and is sent once more if the connection breaks. Both take at most the
-time limit (:func:`request_timeout_s`), which is no longer than the rest of the session. Two cases remain: a process
-that stops for longer between check and sending, and a broker that carries out a request long after its arrival. The
-engine appends before effects, so that a replaced controller repeats no postponed effect.
+is half a session, or less if the session is so short that a request's usual time limit exceeds the other half. Before
+an effect's request, topic ids and leaders are read, which may be slow. So the lease is checked again right before the
+request is sent. Then the request may wait for a connection, and is sent once more if the connection breaks. All this
+takes at most the time limit (:func:`request_timeout_s`), which is no longer than the rest of the session. Two cases
+remain: a process that stops for longer between check and sending, and a broker that carries out a request long after
+its arrival. The engine appends before effects, so that a replaced controller repeats no postponed effect.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ class Election:
         """Leave the present place, if any, and take a place at the end of the queue.
 
         Args:
-            after_ms: the wall-clock time of an earlier member, after which this one sorts even if its clock is behind.
+            after_ms: the wall-clock time of an earlier member. This member sorts later, even if its clock is behind.
 
         Raises:
             ConfigError: librdkafka rejects a setting, or cannot read a setting's file. The place is then :attr:`lost`.

@@ -96,8 +96,8 @@ UNKNOWN_EPOCHS = 1_000
 """How many epochs an unreadable claim may be ahead of all other records. The next claim needs a higher epoch than the
 unreadable one, because readers drop records with an epoch below the last claim's."""
 _RULES_UNREADABLE = GroupsDoubt("the record of group rules cannot be read: upgrade modeaware, or add the rules again")
-# A timeout: the outcome is unknown. Invalid partitions, after brokers have validated the growth: the topic has as many
-# partitions by now.
+# REQUEST_TIMED_OUT: the outcome is unknown. INVALID_PARTITIONS: brokers have validated the growth before, so the topic
+# has that many partitions by now.
 _MAYBE_GROWN = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.INVALID_PARTITIONS})
 _NOT_ANSWERED = frozenset({NOT_BEGUN, ErrorCode.REQUEST_TIMED_OUT})
 _REFUSED_FOR_GOOD = frozenset(
@@ -166,7 +166,8 @@ class Engine:
         Topics whose last record was written for a newer reader are not changed (invariant I4).
 
         Args:
-            not_before_ms: the earliest time in the claim. Members that join the election later use a later time.
+            not_before_ms: the claim contains this time or a later one. A member that joins the election later takes a
+                time after the claim's.
             seen_epoch: the highest epoch that was ever read. A log that lost its tail has lower epochs, and an epoch
                 must not be used again with other content.
             generation: the generation of the election's group.
@@ -435,8 +436,8 @@ class Engine:
         return changed or bool(ended or lifted)
 
     def _topics_named(self, aliases: Sequence[TopicRecord], *, id_alone: bool = False) -> dict[str, TopicFacts]:
-        """Return the topics that have the names of aliases, with their own configs: these show the fence of an earlier
-        pass. The facts of a missing topic are empty."""
+        """Return for each alias's name the facts of the topic that has the name now; empty facts if there is none. The
+        topic's own configs show a fence that an earlier pass has set."""
         looks = [Look(alias.topic, None, ANY_ID + alias.topic, id_alone) for alias in aliases]
         found = self._observe(looks) if looks else []
         absent = {alias.topic: TopicFacts(alias.topic, None) for alias in aliases}
@@ -697,7 +698,7 @@ class Engine:
         """Return the facts of all topics, or (if their common snapshot fails) of the first ones, at least one.
 
         So an error about one topic blocks no other topic, and no decision rests on facts that became old during another
-        snapshot. Unreadable group rules make the list of groups uncertain: they may require more groups (invariant I2).
+        snapshot. Unreadable group rules make the list of groups uncertain: the rules may require more (invariant I2).
         """
         what = f"topic {looks[0][0]!r}: a snapshot" if len(looks) == 1 else "a snapshot of many topics"
         try:
@@ -811,8 +812,8 @@ class Engine:
         return failures
 
     def _take_back(self, effect: CreatePartitions, refused: ClusterError) -> None:
-        """Give up a growth on the log that brokers reject for good. Keep it if the topic has grown: an earlier request
-        with an unknown outcome may have succeeded."""
+        """Give up a recorded growth that brokers reject for good. Keep the growth if the topic has grown: an earlier
+        request with an unknown outcome may have succeeded."""
         record = self._records[effect.topic_id]
         (facts,) = self._observe([Look(record.topic, record)])
         if isinstance(facts, ClusterError):
@@ -862,8 +863,8 @@ class Engine:
         return [error is None for error in errors]
 
     def _why_put_off(self, effect: Effect) -> str | None:
-        """Return why an effect may not be performed now: the log may lose the append before it, or it deletes records
-        while a topic's record needs a newer reader: that topic may be an earlier one of the chain (invariant I1)."""
+        """Return why an effect is put off, or None. Either the log may lose the append before the effect; or the effect
+        deletes records, and a topic whose record needs a newer reader may come earlier in the chain (invariant I1)."""
         if (unfit := self._log.unfit) is not None:
             return f"put off until the mode log can keep the change: {unfit}"
         if self._newer_topics and isinstance(effect, DeleteRecords | DeleteOldTopic):

@@ -71,7 +71,7 @@ class Job(Future[_Results]):
         """Note the outcomes of the commands that were begun.
 
         Args:
-            unknown: the commands have failed, and may have been carried out; they are answered with
+            unknown: whether the commands, which have failed, may have been carried out. They are then answered with
                 REQUEST_TIMED_OUT.
             proved: whether it is certain that no later controller was elected before these outcomes. A success that
                 never becomes certain (:meth:`prove`) is answered as a refusal.

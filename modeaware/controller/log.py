@@ -109,9 +109,9 @@ class ControllerLog:
         """Append ``(key, value)`` records in one transaction, as the elected controller (invariant I5); a value of None
         is a tombstone.
 
-        Before each append the brokers describe the topic. If the topic was recreated, nothing is appended. Otherwise
-        the next controller would read a log that contains only the new records. The description includes the topic's
-        configs. Effects follow an append, so the configs are also checked before effects; see :attr:`unfit`.
+        Before each append the brokers describe the topic. If the topic was recreated, nothing is appended: the next
+        controller would read a log that contains only the new records. The description includes the topic's configs.
+        Effects follow an append, so the configs are also checked before effects; see :attr:`unfit`.
 
         Raises:
             ControllerFenced: this is no longer the elected controller; nothing was appended.

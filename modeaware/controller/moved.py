@@ -179,7 +179,7 @@ class MovedGroups:
         return entries
 
     def too_large(self, topic_id: str) -> None:
-        """Note that the log took no entry of :meth:`to_append`. The entry is due again after a check interval."""
+        """Note that the entry of :meth:`to_append` was too large. The entry is due again after a check interval."""
         self._on_log.pop(topic_id, None)
         self._too_large.add(topic_id)
 

@@ -46,7 +46,7 @@ class Schedule:
         ``due_in_ms`` if that is earlier.
 
         Args:
-            pace_ms: the time until groups make the topic due. It replaces the retry, and a longer check interval.
+            pace_ms: the time until groups make the topic due. It replaces the retry, and the check interval if longer.
         """
         if progress:
             self._retry_ms.pop(topic_id, None)
@@ -88,10 +88,10 @@ class Schedule:
 class Resting:
     """Topics at rest: while nothing changes, a *small snapshot* (starts and ends of their logs) is enough. Pure.
 
-    A topic *rests* when its last whole snapshot led to no step, and only a change of its logs can lead to one. Small
-    snapshots show any change of the logs. So the whole snapshot *counts* while every later small snapshot equals the
-    last small one before the whole one. If topics join or leave those at rest, that is a change, too. A whole snapshot
-    counts for at most :data:`MOST_SMALL_LOOKS` small ones.
+    A topic *rests* when its last whole snapshot led to no step, and only a change of its logs can lead to one. Each
+    small snapshot is compared with the small one before it, so any change of the logs is found. A whole snapshot
+    *counts* until a comparison finds a change. If topics join or leave those at rest, that is a change, too. A whole
+    snapshot counts for at most :data:`MOST_SMALL_LOOKS` small ones.
     """
 
     def __init__(self) -> None:

@@ -44,8 +44,8 @@ POLL_S = 0.1
 SERVE_POLL_S = 0.5
 """How long the active controller waits for a command, unless a topic becomes due earlier."""
 STUCK_S = 45.0
-"""After this time a member without progress rejoins the election. It is a leader that cannot claim the log, or a member
-that is neither leader nor standby."""
+"""After this time a member without progress rejoins the election: a leader that cannot claim the log, or a member that
+is neither leader nor standby."""
 START_PATIENCE_S = 60.0
 """How long a start is retried while no broker answers."""
 FIRST_READ_TIMEOUT_S = 10.0
@@ -70,8 +70,8 @@ class Together:
     Each pass lists all groups, so larger passes need fewer requests in all. But the election and other commands wait
     for the end of a pass. After a pass of more than :data:`LOOK_S` the number is halved. If the smaller pass takes
     almost as long (because one broker does not answer, for example), the former number is restored. After a pass of
-    less than half of :data:`LOOK_S` the number is doubled, up to :data:`MOST_TOPICS`. A small pass that had room for
-    more topics changes nothing: most of its time would be the same with more of them.
+    less than half of :data:`LOOK_S` the number is doubled, up to :data:`MOST_TOPICS`. A pass that was small because few
+    topics were due changes nothing: with more topics it would take almost as long.
     """
 
     def __init__(self) -> None:
@@ -545,7 +545,7 @@ class Worker:
 
 
 def run_worker(worker: Worker, status: Status, inbox: Inbox) -> None:
-    """Run the worker in its thread. At its end, set the failure that ended it, and answer all waiting commands."""
+    """Run the worker in its thread. When the worker ends, set its failure, if any, and answer all waiting commands."""
     try:
         worker.run()
         status.become(Role.STOPPED)

@@ -133,8 +133,8 @@ def _other_topic(command: TopicCommand, record: TopicRecord | None, message: str
 
 
 def _in_gap(command: ReplaceTopicCommand, alias: TopicRecord, facts: TopicFacts) -> Admission:
-    """Decide on a repetition of a change of two halves whose second half has still to begin: the controller begins it
-    as the alias's record says."""
+    """Decide on a repeated request for a change of two halves, before its second half. The controller begins that half
+    by the alias's record."""
     first_half = replace(command, topic=alias.topic, new_topic=command.topic)
     if (refused := why_not_now(first_half, alias, alias.replacing)) is not None:
         raise Objection(alias.topic, "replaced", ErrorCode.REASSIGNMENT_IN_PROGRESS, refused).refusal

@@ -28,12 +28,12 @@ from modeaware.modes import PartitionMode
 FORGOTTEN_MS = 600_000
 """After this time clients have forgotten a deleted topic: twice librdkafka's ``topic.metadata.refresh.interval.ms``."""
 LOOK_IN_GAP_MS = 15_000
-"""Until then, a topic that took a name to be kept may stand before the controller sees it."""
+"""The longest time between two checks whether another topic has taken a name that is to be kept."""
 EPOCHS_FORGOTTEN_MS = 45_000
 """librdkafka forgets a deleted topic 30 s after the first metadata without it (``topic.metadata.propagation.max.ms``).
 Until then, librdkafka ignores a leader of a new topic of that name if the deleted topic had a higher leader epoch. Its
 consumers would never read such a partition, and its producers might write to a broker that does not lead it. A client
-requests that metadata at the deletion. The rest of the time is for brokers that do not answer then."""
+requests that metadata at the deletion. The other 15 s are for brokers that do not answer then."""
 
 
 Chain = Mapping[str, Sequence[TopicRecord]]
@@ -208,7 +208,7 @@ def alias_objections(
     """
     wanted = {command.topic, command.new_topic if isinstance(command, ReplaceTopicCommand) else command.topic}
     records = list(records)
-    # A controller with thousands of aliases asks this for each: all but chains depends on the names alone.
+    # A controller with thousands of aliases calls this for each. Only the check of the chain needs all records.
     named = [
         topic for topic in replaced(records) if topic.record.topic in wanted or topic.replacement.new_topic in wanted
     ]

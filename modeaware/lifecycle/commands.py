@@ -20,8 +20,9 @@ from modeaware.modes import PartitionMode
 class DeletePartitionsCommand:
     """KIP-694's DeletePartitions for one topic: keep ``total_count`` partitions, retire the rest.
 
-    The reclaim policy is ``immediate`` with ``immediate_delete``; else ``drained`` with a ``delay_ms``, ``retention``
-    without. ``accept_state_loss`` names groups that keep state per partition, and may lose the state of moved keys.
+    The reclaim policy is ``immediate`` if ``immediate_delete`` is set. Otherwise it is ``drained`` with a ``delay_ms``,
+    and ``retention`` without one. ``accept_state_loss`` names groups that keep state per partition, and may lose the
+    state of moved keys.
     """
 
     topic: str
@@ -135,7 +136,7 @@ class Objection:
         kind: a word for reports (docs/plan.md).
         code: Kafka's error code.
         text: the cause and the remedy.
-        reason: the reason code to show if the controller itself requests the change. If it is None, a general code is.
+        reason: the reason code to show if the controller itself requests the change; None: a general code is shown.
     """
 
     topic: str

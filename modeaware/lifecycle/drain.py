@@ -142,7 +142,7 @@ def requirement_of(
 
 def noted_groups(record: TopicRecord) -> tuple[str, ...]:
     """Return the groups that the latest change has noted. Until its switch, a replacement has noted none: the groups in
-    the record are those of an earlier shrink, and count while partitions of it are still being drained."""
+    the record are those of an earlier shrink, and count while that shrink still drains partitions."""
     switched_ms = record.replacing.switched_ms
     if not record.has_replacement or switched_ms is not None or in_progress(replace(record, replacement=None)):
         return record.required_groups
@@ -258,8 +258,8 @@ def check_drain(
 ) -> Drain:
     """Check every group of ``requirement`` (invariant I2).
 
-    An empty partition is drained, whatever the groups have committed. These commits prove nothing: one beyond the end,
-    one on a truncated part of the log, and one beyond ``truncated_to`` without a leader epoch. The evacuation comes
+    An empty partition is drained, whatever the groups have committed. Three kinds of commits prove nothing: beyond the
+    end, on a truncated part of the log, and beyond ``truncated_to`` without a leader epoch. The evacuation comes
     first: its reason is shown before other reasons, because a person has to start the job.
 
     Args:

@@ -36,8 +36,8 @@ class PartitionFacts:
         leader_epoch: the leader epoch under which these offsets were read.
         quiet_since_ms: the wall-clock time since which the controller has seen this end offset under this leader epoch.
         moved: whether the controller saw another end offset before ``quiet_since_ms``.
-        seal_epoch_end: where, in the leader's log, the leader epoch ends under which the seal was read or found broken;
-            requested if that epoch is over. An end below the seal shows that the log was truncated, even if it has
+        seal_epoch_end: the end, in the leader's log, of the leader epoch under which the seal was read or found broken;
+            requested if that epoch is over. An end below the seal shows that the log was truncated, even if the log has
             grown again.
         writers: the producers that the leader remembers; requested while a transaction is open.
         straggler: the first record after the seal, if known; requested if records follow the seal.
@@ -123,7 +123,7 @@ class GroupFacts:
             as in a rebalance.
         notes: partition -> the note in the metadata of the commit; a partition whose commit has no metadata is missing.
         owned: the partitions assigned to members, or None if these are not known, as in a rebalance.
-        members: the members that ``subscribed`` is about; all members of the group while it is not known.
+        members: the members that read the topic; all members of the group while ``subscribed`` is not known.
     """
 
     committed: Mapping[int, int] = field(default_factory=dict)

@@ -97,7 +97,7 @@ class KeptName:
 
 
 def kept(name: str, records: Iterable[TopicRecord]) -> KeptName | None:
-    """Return the change that keeps ``name``, or was begun to keep it but ends on the interim topic, if there is one.
+    """Return the change that keeps ``name``, also one that now ends on the interim topic; None if there is none.
 
     Args:
         records: of all topics that are or were replaced.
@@ -131,8 +131,8 @@ def removal_of(facts: TopicFacts, old_topic_id: str) -> tuple[Effect, ...]:
 
 
 def lifted_fence(facts: TopicFacts, old_topic_id: str) -> tuple[Effect, ...]:
-    """Return the effect that lifts the fence of a topic that is not deleted after all; none without a known fence. Else
-    the topic would refuse all records for ever."""
+    """Return the effect that lifts the fence of a topic that is not deleted after all, so that the topic takes records
+    again. If no fence is known, return none."""
     if facts.topic_id is None or not is_fence(facts.configs or {}):
         return ()
     return (RemoveConfigs(facts.topic, facts.topic_id, tuple(FENCE_CONFIGS), old_topic_id),)
@@ -152,8 +152,8 @@ def stays_of(command: TopicCommand, records: Iterable[TopicRecord]) -> TopicReco
 def repeated_by(
     command: ReplaceTopicCommand, topic_id: str | None, records: Iterable[TopicRecord]
 ) -> TopicRecord | None:
-    """Return the alias of a change of two halves if the command, for its second half, repeats the change: to keep the
-    name after all, or to accept more losses of state. Return None for any other command.
+    """Return the alias of a change of two halves if the command requests its second half, and so repeats the change: to
+    keep the name after all, or to accept more losses of state. Return None for any other command.
 
     Args:
         topic_id: the id of the command's topic.
@@ -188,7 +188,7 @@ def to_keep_name(command: ReplaceTopicCommand, current: TopicRecord, *, compacte
 
 
 def not_restored(command: TopicCommand, current: TopicRecord, records: Iterable[TopicRecord]) -> Iterator[Objection]:
-    """Refuse to keep the name after all once another topic replaces the interim topic."""
+    """Refuse a command to keep the name after all if another topic already replaces the interim topic."""
     replacement = current.replacing
     is_wanted = isinstance(command, ReplaceTopicCommand) and command.keep_name
     if not is_wanted or not current.has_replacement or replacement.keep_name:

@@ -23,10 +23,10 @@ WAIVED      the operator has waived the group on the partition                  
 
 *Why a commit is not enough.* Client libraries commit by a timer, so the application may not have handled the committed
 records yet. A mode-aware member notes ``read`` when the application polls again. Two kinds of members commit
-without a note: stock members, and members that have not yet seen the new topic. When its ``max.poll.interval.ms`` is
-over, such a member has handled its records or has left the group. So ``unnoted_ms`` has to be the largest
-``max.poll.interval.ms`` in the group. Subscriptions decide nothing: a member may subscribe too early. A commit on a
-truncated part of the log, or beyond the log's end, counts in none of these ways.
+without a note: stock members, and members that have not yet seen the new topic. Such a member has handled its records,
+or has left the group, after its ``max.poll.interval.ms``. So ``unnoted_ms`` has to be the largest
+``max.poll.interval.ms`` in the group. Subscriptions decide nothing: a member may subscribe to the new topic too early.
+A commit on a truncated part of the log, or beyond the log's end, counts in none of these ways.
 
 *Why two snapshots for LEFT.* A snapshot lists the members, then reads offsets; in between a member may join and commit.
 The second snapshot lists members after the first has read the offsets. So if the second one shows no members, the
@@ -38,7 +38,7 @@ before the commit (:mod:`modeaware.lifecycle.drain`).
 
 *Opened at once*: a gate that was open before, if a restored mode log lacks the decision. The group's commits on the
 new topic prove that: every partition has a commit, and one commit has the note ``opened`` or is behind the log's start.
-For a group that begins anew (below) they prove nothing.
+For a group that begins anew (below) these commits prove nothing.
 
 *Closed again*: the gate of a group that begins anew. Two snapshots show no members, and the group has not read the old
 topic by the rules above. The group has no commit on the new topic, or was set back on both topics. If the group has an
@@ -77,8 +77,8 @@ from modeaware.topic_view import Moved
 SOONEST_MS, LATEST_MS = 100, 10_000
 """The shortest and the longest time between two passes over a topic that drains; longer if passes cost much."""
 COST_FACTOR, BURST_MS = 10, 1_000
-"""The CPU time of passes over draining topics, beyond a burst, is paid off by a pause of this many times its length. So
-these passes take about a tenth of a core at most."""
+"""When passes over draining topics have used more CPU time than a burst, a pause follows: the excess times this factor.
+So these passes take about a tenth of a core at most."""
 MANY_GROUPS = 100
 APPEND_MS, MANY_APPEND_MS = 1_000, 10_000
 """The shortest time between two records of one topic; the second value applies above :data:`MANY_GROUPS` groups."""
@@ -97,7 +97,7 @@ class Way(Enum):
 
 
 class Wait(Enum):
-    """What a partition that does not count yet waits for."""
+    """What a partition waits for before it counts."""
 
     UNREAD = "unread"
     INVALID = "invalid"
@@ -157,7 +157,8 @@ def observe(
     """Return what is known after one more snapshot.
 
     Args:
-        names: the groups that matter. A group missing from ``facts`` has no commits or members, unless it is unclear.
+        names: the groups that matter. A group missing from ``facts`` has no commits and no members, except an
+            unclear one (:func:`is_unclear`).
         at_ms: the time of the snapshot, on a monotonic clock.
     """
     known = before.groups if before is not None else {}
@@ -176,7 +177,7 @@ _NO_GROUP = GroupFacts()
 
 
 def is_unclear(name: str, facts: TopicFacts) -> bool:
-    """Return whether the snapshot proves nothing: it lacks the group's offsets, or its list may lack the group."""
+    """Return whether the snapshot proves nothing about a group: it may lack the group, or the group's offsets."""
     return name in facts.unclear_groups or (name not in facts.groups and facts.groups_doubt is not None)
 
 
@@ -333,8 +334,8 @@ def verdict_on_group(
 def _proves_nothing(group: GroupFacts, partition: int, log: PartitionFacts | None) -> bool:
     """Return whether the group's commit lies on a truncated part of the log, or beyond the log's end.
 
-    The end is read before the commits. It is final except for markers and stragglers, so the next snapshot shows an end
-    at or behind a commit that is valid.
+    The end is read before the commits, so a valid commit may be beyond that end. Only markers and stragglers still move
+    the end, so in the next snapshot a valid commit is not beyond the end.
     """
     return partition in group.truncated or (log is not None and group.committed.get(partition, 0) > log.end_offset)
 
@@ -506,12 +507,13 @@ def look_due_ms(changed_ms: int, cost_ms: float, took_ms: int, due_ms: int | Non
     """Return when a draining topic is due next, on the monotonic clock.
 
     The wait is half the time for which nothing had changed before the snapshot, so the pace follows the group's own
-    commits. The wait stays within :data:`SOONEST_MS` and :data:`LATEST_MS`, and ends earlier at ``due_ms``.
+    commits. The wait stays within :data:`SOONEST_MS` and :data:`LATEST_MS`, and ends earlier at ``due_ms``. The pauses
+    for ``cost_ms`` and ``took_ms`` are minimums: they may make the wait longer.
 
     Args:
         changed_ms: as in :class:`Seen`.
         cost_ms: the CPU time of passes over draining topics that a pause has to pay off.
-        took_ms: how long the last pass over this topic took. The pause is as long, so that slow brokers can rest.
+        took_ms: how long the last pass over this topic took. The wait is not shorter, so that slow brokers can rest.
         due_ms: when the next partition will count if nothing changes.
     """
     pace_ms = min(max((at_ms - changed_ms) // 2, SOONEST_MS), LATEST_MS)

@@ -32,7 +32,7 @@ class Repetition:
 
 
 def repetition_of(command: TopicCommand, current: TopicRecord) -> Repetition | None:
-    """Return how ``command`` relates to the change in force, or None if none is in force or another one is requested.
+    """Return how ``command`` repeats the change in force; None if no change is in force, or another is requested.
 
     A growth needs no comparison: its repetition results in the same record.
     """

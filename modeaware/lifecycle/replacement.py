@@ -151,8 +151,8 @@ def _create(topic: Replaced, new_topic: TopicFacts, now_ms: int) -> Advance:
 
 
 def _clear_the_way(topic: Replaced, new_topic: TopicFacts) -> Advance:
-    """Delete an untouched topic that has the name for the new topic of a second half (:mod:`.keep_name`), but cannot
-    become it: another client created the topic, or groups have offsets on it. The deletion removes these offsets."""
+    """Delete an untouched topic that has the name of a second half's new topic (:mod:`.keep_name`), but cannot become
+    that topic: another client created it, or groups have offsets on it. The deletion removes these offsets."""
     left = new_topic.offsets_left
     reason = reasons.of_group(reasons.OFFSETS_LEFT, left[0]) if left else reasons.NAME_TAKEN
     alarms = () if reason == topic.replacement.reason else _alarm(topic, reason, new_topic)
@@ -160,7 +160,7 @@ def _clear_the_way(topic: Replaced, new_topic: TopicFacts) -> Advance:
 
 
 def _is_doubtful(new_topic: TopicFacts) -> bool:
-    """Return whether it is uncertain that no group has offsets left from an earlier topic of this name."""
+    """Return whether groups may have unknown offsets left from an earlier topic of this name."""
     doubt = new_topic.any_doubt
     return doubt is not None and not doubt.hidden and doubt.rebalancing is None
 
@@ -224,7 +224,7 @@ def _switch(topic: Replaced, new_topic: TopicFacts, this: Pass) -> Advance:
     """Make the switch: one record points the name to the new topic and closes all partitions of the old topic to
     writes.
 
-    If a group began to use the old topic after the last list, it also has to read the new topic from its start
+    A group that began to use the old topic after the last list of groups also has to read the new topic from its start
     (invariant I2). So the first certain list after the switch adds the groups that are missing.
     """
     (record, replacement), facts, requirement = topic, this.facts, this.requirement
@@ -455,8 +455,8 @@ class _Move:
     def _fenced(self, retired: dict[int, RetiredPartition]) -> tuple[Replacement, tuple[FenceTopic, ...]]:
         """Set the fence once the old topic is quiet, or after ``fence_after_ms``; set it again if it was lifted.
 
-        The record keeps the topic's own configs from before the fence, and is appended before the fence is set. It
-        keeps those of the first snapshot, because a later snapshot may already show the fence.
+        The record keeps the topic's own configs from before the fence, and is appended before the fence is set. These
+        configs come from the first snapshot, because a later snapshot may already show the fence.
         """
         replacement = self._replacement
         if not replacement.has_fence or self._facts.fence is None or not self._is_fence_due(retired):

@@ -87,8 +87,8 @@ def hindrance(
 
 
 def has_fence_left(record: TopicRecord) -> bool:
-    """Return whether a topic of the alias's name may have a fence of an earlier pass, although the change ends on the
-    interim topic: the topic is not deleted any more."""
+    """Return whether a fence of an earlier pass may be left on a topic of the alias's name. The change now ends on the
+    interim topic, so that topic is no longer to be deleted."""
     replacement = record.replacing
     ends = is_interim_of(replacement.new_topic, record.topic) and not replacement.keep_name
     return record.is_alias and ends and replacement.reason == reasons.NAME_TAKEN

@@ -219,7 +219,7 @@ def _step_none(partition: int, log: PartitionFacts, this: Pass) -> _Step:
     if log.log_start >= reclaim_offset:
         return _Step(PartitionMode.NONE, replace(retired, replica_state=ReplicaState.DELETION_SUCCESSFUL))
     if retired.replica_state is ReplicaState.DELETION_SUCCESSFUL:
-        # Brokers checkpoint log starts once a minute. If all are killed at once, the last start may be lost: repeat.
+        # Brokers checkpoint log starts once a minute. A kill of all brokers may lose the last start: delete again.
         again = deletion_of(this.record).policy != RETENTION
         return _Step(PartitionMode.NONE, retired, delete_up_to=reclaim_offset if again else None)
     drain = _still_drained(partition, retired, retired.seal_offset, log, this)

@@ -179,8 +179,8 @@ class LogStream:
         if self._target is not None or self.end is None:
             return self._target
         try:
-            # ListOffsets returns the last stable offset, also right after a fail-over (KIP-207). If a transaction's
-            # commit is acknowledged, but has no marker yet, its end is behind this, but below the high watermark.
+            # ListOffsets returns the last stable offset, also right after a fail-over (KIP-207). A transaction whose
+            # commit is acknowledged, but has no marker yet, ends behind this offset, but below the high watermark.
             _, stable = os_threads.call(self._consumer.get_watermark_offsets, self._partition, timeout=timeout_s)
             _, high = self._consumer.get_watermark_offsets(self._partition, cached=True)
         except KafkaException as error:

@@ -164,18 +164,19 @@ class RetiredPartition(JsonFields):
 
     Attributes:
         replica_state: KIP-694's state of its replicas.
-        seal_offset: the end offset of the partition once no mode-aware producer can still write; None until sealed.
+        seal_offset: the end offset up to which the partition is drained (:mod:`modeaware.lifecycle.seal`); None until
+            sealed.
         seal_leader_epoch: the leader epoch under which the seal was read, or was seen to be broken.
-        drained_by: how many groups proved the drain by a committed offset. Each offset is at or beyond the seal, or the
-            group would receive nothing between its offset and the seal. 0 for an empty partition.
+        drained_by: how many groups proved the drain by a committed offset. Each offset is at or beyond the seal, or has
+            no record for the group between the offset and the seal. 0 for an empty partition.
         lowest_commit: the lowest of these offsets if it is below the seal; else None.
-        resume_offset: the offset at which a group without a commit continues once the partition is readable again: the
-            first broken seal, or the end of the log if a truncation left it lower; None for the seal itself.
+        resume_offset: the offset at which a group without a commit continues once the partition is readable again. It
+            is the first broken seal, or a lower end of the log after a truncation. None stands for the seal.
         reason: the code of what delays the partition (see :mod:`modeaware.lifecycle.reasons`), optionally with a group:
             ``"group-lag:billing"``. None if nothing delays it.
         stragglers: the number of seals that a late record broke.
         straggler: the record that broke the last of these seals.
-        truncated_to: the lowest end of the log that was observed below a seal, even for a while, if there was one.
+        truncated_to: the lowest end of the log that was ever observed below a seal; None if there was none.
         evacuated_to: in a compacted old topic, the offset up to which records were copied to the new topic.
         read_up_to: in a sealed partition of an old topic, the offset behind the last record that readers are given.
     """
@@ -251,12 +252,12 @@ class Replacement(JsonFields):
         fenced_ms: the time since which every snapshot has shown the fence in force.
         released_ms: the release: when each required group had drained the old topic, and had an offset on every
             partition of the new topic.
-        deleting_ms: when a controller began to delete the old topic, unless something blocks the deletion.
+        deleting_ms: when a controller began to delete the old topic; None again once something blocks the deletion.
         gone_ms: when the old topic was seen to be gone. The record stays as an alias: the old name points to the new
             topic.
         undone_ms: when the replacement was undone, which deletes the new topic.
-        evacuation_epoch: the epoch of the record in which this new topic was set, a part of the name of the
-            evacuation's group. The old topic is compacted, and is not released before its latest values are copied to
+        evacuation_epoch: the epoch of the record in which this new topic was set; the evacuation group's name contains
+            it. If it is set, the old topic is compacted, and is not released before its latest values are copied to
             the new topic. None if nothing is evacuated.
         reason: the code of what holds the replacement up as a whole, as in :class:`RetiredPartition`.
     """

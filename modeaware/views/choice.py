@@ -6,7 +6,7 @@ source. When the server stops responding, the thread follows the log again and r
 to one store, so a change of the source is invisible to clients, and views outlive both sources (invariant I6).
 
 "Absent" is never final: the log and the feature may appear while clients run. A failed probe is an error, never
-"absent". If the log is absent, every partition is ReadWrite, but only after a server has responded, and if no server
+"absent". An absent log means that every partition is ReadWrite only once a server has responded, and only if no server
 that responded has the feature.
 """
 
@@ -114,7 +114,7 @@ class FeatureProbe:
         """Bring the next round forward, after a connection was lost. Rounds still begin at least a second apart.
 
         Args:
-            even_if_failing: bring it forward also while rounds fail and pauses grow.
+            even_if_failing: bring the next round forward even while rounds fail and pauses grow.
         """
         if even_if_failing or self._backoff.now_s == FIRST_BACKOFF_S:
             self._due_s = min(self._due_s, self._began_s + FIRST_BACKOFF_S)

@@ -40,7 +40,7 @@ class LogSource:
             true, the owner calls :meth:`confirm_absence`.
 
     Attributes:
-        readings: how often the tail began to read the log from its beginning: at first, and after it was unreachable.
+        readings: how often the tail began to read the log from its beginning.
         present: whether the log exists, by the last response.
     """
 
@@ -74,7 +74,7 @@ class LogSource:
 
     @property
     def has_answered(self) -> bool:
-        """Return whether the cluster has responded about the log, if only that it is absent or cannot be read."""
+        """Return whether a response about the log has arrived; also if the log is absent, or cannot be read."""
         return self._store.ready or self._absent or self._store.error() is not None
 
     # For handles: see ``Views``
@@ -217,8 +217,8 @@ class LogSource:
         return changed
 
     def _record(self, topic: str) -> TopicRecord | None:
-        """Return the topic's record that counts: the last one that keeps the name, or whose id the cluster has not
-        shown to be a past id."""
+        """Return the topic's record that counts: the last one that keeps the name, or whose view is not set
+        aside."""
         for record in reversed(self._replay.records_of(topic)):
             if not self._store.is_aside(record.topic_id) or keeps_name(self._replay.view_of(record)):
                 return record

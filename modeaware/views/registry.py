@@ -29,7 +29,7 @@ from modeaware.wire.retries import Deadline
 from modeaware.wire.security import bootstrap_servers
 
 STOP_TIMEOUT_S = 0.3
-"""How long the last handle's close() waits for the source's thread. If that waits for a dead broker, it ends later."""
+"""How long the last handle's close() waits for the source's thread. A thread that waits for a broker may end later."""
 EXIT_TIMEOUT_S = 1.0
 
 

@@ -96,7 +96,7 @@ class Views(Protocol):
             max_age_s: up to what age an earlier answer is reused.
 
         Returns:
-            The topics about which no broker has answered in time, not even without an id.
+            The topics about which no broker has answered in time. An answer without an id counts as an answer.
         """
         ...
 

@@ -85,7 +85,7 @@ class ViewStore:
 
     Args:
         fetch: requests views from the current source.
-        ttl_ms: the age from which views count as stale: the time since the source last confirmed them.
+        ttl_ms: the age from which views count as stale. Their age is the time since the source last confirmed them.
         name: the source's name in log lines.
 
     Attributes:
@@ -111,7 +111,7 @@ class ViewStore:
         self._failing_since_s = 0.0
         self._failures = 0
         self._answered = threading.Condition(InnerLock())
-        self._flight = InnerLock()  # held during a request, and while its caller still logs, after the others' answers
+        self._flight = InnerLock()  # held during a request: deferred calls wait until the others have their answers
         self._asking = False
         self._asked = 0
         self._last = _Request()

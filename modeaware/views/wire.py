@@ -209,8 +209,8 @@ class WireSource:
             return {view.topic for view in views}
 
     def _compare(self, topic: Any) -> None:
-        """Call ``take_id`` with the live topic's id while the record has another id (then the response has the live id
-        and no epochs), and once afterwards (invariant I8). Call it for each response: a broker may lag behind."""
+        """Call ``take_id`` with the live topic's id for each response while the record has another id, because a broker
+        may lag behind; and once afterwards (invariant I8). Such a response has the live id, and no epochs."""
         if not _has_record(topic):
             self._replaced.add(topic.name)
         elif topic.name in self._replaced:

@@ -41,8 +41,8 @@ _ENDPOINTS = (ENDPOINT_NODE_ID, ACTIVE_NODE_ID)
 
 
 class SilentBrokers:
-    """Shortens the timeout of brokers that timed out: such a broker delays a call in full once in
-    :data:`SILENT_FOR_S`."""
+    """Shortens the timeout of brokers that timed out: within :data:`SILENT_FOR_S`, such a broker delays only one call
+    by the whole timeout."""
 
     def __init__(self, monotonic_s: Callable[[], float] = time.monotonic) -> None:
         self._monotonic_s = monotonic_s

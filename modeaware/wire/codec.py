@@ -77,8 +77,8 @@ def define_message(name: str, *, registered: bool = False) -> Any:
     """Return the class of the messages of ``modeaware/wire/schemas/{name}.json``.
 
     Args:
-        registered: whether kafka-python's clients are to decode responses of this api key by the new class, which
-            registers itself for the whole process. By default kafka-python's own class, if any, is registered again.
+        registered: whether the new class stays registered for its api key, so that kafka-python's clients in the whole
+            process decode responses by it. By default kafka-python's own class, if any, is registered again.
     """
     registry = ResponseClassRegistry._response_class_registry
     before = dict(registry)

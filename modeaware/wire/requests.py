@@ -88,7 +88,7 @@ def assigned_partitions(assignment: bytes) -> frozenset[tuple[str, int]]:
 
 def _decoded(schema: Any, data: bytes) -> Any:
     # The bytes are a version, then the fields. Newer versions add fields at the end. The added fields are not decoded:
-    # some clients send a version without the fields that it added.
+    # some clients send a version number without the fields that this version added.
     if len(data) < 2 or data[0] > 127:
         raise ValueError(f"not a {schema.__name__}: {len(data)} bytes that begin with no version")
     try:

@@ -115,7 +115,7 @@ class RetryPolicy:
             repeatable: whether two runs of the request have the effect of one.
             wait_s: the backoff before the next attempt. If it is not less than ``left_s``, there is no attempt.
             left_s: the time to the deadline.
-            unknown_s: for how long every answer has been that the topic is unknown.
+            unknown_s: for how long every answer has been "unknown topic".
         """
         outcome = outcome_of(error)
         if outcome is Outcome.FINAL or wait_s >= left_s:
@@ -126,7 +126,7 @@ class RetryPolicy:
 
 
 def outcome_unknown(_: object, last: ModeAwareError) -> ModeAwareError:
-    """Return the error of a call of which an attempt has an unknown outcome; ``last`` is the last attempt's error."""
+    """Return the error of a call with an attempt of unknown outcome; ``last`` is the last attempt's error."""
     if isinstance(last, ClusterError) and outcome_of(last) is Outcome.UNKNOWN:
         return last
     text: str = last.message  # it contains the remedy if the outcome of the last attempt is unknown
@@ -176,9 +176,10 @@ class Retrying:
         """Call ``attempt`` with all keys, and again with those that may be retried. Return each key's last answer.
 
         Args:
-            keys: topics, for example. A key to which ``attempt`` gives no answer keeps its last answer; if it has none,
-                it is given up.
-            resolve: called with each key whose outcome is unknown and that did not succeed later, and its last error.
+            keys: topics, for example. A key to which ``attempt`` gives no answer keeps its last answer; a key without
+                any answer is given up.
+            resolve: called with a key and its last error, for each key whose outcome is unknown and that did not
+                succeed later.
         """
         answers: dict[K, V | ModeAwareError] = {}
         doubtful: set[K] = set()
