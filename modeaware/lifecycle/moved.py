@@ -157,8 +157,7 @@ def observe(
     """Return what is known after one more snapshot.
 
     Args:
-        names: the groups that matter. A group missing from ``facts`` has no commits and no members, except an
-            unclear one (:func:`is_unclear`).
+        names: the groups that matter. If a group is missing from ``facts`` and clear, it has no commits or members.
         at_ms: the time of the snapshot, on a monotonic clock.
     """
     known = before.groups if before is not None else {}
