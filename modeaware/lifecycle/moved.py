@@ -157,7 +157,7 @@ def observe(
     """Return what is known after one more snapshot.
 
     Args:
-        names: the groups that matter. A group missing from ``facts`` has no commits or members, unless :func:`is_unclear`.
+        names: the groups that matter. A group not in ``facts`` has no commits or members, unless :func:`is_unclear`.
         at_ms: the time of the snapshot, on a monotonic clock.
     """
     known = before.groups if before is not None else {}
