@@ -1,7 +1,7 @@
 """The interface of partitioners, and their facts.
 
-A :class:`Partitioner` makes a :class:`TopicPartitioner` for each topic. This picks one of ``count`` candidates by index
-(the design is franz-go's). The caller chooses the candidates. For a record whose key must stay in one partition, they
+A :class:`Partitioner` makes a :class:`TopicPartitioner` for each topic, which picks one of ``count`` candidates by
+index (franz-go's design). The caller chooses the candidates. For a record whose key must stay in one partition, they
 are all partitions that take writes. For any other record, they are the partitions that take writes and have a leader.
 
 Callers never compare a partitioner's name or class. They use only these facts:

@@ -186,8 +186,8 @@ def replace_commands(
 
 
 def in_second_half(command: ReplaceTopicCommand) -> ReplaceTopicCommand:
-    """Return the command about a change that keeps a name, for the second half: no topic of the first half exists any
-    more, so the command names the interim topic. Return any other command unchanged."""
+    """Return the command for the second half of a change that keeps a name: the old topic of the first half no longer
+    exists, so the command names the interim topic. Return any other command unchanged."""
     if not command.keep_name or not is_interim_of(command.new_topic, command.topic):
         return command
     return replace(command, topic=command.new_topic, new_topic=command.topic)

@@ -134,7 +134,7 @@ def _list(args: argparse.Namespace, session: Session) -> int:
 
 def _prepare(args: argparse.Namespace, session: Session) -> int:
     """Commit the log start for a stopped group, on each partition of a new topic where its commit is missing or below
-    the log start. There, ``auto.offset.reset`` would decide otherwise, and its default, ``latest``, skips records."""
+    the log start. Otherwise, ``auto.offset.reset`` would decide there, and its default, ``latest``, skips records."""
     group, name, log = args.group, args.topic, session.read_log()
     pairs = sorted(replaced(log.replaced), key=lambda pair: pair.record.is_alias)  # aliases last
     pair = next((pair for pair in pairs if pair.replacement.new_topic == name), None)

@@ -141,8 +141,8 @@ class Asked(Enum):
 
 @dataclass(frozen=True)
 class Request:
-    """Send a request to brokers. Answer: a mapping from ``keys`` to what ``what`` describes. It lacks the keys for
-    which brokers returned nothing."""
+    """Send a request to brokers. Answer: a mapping from ``keys`` to the values that ``what`` describes, without the
+    keys for which brokers returned nothing."""
 
     what: Asked
     keys: frozenset[Key]

@@ -38,7 +38,7 @@ def range_order(given: Given) -> tuple[str, ...] | None:
     """Return the members in range's order, or None if ``given`` is not range's assignment of partitions 0..P-1.
 
     The partitions show the order, so it does not depend on how a client sorts member ids or instance ids. Members
-    without a partition are left out: of fewer partitions, too, range would give them none.
+    without a partition are left out: range would give them none of fewer partitions, either.
     """
     holders = sorted((min(partitions), member) for member, partitions in given.items() if partitions)
     order = tuple(member for _, member in holders)
@@ -104,10 +104,10 @@ def possible_hidden(
         current: the view in force.
 
     Returns:
-        The sets, or None if a view in between may have been missed: without its hidden set, a partition might have no
-        reader (invariant I2). A missed epoch 0 does no harm: a topic's first record hides nothing, because a partition
-        is ReadOnly before it is None. The result is also None if the topic was deleted or recreated in between, even if
-        an old record came again after the tombstone: versions do not order the views of two topics.
+        The sets, or None if a view in between may have been missed: without the missed hidden set, a partition might
+        have no reader (invariant I2). A missed epoch 0 does no harm: a topic's first record hides nothing, because a
+        partition is ReadOnly before it is None. The result is also None if the topic was deleted or recreated in
+        between, even if an old record came again after the tombstone: versions do not order the views of two topics.
     """
     if known is None:
         return None

@@ -19,7 +19,7 @@ from modeaware.clients.subscription import Reading
 ASK_S = 1.0
 """How often brokers are queried for a new topic."""
 UNOWNED_S = 5.0
-"""How long a static member may lack a new topic before it checks for an owner of the topic. Each check doubles it."""
+"""How long a static member may lack a new topic before it checks for an owner. Each check doubles this time."""
 
 
 class Joining:

@@ -6,7 +6,7 @@ has read an old topic. This module makes all of these decisions. :mod:`.partitio
 
 **Inputs** are events: an assignment (:meth:`Member.assigned`, :meth:`~Member.revoked`), new views
 (:meth:`~Member.viewed`), and calls of the application (:meth:`~Member.pause`, :meth:`~Member.sought`,
-:meth:`~Member.polled`, ...): the methods note what has happened, and call nothing. **Outputs** are actions. The shell
+:meth:`~Member.polled`, ...). The methods note what has happened, and call nothing. **Outputs** are actions. The shell
 (the code over one library) calls :meth:`Member.next` until it returns None. It carries out each action in the polling
 thread, and answers the action. An action is the difference between the present state and the wanted one. So an action
 that failed, or was answered in part, is repeated while the difference remains; :attr:`Member.due_s` is the time of the
@@ -14,11 +14,11 @@ repetition. Within the library's callback for an assignment or a revocation, onl
 
 Rules, and their reasons:
 
-* *A hidden partition is paused in each assignment*, once it is assigned: librdkafka ignores a pause of a partition
+* *A hidden partition is paused in each assignment*, after it is assigned: librdkafka ignores a pause of a partition
   that it does not have, and loses its pause flags when it forgets a topic that was deleted.
 * *A hidden partition stays in the library's assignment*, paused. Under an eager protocol, its removal would discard
-  positions and stored offsets. Under an incremental protocol, librdkafka would take the removal for the answer to a
-  revocation that may wait in its queue. The group's assignment does not change either, so each partition has an owner.
+  positions and stored offsets. Under an incremental protocol, librdkafka may have a revocation in its queue, and would
+  take the removal as the answer to that. The group's assignment does not change either, so each partition has an owner.
 * *Only the application resumes what the application has paused*, even if the partition was hidden in between.
   librdkafka keeps a partition's pause flag when the partition is assigned again (:attr:`Traits.keeps_pauses`);
   kafka-python does not.
@@ -31,8 +31,8 @@ Rules, and their reasons:
   incremental protocol, only the partitions that change are shown. A revocation of hidden partitions alone is not shown.
   A partition that the application leaves out of ``assign()`` is declined until the next assignment, or until the
   application adds it (incremental).
-* *What was revoked is read again from the group's commit*, as after a rebalance, if the application sees the revocation
-  and decides what is committed: it may have dropped records that it had not committed.
+* *A revoked partition is read again from the group's commit*, as after a rebalance, if the application sees the
+  revocation and decides what is committed. Such an application may have dropped uncommitted records.
 
 :mod:`.joining` keeps the subscription. :mod:`.ends` reports how far the group has read topics that take no writes any
 more. :mod:`.new_topics` commits the offsets at which the group starts on a new topic.
@@ -77,9 +77,9 @@ LONGEST_RETRY_S = 10.0
 """The longest wait before a commit is repeated. The wait doubles with each failure."""
 JOIN_S = 10.0
 """For this time after the member has rejoined its group, no revocation is shown: brokers would reject a commit in the
-application's callback, as of another generation. An assignment ends the wait early. The wait is limited, because under
-an incremental protocol the group may have no assignment to send. A library that reports :attr:`Member.joining` needs no
-wait."""
+application's callback, because the generation has changed. An assignment ends the wait early. The wait is limited,
+because under an incremental protocol the group may have no assignment to send. A library that reports
+:attr:`Member.joining` needs no wait."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,8 @@ class Traits:
             protocol is *eager*: each assignment replaces the last one as a whole.
         static: a member of the classic protocol with a ``group.instance.id``.
         keeps_pauses: a paused partition is still paused when it is assigned again.
-        waits_for_starts: a partition may be assigned before its start is known. If false, the library decides it.
+        waits_for_starts: a partition may be assigned before its start is known. If false, the library decides the
+            start.
     """
 
     incremental: bool = False
@@ -101,7 +102,7 @@ class Traits:
 
 
 class _Begun(NamedTuple):
-    """A commit under way, and each partition with the position and the commit that it had when the commit began."""
+    """A commit under way, and each partition with its position and its committed offset when this commit began."""
 
     action: Commit | CommitStored
     partitions: Mapping[Key, tuple[Partition, int | None, Committed | None]]
@@ -137,9 +138,9 @@ class Member:
         manual: the application assigns by itself, outside of any subscription, so no gate applies.
         paused: partitions that the application has paused.
         joining: the library is rejoining the group and rejects commits. It is None if the library does not report this.
-        has_dropped: the application may have dropped records of a partition, and has got none of it since. Any thread
-            may read this.
-        due_s: when to call :meth:`next` again after it has returned None; if this is None too, after the next input.
+        has_dropped: the application may have dropped records of a partition, and has got no record of it since. Any
+            thread may read this.
+        due_s: when to call :meth:`next` again after it has returned None. If ``due_s`` is None: after the next input.
     """
 
     def __init__(self, reader: Reader, traits: Traits, committing: Committing) -> None:
@@ -235,8 +236,8 @@ class Member:
 
     def assigned_by_application(self, places: Mapping[Key, int | None], *, incremental: bool = False) -> None:
         """Note that the application assigns partitions outside of its callbacks, each from an offset, or None if it
-        gives no offset. A partition of the group's assignment that was never shown is not declined by the call: it is
-        shown later. A partition that was declined may be taken by an incremental call.
+        gives no offset. The call does not decline a partition of the group's assignment that was never shown: that one
+        is shown later. An incremental call may take a partition that was declined.
         """
         self._is_assigned = self._is_assigned and self._is_subscribed
         self.manual = not self._is_assigned
@@ -292,7 +293,7 @@ class Member:
         """Note that the application polls. Records up to ``positions`` were returned before this poll.
 
         Args:
-            positions: of the partitions that :meth:`watched` returned; None without a record since assignment or seek.
+            positions: of the partitions that :meth:`watched` returned. None: no record since the assignment or seek.
         """
         for key, position in positions.items():
             if key in self.partitions and self.partitions[key].state is State.SHOWN:
@@ -374,13 +375,13 @@ class Member:
     # Outputs
 
     def next(self, now_s: float, *, rebalancing: bool = False, carrying: bool = False) -> Action | None:
-        """Return the next action, and again until it is answered. Return None if nothing is due before :attr:`due_s`.
+        """Return the next action, the same until it is answered. Return None if nothing is due before :attr:`due_s`.
 
         Args:
             now_s: the time, on any monotonic clock.
             rebalancing: within a callback of the library for an assignment or a revocation.
             carrying: the library has returned records that the application gets only after this call. Until then only
-                requests and commits are made: a seek would bring the records again.
+                requests and commits are made, because a seek would make the library return them again.
         """
         self.due_s, self._asked_s, self._is_carrying = None, now_s, carrying
         found = self._first(self._to_show, self._to_assign, self._to_pause)
@@ -494,7 +495,7 @@ class Member:
         return CommitStored() if is_free and is_due else None
 
     def _may_change(self, now_s: float) -> bool:
-        """Return whether a change may be shown now: not before the application has the records already returned."""
+        """Return whether a change may be shown now: the application first has to get the records already returned."""
         if self._is_carrying:
             self._wait(now_s)
         return not self._is_carrying
@@ -656,7 +657,7 @@ class Member:
         """Note that ``action`` was not carried out, or not answered. The member repeats later what is still to be done.
         If a start is not found within librdkafka's callback, librdkafka decides the start.
 
-        A callback that has raised counts as called. Only a revocation that was shown to make the application commit is
+        A callback that has raised counts as called. Only a revocation whose purpose is a commit by the application is
         shown again.
         """
         if isinstance(action, CommitStored):

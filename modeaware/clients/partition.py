@@ -111,8 +111,8 @@ class Partition:
         polled: the application has polled since its last record.
         committed: the group's commit, or None if the group has none. It counts only if ``knows_commit`` is true.
         flushed: the library has committed all stored offsets, and none was stored since.
-        is_dropped: the application may have dropped what it got since its last commit, and has got nothing since. The
-            library may still have the offset behind the dropped records stored.
+        is_dropped: the application may have dropped the records since its last commit, and has got no record since. The
+            library may still store the offset behind the dropped records.
         is_paused: an action of the member has paused it in this assignment.
         retry_s: the time before which no request and no seek is repeated.
     """
@@ -169,8 +169,8 @@ class Partition:
             self.start = self.base = place.offset
 
     def restarts(self, start: Start) -> None:
-        """Note the group's commit, and the offset from which the partition is read again (None: nothing is). Without a
-        commit, it is the partition's start, behind what retention has deleted."""
+        """Note the group's commit, and the offset from which the partition is read again (None: it is not). Without a
+        commit, this offset is the partition's start, or the log start if that is higher."""
         self.committed, self.knows_commit = start.committed, True
         self.place, self.step, self.is_dropped = start.offset, Step.SEEK, start.offset is not None
         if start.committed is None and start.offset is not None and self.base == self.start:
@@ -279,5 +279,5 @@ class Partition:
             was_given = self.committed is not None and kind_of(self.committed.metadata) is Note.GIVEN
             return GIVEN if is_handled and was_given and not in_transaction else ""
         if at < end or (paused and not in_transaction):
-            return "" if in_transaction else BUSY  # no note: after a transaction, none could replace it
+            return "" if in_transaction else BUSY  # in a transaction no note: no later one could replace it
         return READ if is_handled or in_transaction else ""

@@ -82,7 +82,7 @@ def find_restarts(
 
 def restart_of(partition: Partition, at: int | None, commit: Committed | None) -> int | None:
     """Return the offset from which a partition is read again: the group's commit, or else the start of the assignment,
-    but never beyond where the application has sought back. None: no better offset is known than the library's position.
+    but never one beyond the offset to which the application has sought back. None: keep the library's position.
 
     Args:
         at: where the library reads, which may be the logical offset of a seek.

@@ -95,7 +95,7 @@ class FirstKeyObserver:
         return self.inner.partition(key, count)
 
     def observe(self, key: bytes | None) -> None:
-        """Call ``keyed`` if this is the first key. Its record, about to be queued, may be placed by any partitioner."""
+        """Call ``keyed`` if this is the first key. Its record is about to be queued; any partitioner may place it."""
         if self.keyed is not None and self.inner.requires_consistency(key):
             keyed, self.keyed = self.keyed, None
             if keyed is not None:  # None: another thread was faster
@@ -108,11 +108,11 @@ class FirstKeyObserver:
 
 
 def picks_of(partitioner: Partitioner, topic: str, *, by_load: bool = False) -> TopicPartitioner:
-    """Return the partitioner of a topic. That of an application is made by the first record: the caller may hold a
-    lock, and views contain every topic of a cluster, also those for which it may raise.
+    """Return the partitioner of a topic. The first record makes an application's partitioner: the caller may hold a
+    lock, and views contain every topic of a cluster, also topics for which the partitioner may raise.
 
     Args:
-        by_load: its picks follow the load.
+        by_load: the partitioner's picks follow the load.
     """
     if is_built_in(partitioner):
         return partitioner.for_topic(topic)
@@ -120,7 +120,7 @@ def picks_of(partitioner: Partitioner, topic: str, *, by_load: bool = False) -> 
 
 
 class _MadeLater:
-    """A topic's partitioner that the first record makes, or fails with its exception."""
+    """A topic's partitioner, made by the first record. If it cannot be made, the record fails with the exception."""
 
     def __init__(self, partitioner: Partitioner, topic: str) -> None:
         self._of = partitioner
@@ -147,7 +147,7 @@ class _LoadAwareMadeLater(_MadeLater):
     def partition_by_load(self, key: bytes | None, count: int, size: int, load: Sequence[int] = ()) -> int:
         made = self._get()
         if self._is_load_aware is None:
-            self._is_load_aware = isinstance(made, LoadAware)  # slow; it may not be for this topic
+            self._is_load_aware = isinstance(made, LoadAware)  # slow; the topic's partitioner may not be one
         index: int = (
             made.partition_by_load(key, count, size, load) if self._is_load_aware else self.partition(key, count)
         )

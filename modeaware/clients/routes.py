@@ -9,8 +9,8 @@ A topic whose partitions are all writable has no route: the client library's own
 
 The name of an old topic points to a new topic (:mod:`modeaware.chain`). Records under the old name go where records
 under the new name go, whichever topic has the new name now. If the new topic was deleted and created again, the records
-go to the partitions of the created topic. To refuse them would stop every producer of the old topic, and protect
-nothing: acknowledged records of the created topic can be read there.
+go to the partitions of the created topic. A refusal would stop every producer of the old topic, and protect nothing:
+acknowledged records of the created topic can be read there.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def route_over(view: TopicView, picks: TopicPartitioner, load: Load | None = Non
 class Names:
     """The names of old topics, and the topics to which they point. One thread at a time calls :meth:`follow`.
 
-    A name is in the list from the announcement of its new topic on, so before it points there.
+    A name is listed from the announcement of its new topic on, which is before the name points to that topic.
     """
 
     def __init__(self) -> None:
@@ -174,7 +174,7 @@ class Names:
 
     def returning(self, name: str, views: Callable[[str], TopicView]) -> tuple[str, str] | None:
         """Return the topic, and its id, to which records under ``name`` go (after the switch, if one is announced).
-        Return None unless another topic had this topic's name before."""
+        Return None if no other topic had this topic's name before."""
         chain = self.segments(name)
         if not chain:
             return None
@@ -234,7 +234,7 @@ class Routes:
         load: Load | None = None,
         look_anew: Callable[[str], object] | None = None,
     ) -> None:
-        # If the library's partitioner picks, ours only tells which records have hashed keys, and the share that moves.
+        # If the library's partitioner picks, ours only decides which records have hashed keys, and which share moves.
         self._picker = named("murmur2_random") if partitioner is None else partitioner
         self._errors = errors
         self._load = load

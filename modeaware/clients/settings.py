@@ -32,7 +32,7 @@ PREFIX = "modeaware_"
 OVERRIDES = "modeaware_librdkafka"
 """Our keyword for a dict of librdkafka settings, which replace the translated ones."""
 TOKEN_LIFETIME_S = 60.0
-"""The lifetime assumed for kafka-python's tokens, which have no expiry. librdkafka requests the next one before it."""
+"""The lifetime assumed for kafka-python's tokens, which have no expiry. librdkafka requests the next token earlier."""
 
 _DOTTED = PREFIX.replace("_", ".")
 _UNDERSCORED = {"modeaware.resize.cb": "modeaware.resize_cb"}  # our names that have an underscore themselves

@@ -88,7 +88,7 @@ class BrokerOffsets(Protocol):
         """Return the group's committed offsets, with None for a partition without a commit."""
 
     def committed_elsewhere(self, keys: Collection[Key]) -> Mapping[Key, int | None]:
-        """Return the group's committed offsets on topics that the consumer does not read, perhaps without the right."""
+        """Return the group's committed offsets on topics that the consumer does not read, and may have no right to."""
 
     def log_starts(self, keys: Collection[Key]) -> Mapping[Key, int]: ...
 
@@ -187,7 +187,7 @@ class Starts:
         Args:
             offsets: requests offsets from brokers.
             group: whether the consumer has a group, whose commits count.
-            ask_again: a partition waits until brokers have returned all of its offsets; else those returned decide.
+            ask_again: a partition waits until brokers have returned all its offsets. If false, those returned decide.
         """
         parts = set(keys)
         self.assigning({topic for topic, _ in parts})
@@ -217,8 +217,8 @@ class Starts:
         return Found(starts, unknown)
 
     def _may_be_behind(self, key: Key, offset: int) -> bool:
-        """Return whether ``offset`` may lie below the log start without retention: the controller has reclaimed the
-        records there, or only a transaction's marker followed. If retention has deleted records and
+        """Return whether ``offset`` may lie below the log start for another reason than retention: the controller has
+        deleted the records there, or only a transaction's marker followed. If retention has deleted records and
         ``auto.offset.reset`` names an error, the consumer gets this error.
         """
         view = self._views.view(key[0])
@@ -227,8 +227,8 @@ class Starts:
 
     def _used_before(self, topics: Iterable[str], offsets: BrokerOffsets) -> set[str]:
         """Return the new topics among ``topics`` for which the group has used an earlier topic of the chain, although
-        it was not noted at the switch. Unknown offsets count as use: it is safer to read records again than to skip
-        them."""
+        the group was not noted at the switch. Unknown offsets count as use: it is safer to read records again than to
+        skip them."""
         before: dict[str, set[Key]] = {}
         for topic in () if self.earliest else topics:
             view = self._old_topics.get(topic)
@@ -310,7 +310,7 @@ class Starts:
 
     def first_of(self, key: Key) -> int | None:
         """Return where ``key`` is read if it has delivered nothing: at its start. Return None if the start is the log
-        end, or is counted from there: the client library has resolved it, and by now it stands for a later offset."""
+        end, or is counted from there: the client library has resolved it, and the log end may have moved since."""
         offset = self.start_of(key)
         return offset if offset is None or offset >= 0 or offset == LOG_START else None
 
@@ -352,8 +352,9 @@ class Starts:
         """Return the start offsets to commit for those of ``keys`` that delivered nothing and have no commit.
 
         Args:
-            leaving: the member releases the partitions. Then all partitions of topics with modes count, as ``latest``
-                would decide again for their next owner. Else only ReadOnly ones: the controller waits for a commit.
+            leaving: the member releases the partitions. Then all partitions of topics with modes count, because
+                ``latest`` would decide again for their next owner. If false, only ReadOnly ones count: the controller
+                waits for a commit.
         """
         starts = {
             key: self._started[key].offset for key in set(keys) & self._started.keys() if key not in self.has_commit

@@ -3,10 +3,10 @@
 The function sends no request, and has no clock and no memory. Facts of the mode log do not expire, and every member of
 a group with the same views gets the same result.
 
-**Subscribed**: every topic of a name's chain that is not *gone* (deleted); with ``modeaware.on.replace=named`` only the
-application's own names. The exception is a released old topic whose
-gate is open for the group: a subscription would prevent its deletion. If a pattern matches such a topic, the topic is
-*left out* of the pattern.
+**Subscribed**: every topic of a name's chain that is not *gone* (deleted). A released old topic whose gate is open for
+the group is not subscribed, because a subscription would prevent its deletion. With ``modeaware.on.replace=named``,
+only the application's own names are subscribed. If a pattern matches a released topic of this kind, the topic is *left
+out* of the pattern.
 
 **Shown**: each old topic has a *gate* behind it. A new topic is hidden while the gate behind any earlier topic of its
 chain is closed for the group. Gates behind topics that are gone do not count. The controller opens gates

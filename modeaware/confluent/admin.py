@@ -143,7 +143,7 @@ class AdminClient(librdkafka.AdminClient):
             kwargs: the stock method's: ``operation_timeout``, ``request_timeout`` (seconds), ``validate_only``.
 
         Returns:
-            Per topic a future. Without a minimum, it is the stock method's, which fails with KafkaException. With a
+            Per topic a future. Without a minimum, it is like the stock method's, and fails with KafkaException. With a
             minimum, its result is a :class:`~modeaware.admin.new_topics.CreationResult`. It fails with RequestRefused
             (nothing was created; INVALID_REPLICATION_FACTOR: fewer live replicas than the minimum), ClusterError
             (outcome unknown), or ModeSourceError (the mode log cannot be read). The code TOPIC_ALREADY_EXISTS also
@@ -206,7 +206,7 @@ class AdminClient(librdkafka.AdminClient):
                 ``validate_only`` (default False; if True, nothing is changed).
 
         Returns:
-            Per topic a future. For a list without a minimum, it is the stock method's. Otherwise, its result is a
+            Per topic a future. For a list without a minimum, it is like the stock method's. Otherwise, its result is a
             :class:`~modeaware.admin.new_topics.CreationResult`. It fails with RequestRefused (nothing was changed;
             ``code`` is Kafka's: see docs/admin.md), ClusterError (outcome unknown), ControllerUnavailable (the topic
             goes to the controller, and nothing was sent) or ModeSourceError.

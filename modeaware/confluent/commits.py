@@ -3,8 +3,8 @@
 If the end of a partition is known, the note is added to each commit on the partition that has no metadata. This applies
 to the consumer's ``commit`` and ``store_offsets``, and to ``send_offsets_to_transaction`` of this package's producers.
 A ``commit()`` without arguments is sent unchanged, and the member then sends its note in a commit of its own. There is
-one exception: librdkafka still stores the offsets behind records that the application dropped when it was shown a
-revocation. A seek leaves them stored. Until a partition delivers again, such a commit leaves the partition out.
+one exception: a partition whose records the application dropped when it was shown a revocation. Until the partition
+delivers again, such a commit leaves it out, because a seek leaves the offset behind the dropped records stored.
 """
 
 from __future__ import annotations

@@ -246,7 +246,7 @@ class ControllerCalls:
             chosen = [by_topic[topic] for topic in topics]
             return messages.replace_topics_request(chosen, validate_only=validate_only, timeout_ms=timeout_ms)
 
-        # Of an undo or a forget, a second attempt would be refused, because nothing would be left to undo or forget.
+        # A second attempt of an undo or a forget would be refused, because nothing would be left to undo or forget.
         repeatable = validate_only or not any(command.undo or command.forget for command in commands)
         return self._answers(by_topic, views, message, deadline, repeatable=repeatable)
 

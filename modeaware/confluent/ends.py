@@ -46,7 +46,7 @@ class PartitionEnds:
         """Pause hidden partitions before they are assigned at ``places``, except those that run to a reported end.
 
         librdkafka may drop a pause of a partition that it is starting, and then reads the partition (#2190). It ignores
-        a pause of a partition that it does not have; the request for the positions makes it have them.
+        a pause of a partition that it does not have. After the request for the positions, it has all of them.
         """
         hidden = {
             key

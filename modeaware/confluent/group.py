@@ -178,7 +178,7 @@ class Membership:
         self._looked_s = 0.0
         self._watched: set[Key] = set()
         self._assigned_topics: set[str] = set()
-        # Deleted topics that librdkafka does not know to be deleted -> until when they are requested, once they are.
+        # Deleted topics that librdkafka still has -> the time until which they are requested (None: not requested yet).
         self._notices: dict[str, float | None] = {}
         self._notice_s: float | None = None
         self._added: set[str] = set()  # topics that this member has subscribed to beyond the application's names
@@ -446,9 +446,9 @@ class Membership:
     def _notice_deletions(self) -> None:
         """Make librdkafka notice the deletion of topics of which this consumer has had partitions.
 
-        librdkafka then requests the metadata of such a topic, and after 30 s forgets the topic and its leader epochs.
-        Otherwise it never reads a later topic of that name with lower leader epochs (docs/client-faults.md). So the
-        request is repeated until a broker answers that there is no such topic.
+        If a broker answers that there is no such topic, librdkafka forgets it and its leader epochs 30 s later.
+        Otherwise librdkafka never reads a later topic of that name with lower leader epochs (docs/client-faults.md). So
+        a topic's metadata is requested until a broker gives this answer, for ``NOTICE_S`` at most.
         """
         is_deleted = self.member.reading.is_alias
         deleted = set(filter(is_deleted, self._assigned_topics))
@@ -502,8 +502,9 @@ class Membership:
             self.member.polled(at)
 
     def is_ending(self, topic: str | None) -> bool:
-        """Return whether records of ``topic`` must not wait until their batch is full: its ends are known, and the gate
-        behind it is closed. After a rebalance, the next owner would find a commit behind them, and report them as read.
+        """Return whether records of ``topic`` must not wait until their batch is full: the topic has ends, and the gate
+        behind it is closed. After a rebalance, the next owner would find a commit behind the records, and report them
+        as read.
         """
         return (
             topic is not None
@@ -587,8 +588,8 @@ class Membership:
                 self._reset_stored(show.keys)
 
     def _reset_stored(self, keys: Iterable[Key]) -> None:
-        """Reset the offsets that the application has stored itself and may have dropped: a seek leaves them stored, a
-        revocation by librdkafka does not (#2782). librdkafka commits no stored offset below its last commit."""
+        """Reset the offsets that the application has stored itself, if it may have dropped the records: a seek leaves
+        them stored, a revocation by librdkafka does not (#2782). librdkafka commits nothing below its last commit."""
         how, partitions = self.member.committing, self.member.partitions
         if how.stores or how.automatic or not self.member.has_dropped:
             return

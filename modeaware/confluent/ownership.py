@@ -208,12 +208,13 @@ def generation_of(metadata: Any) -> int | None:
 
 
 class Ownership:
-    """The partitions that one member owns in a generation: under ``range``, those of its rule over the readable
-    partitions; under any other strategy, all that it was given.
+    """The partitions that one member owns in a generation: under ``range``, those that range's rule over the readable
+    partitions gives it; under any other strategy, all that it was given.
 
     Attributes:
         in_doubt: topics of the present assignment for which it is not certain what this member owns.
-        withheld: partitions that the member was given and does not read: of topics in doubt, or not its own.
+        withheld: partitions that the member was given and does not read: their topic is in doubt, or the member does
+            not own them.
         rejoins: how often this member requested a rebalance.
     """
 
@@ -419,7 +420,7 @@ class Ownership:
 
     @property
     def is_uncertain(self) -> bool:
-        """Whether the present assignment may need more work than holding the owned partitions."""
+        """Whether the present assignment may need more work, because partitions may be hidden."""
         return any(possible != _NOTHING_HIDDEN for possible in self._possible.values())
 
     def due_s(self) -> float | None:

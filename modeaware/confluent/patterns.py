@@ -163,8 +163,8 @@ class NewTopicProbe:
         return set(there)
 
     def _some_present(self, topics: Collection[str]) -> list[str]:
-        """Return topics that brokers have, if they do not have all. Only some topics are requested: no poll takes long.
-        They are chosen at random: in order, the same missing topics would always come first."""
+        """Return topics that brokers have, if they do not have all. Requests end after a short time, so that no poll
+        takes long. Their order is random: otherwise the same missing topics would always come first."""
         deadline_s = time.monotonic() + ANSWER_S
         in_turn = random.sample(sorted(topics), len(topics)) if len(topics) > 1 else []
         return [

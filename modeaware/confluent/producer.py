@@ -49,7 +49,7 @@ class Producer(_Slots):
 
     ``partitioner`` may also be a partitioner that librdkafka does not have: one of :data:`partitioners.NAMES`, the
     ``"package.module:name"`` of a :class:`partitioners.Partitioner` (class or function), or such an object. Such a
-    partitioner picks for every record, among all partitions where none is retired.
+    partitioner picks for every record: among the writable partitions, or among all if none is retired.
 
     Settings that begin with ``modeaware.`` are ours (:class:`modeaware.config.ClientConfig`); all others are
     librdkafka's. The constructor does not block; the first send waits for the first view of the modes. Methods may be

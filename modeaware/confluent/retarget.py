@@ -201,10 +201,10 @@ class PollHook:
         taken: the records of the ``consume`` under way from earlier slices, which its caller did not get yet.
 
     Args:
-        poll: librdkafka's own method (or one between it and ours), which takes the consumer first.
+        poll: librdkafka's own method (or one between it and ours); the consumer is its first argument.
         consume: as ``poll``.
         act: does the work, in the polling thread; may raise, and is then called again at the next poll.
-        due_s: returns when there is work again without a :meth:`call`, on the monotonic clock, or None for never.
+        due_s: returns when work is due even without a :meth:`call`, on the monotonic clock, or None for never.
         stats: the ``stats_cb``, as :func:`idle_stats` made it; switched with the others.
         finish: changes the result of a hooked call in place, or of every call while :meth:`finish_all` is in force. If
             it returns True, nothing is left of the result, and the call continues for the rest of its timeout.

@@ -44,8 +44,8 @@ class Unverified:
 
     Args:
         route: the route.
-        verified: compares the ids, and returns the route that is then in force. If a send has to wait for the ids, it
-            raises the exception of that send.
+        verified: compares the ids, and returns the route that is then in force. If a send has to wait for the ids, the
+            call raises the exception of that send.
     """
 
     __slots__ = ("route", "verified")
@@ -125,8 +125,8 @@ def topic_of(route: Route | None, name: Any) -> Any:
 
 
 class EveryTopic(dict[str, Route | Unverified | None]):
-    """The routes in force. A topic gets a route over all partitions that the brokers return if it has no route, or one
-    that leaves the choice to the client library.
+    """The routes in force. If a topic has no route, or a route that leaves the choice to the client library, it gets a
+    route over all partitions that the brokers return.
 
     The partition count is requested at the first send to a topic. The sender's thread requests the count again when the
     last one is older than ``max_age_s`` or the topic's view has changed. Without an answer the last count stays. Any

@@ -231,7 +231,8 @@ def routed_batch(
     base: Callable[..., Any], routes: RouteTable, doubt: Doubt = bool, reports: Reports = NO_REPORTS
 ) -> Callable[..., Any]:
     """A routed ``produce_batch``: one call of ``base`` for each partition, which sets ``_error`` in the caller's own
-    message dicts. A message's own ``partition`` has precedence, as confluent_kafka documents (its 2.16 ignores it).
+    message dicts. A message's own ``partition`` has precedence. confluent_kafka documents this rule, but its 2.16
+    ignores the field.
     """
 
     def produce(
@@ -397,8 +398,8 @@ class Router(Routes):
     def _lead(self, changed: Mapping[str, TopicView], *, first: bool) -> dict[str, str]:
         moved = super()._lead(changed, first=first)
         for topic, view in changed.items():
-            # Only if a later topic gets the deleted topic's name: brokers that create topics on request would create
-            # the deleted topic again.
+            # Only if a later topic gets the deleted topic's name: the request makes brokers with automatic creation
+            # create the deleted topic again.
             if (
                 view.is_alias
                 and view.replaced_by is not None

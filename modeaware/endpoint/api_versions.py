@@ -43,9 +43,9 @@ class Awareness:
     Attributes:
         reads: whether the client's Metadata 10 is KIP-694's.
         follows: whether the client follows the modes, from any source. If so, it is never refused as an old client.
-        drops: whether the client is a librdkafka. That closes its connection to a node that the latest response does
-            not name, so the pending requests on the connection fail. A consumer whose Metadata request fails joins its
-            group minutes later (``topic.metadata.refresh.interval.ms``). So responses to a librdkafka name only the
+        drops: whether the client is a librdkafka. A librdkafka closes its connection to a node that the latest response
+            does not name, so the pending requests on the connection fail. A consumer whose Metadata request fails joins
+            its group minutes later (``topic.metadata.refresh.interval.ms``). So responses to a librdkafka name only the
             nodes that brokers name.
     """
 

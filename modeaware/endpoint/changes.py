@@ -74,8 +74,8 @@ _TO_DELETE = _TO_ALTER | {AclOperation.DELETE}
 """The rights for DeletePartitions and AlterGroupRules on a topic whose records may be deleted because of them."""
 _TO_REPLACE = _TO_DELETE | {AclOperation.ALTER_CONFIGS}
 """The rights on the old topic for ReplaceTopics. The new topic also needs CREATE, on that topic or on the cluster.
-An alias has no topic any more: its removal needs _TO_DELETE on the topic to which it points or, even if that topic is
-deleted, too, _TO_ALTER on the cluster."""
+An alias has no topic any more: its removal needs _TO_DELETE on the topic to which it points, or _TO_ALTER on the
+cluster. The latter also suffices if that topic is deleted."""
 _ACCEPTED = (int(ErrorCode.NONE), int(ErrorCode.TOPIC_ALREADY_EXISTS))
 """The accepted codes of a new topic's validation. Brokers check the right first, so TOPIC_ALREADY_EXISTS proves it. The
 controller then decides whether the existing topic may be the new one, as after a repeated request."""
@@ -185,7 +185,7 @@ class ChangeRequest:
 
 
 def read(payload: bytes) -> ChangeRequest | bytes:
-    """Return the request in this frame or, if it is refused whoever the user is, the response."""
+    """Return the request in this frame or, if it is refused for every user, the response."""
     try:
         header, request = codec.decode_request(payload)
     except TooManyParts:
@@ -316,5 +316,5 @@ def _may_be_of_the_cluster(command: Command) -> bool:
 
 
 def _is_name(name: str) -> bool:
-    """Return whether the name fits into a request to a broker. Which characters it may have, the broker checks."""
+    """Return whether the name fits into a request to a broker. The broker checks the characters."""
     return 0 < len(name) <= _MAX_NAME

@@ -225,8 +225,8 @@ class Connection:
 
     Reads from the client while three conditions hold: its session takes more, both peers accept data, and the broker's
     connection is not being made. Reads from the broker while the client accepts responses. Frames wait for a turn of
-    this connection (:mod:`modeaware.endpoint.turns`), responses before requests; from each peer, more is read once no
-    frame of it waits. The connection to a broker is made when the first frame is to be sent there.
+    this connection (:mod:`modeaware.endpoint.turns`), responses before requests. More is read from a peer once none of
+    its frames waits. The connection to a broker is made when the first frame is to be sent there.
     """
 
     def __init__(self, shared: Shared) -> None:

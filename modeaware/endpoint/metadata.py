@@ -6,7 +6,7 @@ the name now, the response treats that topic as one without a record.
 
 KIP-694's version 10 is version 9 with a mode at the end of each partition. The broker's response is version 9, or
 Kafka's own 10, which is version 9 with a topic id in each topic. Only the parts that change are decoded, because one
-thread makes the responses for all clients, each about up to thousands of partitions. Nothing here does IO.
+thread makes the responses for all clients, and a response may contain thousands of partitions. Nothing here does IO.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _NO_LISTENER_SINCE = 6
 _COMPACT_SINCE = 9
 _ENTRY_BYTES = 500  # of memory for a cache entry, in addition to the response
 _DECODED_FACTOR = 32
-"""A decoded Metadata request of many short names takes so many bytes of memory for each byte on the wire."""
+"""A decoded Metadata request of many short names takes this many bytes of memory for each byte on the wire."""
 _LISTED = struct.Struct(">hiii")  # error code, index, leader, leader epoch
 _EMPTY_ARRAYS = b"\1\1\1"
 _EPOCHS = struct.Struct(">BBqBBq")  # the tags ControllerEpoch and ModeEpoch
@@ -203,7 +203,7 @@ def refused(upstream: bytes, header: Header, asked: int, controller: ControllerV
 
     A topic with a partition that takes no writes is returned without a leader. The response's brokers are the leaders
     of the other topics and this endpoint, so that a client whose topics are all refused continues to send requests
-    here. Its controller is the active controller's endpoint, or this one if the active one's is unknown.
+    here. The controller in the response is the active controller's endpoint, or this endpoint if that one is unknown.
     """
     here = Node(codec.ENDPOINT_NODE_ID, *controller.advertised)
     added = tuple(dict.fromkeys((here, _active(controller)[0] or here)))
@@ -262,8 +262,8 @@ def with_modes(answer: bytes, views: Callable[[str], TopicView], added: Addition
 
     A topic with an error is returned unchanged, without a mode: the user may lack the right to see it. If the record
     has another topic id, the topic is returned without modes and epochs, and with its own id. A deleted old topic is
-    returned with the modes of its record, although brokers return "unknown" for it. They do so only to users that may
-    describe the name, so this reveals nothing.
+    returned with the modes of its record, although brokers return "unknown" for it. Brokers return this error only to
+    users that may describe the name, so the modes reveal nothing.
     """
     cursor = Cursor(answer)
     cursor.take(4)

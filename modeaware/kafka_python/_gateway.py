@@ -36,9 +36,9 @@ from modeaware.wire.capabilities import CLIENT_ID, UNDERLYING_NAME
 
 
 def named_client(configs: dict[str, Any]) -> dict[str, Any]:
-    """Return ``configs`` with the client id of mode-aware clients, which brokers show, and with a ``kafka_client`` that
-    sends the software name of mode-aware clients (KIP-511): by this name, an endpoint that rejects old clients accepts
-    it. A ``client_id`` or ``kafka_client`` of the application stays unchanged."""
+    """Return ``configs`` with the client id and the software name (KIP-511) of mode-aware clients. Brokers show the
+    client id. An endpoint that rejects old clients accepts the client by its software name. A ``client_id`` or
+    ``kafka_client`` of the application stays unchanged."""
     client = partial(KafkaNetClient, client_software_name=UNDERLYING_NAME)
     return {"kafka_client": client, "client_id": CLIENT_ID, **configs}
 

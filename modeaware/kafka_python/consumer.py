@@ -313,5 +313,5 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
 
 
 def _under_names(led: Mapping[Partition, Partition], answers: Mapping[Partition, Any]) -> dict[Partition, Any]:
-    """Return ``answers`` with the application's own partitions as keys. ``led``: these -> the requested partitions."""
+    """Return ``answers`` with the application's own partitions as keys; ``led`` has the requested partition of each."""
     return {given: answers[asked] for given, asked in led.items() if asked in answers}

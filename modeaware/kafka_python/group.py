@@ -13,8 +13,8 @@ Properties of kafka-python (3.0.12):
 * It detects a loss of the membership only before a join, and keeps the positions of partitions that are assigned again.
   But by then other members may have read on, and another topic may have the name. So :meth:`Membership._drop_stale`
   drops two kinds of partitions before the assignment: those that the member loses while it joins, and those of a topic
-  from which it unsubscribes and to which it subscribes again within one join. Of partitions that the application has
-  dropped records of, and that were not yet read again, it drops the positions.
+  from which it unsubscribes and to which it subscribes again within one join. If the application has dropped records of
+  a partition, and the partition was not yet read again, the method drops the position.
 
 The member's own commits are asynchronous; a later poll gets the answers.
 """
@@ -133,7 +133,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
         self._arrived: set[Partition] | None = None  # assigned by the group, not yet by us
         self._paused: set[Key] = set()  # the application's pauses that an eager protocol's next assignment keeps
         self._is_lost = False  # the group has dropped this member since its last join
-        self._restarting: set[Key] = set()  # to be read again from the group's commit, revoked before they were
+        self._restarting: set[Key] = set()  # revoked before they were read again from the group's commit
         self._showing: Show | None = None
         self._timeout_ms = 0.0
         self._looked_s = 0.0
@@ -143,8 +143,8 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
     # Calls of kafka-python, in its own thread
 
     def join_begins(self) -> None:
-        """Note that the member sends a join. Its assignment may lack changes of modes that are noted from now on: they
-        may cause the next rebalance."""
+        """Note that the member sends a join. The member's assignment may lack changes of modes that are noted from now
+        on: these changes may cause the next rebalance."""
         self._changed_before |= self.changed
         self.changed -= self._changed_before
 
@@ -168,7 +168,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
         if self.member.traits.incremental:
             self._arrived = (self._arrived or set()) - keys or None
             self._paused -= keys
-        else:  # kafka-python may repeat the revocation, when the member has dropped its pauses
+        else:  # kafka-python may repeat the revocation after the member has dropped its pauses
             self._arrived, self._paused = None, (self._paused | self.member.paused).intersection(keys)
             self._restarting |= {
                 key for key, each in self.member.partitions.items() if each.is_dropped and each.step is not Step.DONE
@@ -427,8 +427,8 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
         return {key: at for key, at in idle.items() if self._position(key) == at}
 
     def _commit_leaving(self) -> None:
-        """Commit before a revocation under a cooperative protocol, unless kafka-python commits all positions. At the
-        revocation, the positions would be gone."""
+        """Commit the starts of idle partitions before a revocation under a cooperative protocol: at the revocation,
+        their positions would be gone. If kafka-python commits all positions, do nothing."""
         if self._is_grouped and self.member.traits.incremental and not self._auto_commit and (idle := self._leaving()):
             self._parts.net.run(self._commit_starts, idle, self._answer_ms)
 
@@ -602,7 +602,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
 
 
 def _is_repeated(action: Action, error: Exception) -> bool:
-    """Return whether a failed request is repeated silently. Of errors about starts, only timeouts are."""
+    """Return whether a failed request is repeated silently. A request for starts is repeated only after a timeout."""
     return isinstance(action, Request) and (action.what is not Asked.STARTS or isinstance(error, KafkaTimeoutError))
 
 

@@ -94,7 +94,7 @@ class KafkaPythonOffsets:
         return self._by_leader(self._parts.fetcher.beginning_offsets, keys)
 
     def log_starts_by_topic(self, keys: Collection[Key]) -> Offsets:
-        """Return :meth:`log_starts`, with one request per topic, because the user may lack a right to one of them."""
+        """Return :meth:`log_starts`, with one request per topic, because the user may lack the right to one topic."""
         starts: Offsets = {}
         for topic in sorted({topic for topic, _ in keys}):
             try:

@@ -128,7 +128,7 @@ class KafkaProducer(_gateway.KafkaProducer):  # type: ignore[misc,unused-ignore]
             route = routes.of(topic)
             chosen = super()._partition(topic, partition, key, value, serialized_key, serialized_value)
             if partition is not None or routes.of(topic) is route:
-                break  # no break: the modes have changed, and the picked partition may no longer be writable
+                break  # else pick again: the modes have changed, and the picked partition may be retired by now
         if chosen is None:
             return None
         routes.refuse_retired(topic, chosen)
@@ -208,8 +208,8 @@ def _metadata_changed(views: Views, accumulator: Any, metadata: Any) -> None:
 def _look_anew(metadata: Any, topic: str) -> None:
     """Make kafka-python's sender thread request the metadata of a topic, and wait for the metadata.
 
-    Only this thread may add the topic: it may be iterating over the topics. If they changed meanwhile, it would never
-    request metadata again (3.0.12).
+    Only the sender thread may add the topic, because it may be iterating over the topics. If they changed meanwhile,
+    that thread would never request metadata again (3.0.12).
     """
     done = threading.Event()
 

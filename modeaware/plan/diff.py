@@ -389,7 +389,7 @@ def _wanted(desired: DesiredTopic, new_topic: str) -> TopicReplacement:
 
 def _again(desired: DesiredTopic, record: TopicRecord) -> TopicDiff:
     """Return the diff if a shrink to the declared count is in progress. If the file accepts loss of state for further
-    groups, the step accepts it for the shrink. A warning tells that other rules of the file differ."""
+    groups, the step accepts it for the shrink. A warning names the other rules of the file that differ."""
     again = repetition_of(desired.shrink_rules.command(desired.name, record.writable_count), record)
     deletion = record.deletion
     if again is None or deletion is None or desired.shrink is None:

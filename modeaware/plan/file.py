@@ -81,8 +81,8 @@ class DesiredTopic:
         where: the file and line.
         replace: the new topic that replaces this one if the number of partitions differs. If None, partitions are
             retired or added instead.
-        keep_name: whether, if the number of partitions differs, an interim topic replaces this one, and then a topic of
-            the old name the interim topic.
+        keep_name: whether an interim topic replaces this one if the number of partitions differs, and a topic of the
+            old name then replaces the interim topic.
         evacuate: whether a Spark job copies the latest values to the new topic, because this one is compacted.
     """
 
@@ -179,7 +179,7 @@ def _once(
     method: Callable[Concatenate[_Reader, yaml.Node, _P], _T],
 ) -> Callable[Concatenate[_Reader, yaml.Node, _P], _T]:
     """Make a method of the reader read a node once for the same positional arguments. Keyword arguments do not count:
-    use them for what only words the mistakes, and may be another at each YAML alias of a node."""
+    use them for text that only mistakes contain, and that may differ between the YAML aliases of a node."""
 
     @wraps(method)
     def once(self: _Reader, node: yaml.Node, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:

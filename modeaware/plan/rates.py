@@ -100,7 +100,7 @@ class TopicLogs:
         starts, ends: the log start and the log end. The end is -1 if the leader did not answer.
         at_start: the offset of the first record of the window, limited to the log; the log end if it has none.
         first_ms: the timestamp of that record; -1 if there is none, or the timestamp is unknown.
-        sizes: the bytes in the log, if it is tiered: in its local part, which is on the leader's disks; -1 if unknown.
+        sizes: the bytes in the log; of a tiered log, in its local part, which is on the leader's disks; -1 if unknown.
         reached: for each point of the window, the sum over all partitions of the first offset at or after the point.
         newest_ms: the greatest timestamp; -1 if there is no record.
         hours: day -> sums as in ``reached``, at the ends of the day's hours except the last.

@@ -203,8 +203,8 @@ class _Scanner:
                 yield name, p, answer
 
     def _read_local_starts(self, configs: Mapping[str, LogConfigs]) -> None:
-        """Read where the local parts of logs start, of topics that are or may be tiered: only these parts are in the
-        sizes. A size is unknown if the start is not."""
+        """Read the starts of the local parts of logs, for topics that are or may be tiered: sizes cover only these
+        parts. If a start is unknown, so is the size."""
         tiered = {name: of_topic.tiered for name, of_topic in configs.items() if of_topic.tiered is not False}
         partitions = self._filled(tiered)
         found: dict[Partition, int] = {}

@@ -133,7 +133,8 @@ def _prose(paragraphs: Sequence[str]) -> list[str]:
 
 
 def _hash_section(plan: ResizePlan) -> Section:
-    """Return the verdict, and a row per hash over the topic's count; above, the present one if its count differs."""
+    """Return the verdict, and a row per hash over the topic's count; first the present placement, if its count
+    differs."""
     recognition, present = plan.recognition, plan.recognition.present
     shown = sorted(recognition.evidence, key=lambda placement: -placement.share) if recognition.keys else []
     if shown and present is not None and present.over != plan.count:

@@ -230,8 +230,8 @@ def take_certificate(session: Session, topic: str, partitions: Iterable[int] | N
 
 
 def deleted_before(log: ModeLog, topic: str, topic_id: str) -> TopicRecord | None:
-    """Return the record of a deleted topic: of the one that had the name ``topic`` before the topic of ``topic_id``; if
-    the log has none, of the one that the topic of ``topic_id`` has replaced.
+    """Return the record of the deleted topic that had the name ``topic`` before the topic of ``topic_id``. If the log
+    has none, return the record of the deleted topic that the topic of ``topic_id`` has replaced.
 
     After a rename back, the log has the first record until the interim topic is deleted, and then only the second.
     """

@@ -1,5 +1,6 @@
-"""The output of ``modeaware topics --describe``: modes from the mode log, offsets and lag from the brokers. To keep a
-name, a change has two halves: an interim topic replaces the old one, then a topic of the old name the interim one."""
+"""The output of ``modeaware topics --describe``: modes from the mode log, offsets and lag from the brokers. A change
+that keeps a name has two halves: an interim topic replaces the old topic, then a topic of the old name replaces the
+interim topic."""
 
 from __future__ import annotations
 

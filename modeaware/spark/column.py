@@ -23,7 +23,7 @@ from modeaware.spark.worker import forget_archive_finders
 from partitioners import Partitioner, TopicPartitioner
 
 BLOCK_BITS = 7
-"""In a task, 128 records without a key in a row go to one partition, which fills the producer's batches."""
+"""In a task, 128 consecutive records without a key go to one partition, which fills the producer's batches."""
 _TASK_BITS = 33  # in monotonically_increasing_id, the lower 33 bits count a task's rows
 _STARTS = 8
 """The number of candidates with which :func:`spread` may begin. The start is a literal in the code that Spark generates

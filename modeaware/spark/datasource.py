@@ -236,7 +236,7 @@ class _Reader:
         return there
 
     def _wanted(self, name: str, wanted: Wanted, topic: str) -> Wanted:
-        """Return ``wanted``. ConfigError for offsets by partition if the application does not name ``topic`` itself."""
+        """Return ``wanted``. Raise ConfigError for offsets by partition if the application does not name ``topic``."""
         if isinstance(wanted, int) or topic == self._topic:
             return wanted
         raise ConfigError(f"{name}: {self._topic} was replaced by {topic} and deleted: name {topic} instead")
@@ -398,8 +398,8 @@ class StreamReader(_Reader, DataSourceStreamReader):  # type: ignore[misc] # rea
 
 
 def every_partition(view: TopicView, described: TopicDescription) -> list[int]:
-    """Return the partitions of a topic. A topic never loses one, so the writable ones of the view count even if the
-    description is of a broker that does not know them yet. (The view lists other ones before they are created.)"""
+    """Return the partitions of a topic. A topic never loses a partition, so the view's writable ones count even if the
+    broker of the description does not have them yet. (The view lists others before they are created.)"""
     is_same = described.topic_id is not None and described.topic_id == view.topic_id
     return sorted({*described.partitions, *(view.writable if is_same else ())})
 
@@ -446,8 +446,8 @@ def fetch(conf: Mapping[str, Any], wanted: OffsetRange, *, strict: bool) -> Iter
 
 
 def _check_topic(topic: TopicClient, wanted: OffsetRange) -> None:
-    """Raise RecordsLost if another topic has got the name since the range was planned (invariant I8). If the topic was
-    deleted since the last record, no topic has the name. Raise ClusterError if no broker answers."""
+    """Raise RecordsLost if another topic has got the name since the range was planned (invariant I8). A deletion since
+    the last record is no error. Raise ClusterError if no broker answers."""
     try:
         live_id = topic.describe().topic_id
     except ClusterError as error:

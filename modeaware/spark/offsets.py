@@ -9,9 +9,10 @@ their topic ids (invariant I8): ``{"modeaware:offsets": 1, "modeaware:topic_ids"
 begins, ``"modeaware:skipped": ["<topic>"]``. They are noted because Spark may run the batch again, and then requests
 the beginning again: by then, a topic may have been released, which changes the beginning.
 
-When Spark requests the end of the next batch, it does not pass the batch's beginning. In a running process, that is the
-last batch's end. After a start the beginning is unknown, so the first batch goes as far as any position in the chain
-may require, perhaps into a second topic. One task then reads the records of both topics, the old topic's first.
+When Spark requests the end of the next batch, it does not pass the batch's beginning. In a running process, the batch
+begins at the last one's end. After a start the beginning is unknown, so the first batch goes as far as any position in
+the chain may require, perhaps into a second topic. One task then reads the records of both topics, the old topic's
+first.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class Offsets:
 
     Attributes:
         skipped: the topics of which a new query skips all records before the end of its first batch. Empty if that
-            batch does not go beyond the query's :func:`first_topics`: these show the same.
+            batch does not go beyond the query's :func:`first_topics`: then its topics are the skipped ones.
     """
 
     positions: Positions
@@ -230,8 +231,8 @@ def check_id(topic: str, before: Offsets, after: Offsets) -> None:
     """Check that the topic id is the same in both offsets.
 
     Raises:
-        RecordsLost: the query may not have read all of an earlier topic of this name. It surely has if it had already
-            reached the next topic in the chain, and this name now belongs to a topic behind that one.
+        RecordsLost: the query may not have read all of an earlier topic of this name. The query has read all of it if
+            the query had reached the next topic in the chain, and this name now belongs to a topic behind that one.
     """
     if topic not in before.positions or is_continued(topic, before, after):
         return
@@ -286,8 +287,8 @@ def refuse_gone(topic: str, start: Mapping[int, int], end: Mapping[int, int], *,
 
 
 def refuse_late(gone: Sequence[TopicView], before: Offsets, after: Offsets, *, strict: bool) -> None:
-    """Raise RecordsLost if ``strict`` and records that arrived late in a deleted topic, after the query had gone on to
-    the next topic, are unread. Of a topic that was deleted by hand it is not known."""
+    """Raise RecordsLost if ``strict``, and a deleted topic had unread records that arrived after the query had reached
+    the next topic. For a topic that was deleted by hand, this is unknown."""
     for view in gone if strict else ():
         new_topic, position = view.replaced_by, before.positions.get(view.topic)
         if position is None or new_topic is None or is_continued(view.topic, before, after):

@@ -371,7 +371,7 @@ def positions_of(sources: Iterable[tuple[str, Any]]) -> Positions:
 
 
 def _not_reached(sources: Iterable[Positions]) -> set[str]:
-    """Return the topics that one source has reached, but not another one that reads an earlier topic of their chain."""
+    """Return the topics that one source has reached, while another source reads an earlier topic of their chain."""
     missing = set()
     for one in sources:
         earlier: set[str] = set()

@@ -134,8 +134,8 @@ def foreach_batch_writer(
 
     The modes are read before each batch is written, and again afterwards. If other partitions take records by then, the
     whole batch is written again, except through a sink whose producer follows the modes by itself. After a replacement,
-    the batch is written again if brokers have rejected a part of it. With ``sink``, it is so in any case, because the
-    sink may not report a rejection. After ``retries`` further attempts :class:`~modeaware.spark.EpochMoved` (or
+    the batch is written again if brokers have rejected a part of it. With ``sink``, it is always written again, because
+    the sink may not report a rejection. After ``retries`` further attempts :class:`~modeaware.spark.EpochMoved` (or
     ``TopicReplaced``) fails the query; its restart from the checkpoint writes the batch once more. Delivery is at least
     once, as for ``foreachBatch``. A batch that is written again is computed again: keep non-deterministic expressions
     out of the query, or persist the frame.

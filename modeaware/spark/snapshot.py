@@ -258,7 +258,7 @@ class TopicClient:
     Every method raises ClusterError if no broker answers, or if the topic does not exist (UNKNOWN_TOPIC_OR_PARTITION).
 
     Args:
-        conf: as for :class:`modeaware.Consumer`. By ``isolation.level`` ``read_committed``, librdkafka's default, the
+        conf: as for :class:`modeaware.Consumer`. With ``isolation.level`` ``read_committed``, librdkafka's default, the
             log end is before the first open transaction.
     """
 

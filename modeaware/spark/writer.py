@@ -291,7 +291,7 @@ def producer_conf(conf: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def key_of(conf: Mapping[str, Any]) -> str:
-    """Return a digest of a configuration. If it contains functions, pass the digest on: their pickled form may vary."""
+    """Return a digest of a configuration. Compute it once and pass it on: the pickled form of functions may vary."""
     from pyspark import cloudpickle
 
     pickled: bytes = cloudpickle.dumps(sorted(conf.items(), key=lambda item: item[0]))  # type: ignore[no-untyped-call] # pyspark's

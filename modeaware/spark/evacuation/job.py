@@ -197,7 +197,7 @@ def evacuate(
 
 @dataclass(frozen=True)
 class Evacuation:
-    """The evacuation that the mode log requires. Its copies count while the topic's record requires the same one.
+    """The evacuation that the mode log requires. Its copies count while the topic's record requires this evacuation.
 
     Attributes:
         topic_id: in Kafka's base64 form.
@@ -205,8 +205,8 @@ class Evacuation:
         epoch: the evacuation's epoch, in the group's name and in the header of each copy.
         count: the number of partitions of the topic.
         seals: partition -> the offset up to which to evacuate it; only of partitions that are not evacuated yet.
-        starts: partition -> the offset up to which an earlier run has evacuated it, where this run begins. Keys whose
-            records are all below need nothing more, even if compaction has dropped their tombstones in the new topic.
+        starts: partition -> the offset up to which an earlier run has evacuated it, where this run begins. Keys with
+            records only below it need nothing more, even if compaction has dropped their tombstones in the new topic.
         seal_epochs: partition -> the leader epoch of its seal, if known.
         switched_ms: the Unix time of the switch, since when producers write to the new topic.
         homes: the writable partitions of the new topic, ascending; the partitioner chooses a key's home among them.
@@ -252,8 +252,8 @@ def read_evacuation(conf: Mapping[str, Any], topic: str) -> tuple[Evacuation | N
 def new_topic_partitions(
     conf: Mapping[str, Any], replacement: Replacement, record: TopicRecord | None
 ) -> tuple[int, ...]:
-    """Return the writable partitions of the new topic, whose record is ``record``. EvacuationFailed while the new topic
-    is being changed: keys would be copied to partitions where producers do not write them."""
+    """Return the writable partitions of the new topic, whose record is ``record``. Raise EvacuationFailed while the new
+    topic is being changed: keys would be copied to partitions where producers do not write them."""
     name = replacement.new_topic
     topic = TopicClient(conf, name).describe()
     view = TopicView.unlisted(name) if record is None else record.view()
@@ -266,7 +266,7 @@ def new_topic_partitions(
 
 def evacuation_in(record: TopicRecord, replacement: Replacement, homes: tuple[int, ...]) -> Evacuation | None:
     """Return the evacuation that the record of a replaced topic requires; None before all its partitions are sealed.
-    NothingToEvacuate if the replacement evacuates nothing, or the old topic is deleted.
+    Raise NothingToEvacuate if the replacement evacuates nothing, or the old topic is deleted.
 
     Args:
         homes: the writable partitions of the new topic.
@@ -450,7 +450,7 @@ def new_record(row: Mapping[str, Any], old_id: str) -> NewRecord:
 
 
 def _copy(frame: DataFrame, job: CopyJob, work: Evacuation, checked: KeyPlaces | None) -> EvacuationReport:
-    """Count the verdicts, check by them that the partitioner is the producers', and copy."""
+    """Count the verdicts, check with them that the partitioner is that of the producers, and copy."""
     from pyspark import StorageLevel
     from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
@@ -498,7 +498,7 @@ def _copy(frame: DataFrame, job: CopyJob, work: Evacuation, checked: KeyPlaces |
 
 
 def _check_partitioner(frame: DataFrame, places: KeyPlaces, count: int, right: int, of: int) -> None:
-    """Refuse, unless the partitioner explains the keys if the topic once had fewer partitions, and was grown later."""
+    """Refuse, unless the partitioner explains the keys by smaller counts, which the topic had before it grew."""
     rows = frame.where("placed IS NOT NULL").select("key", "partition").limit(_RECOGNISED_KEYS).collect()
     records = tuple(SampledRecord(row["partition"], n, bytes(row["key"]), 0) for n, row in enumerate(rows))
     stretches = {p: Stretch(0, len(records)) for p in range(count)}

@@ -118,10 +118,10 @@ def decide(old: Sequence[OldRecord], new: Sequence[NewRecord], home: int) -> tup
 
 
 def is_newer(record: NewRecord, than: OldRecord | NewRecord, home: int) -> bool:
-    """Return whether ``record`` is at least as new as ``than``. It was appended to ``home`` after the decision to write
-    ``than`` there.
+    """Return whether ``record`` is at least as new as ``than``. ``record`` was appended to ``home`` after the decision
+    to write ``than`` there.
 
-    If so, ``than`` must not be written behind it. A record of a producer always is at least as new.
+    If it is, ``than`` must not be written behind ``record``. A record of a producer always is at least as new.
     """
     source, other = record.source, than if isinstance(than, OldRecord) else than.source
     if source is not None and other is not None and source.partition == other.partition:
