@@ -187,8 +187,8 @@ def _prepare(args: argparse.Namespace, session: Session) -> int:
 def _starts(
     session: Session, group: str, kind: str, topic: str, partitions: Collection[int]
 ) -> tuple[dict[int, int], int]:
-    """Return the log start of each partition where the group's commit is missing or below the log start; and how many
-    offsets before these log starts the group has not read."""
+    """Return the log start of each partition where the group's commit is missing or below the log start; and the number
+    of unread offsets before these log starts."""
     held = group_commits(session.cluster, group, topic, partitions, kind)
     logs = session.cluster.offsets((topic, p) for p in partitions)
     if silent := [p for p in partitions if (topic, p) not in logs]:

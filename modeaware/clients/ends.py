@@ -135,8 +135,8 @@ class Ends:
         return Commit(notes) if notes else None
 
     def to_revoke(self, reading: Reading, ended: Iterable[Ended], now_s: float) -> tuple[set[Key], float | None]:
-        """Return the partitions to show as revoked now, and the time at which more may be due. Of a topic, all
-        partitions that have an end are shown together."""
+        """Return the partitions to show as revoked now, and the time at which more may be due. The partitions of a
+        topic that have an end are shown together."""
         short = self._short(reading, ended)
         self._short_s = {topic: self._short_s.get(topic, now_s + SHORT_S) for topic in short}
         due = {topic for topic, at_s in self._short_s.items() if at_s <= now_s}

@@ -330,7 +330,7 @@ class Member:
             partition.is_chosen, is_assigned = False, partition.step.is_assigned
             if is_assigned:
                 partition.step = Step.DONE
-            # The seek that is done resolves a logical offset. By now, the same one may stand for a later offset.
+            # The seek that is done has resolved a logical offset, which may stand for a later offset by now.
             if partition.state is not State.SHOWN and (offset >= 0 or not is_assigned):
                 self._choose(partition, offset)
 

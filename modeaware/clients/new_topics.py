@@ -85,7 +85,8 @@ class NewTopics:
                 waiting.starts = {key: at for key, at in waiting.starts.items() if key not in gone}
 
     def found(self, keys: frozenset[Key], answer: Mapping[Key, Start], now_s: float) -> None:
-        """Note the start offsets of ``keys``, partitions of other members. What ``answer`` lacks is unknown."""
+        """Note the start offsets of ``keys``, partitions of other members. Offsets that ``answer`` lacks are
+        unknown."""
         for waiting in self._topics.values():
             if waiting is not None and waiting.others & keys:
                 offsets = {key: answer[key].offset for key in waiting.others & answer.keys()}

@@ -28,8 +28,8 @@ def find_places(
         positions: partition -> the library's position, or None if it has delivered nothing since the start.
         log_starts: requests log starts, and leaves out partitions whose leader does not answer at once.
         group: whether the consumer has a group, whose commits count.
-        subscribed: whether the group has assigned the partitions. Else the library decides a start that the application
-            has not given.
+        subscribed: whether the group has assigned the partitions. If not, the library decides a start that the
+            application has not given.
     """
     anew = {
         key

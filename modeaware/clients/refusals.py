@@ -41,8 +41,8 @@ class Refusals:
         self._logged: set[str] = set()
 
     def explain(self, topic: str, partition: int, kind: type[E]) -> E | None:
-        """Return the error to report for a record that brokers rejected as too large. Return None if the record is too
-        large, or the cause is unknown. This method may wait for new views.
+        """Return the error to report for a record that brokers rejected as too large. Return None if the record itself
+        is too large, or the cause is unknown. This method may wait for new views.
 
         Args:
             kind: the client library's own class of the error.

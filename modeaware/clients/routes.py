@@ -439,8 +439,8 @@ class Routes:
 class VerifiedRoutes(Routes):
     """Routes that are verified before their first record, and again when the client's metadata has changed.
 
-    So if a topic was deleted and created again under its name, even the first record goes to a partition of the new
-    topic, not by the modes of the deleted one. Thread-safe.
+    So if a topic was deleted and created again under its name, not even the first record is placed by the modes of the
+    deleted topic. Thread-safe.
 
     Args:
         timeout_s: how long a call of :meth:`verify` may take.

@@ -71,8 +71,8 @@ def start_on_new_topic(view: TopicView, group: str, *, has_used: bool = False) -
     may still get records of the old topic, and must not have skipped newer ones of the new topic.
 
     Args:
-        has_used: the group has offsets on the old topic or on an earlier topic of the chain: it was away for long, or
-            the offsets were set for it. So it continues on the new topic, and must skip no record there.
+        has_used: the group has offsets on the old topic or on an earlier topic of the chain: the group was away for
+            long, or its offsets were set. So it continues on the new topic, and must skip no record there.
     """
     new_topic = view.replaced_by
     if new_topic is None:

@@ -409,7 +409,8 @@ class AdminClient(librdkafka.AdminClient):
 
         Returns:
             Per name a future, as from :meth:`replace_topics`; INVALID_REQUEST: the name is no alias. The user needs
-            ALTER and DELETE on the topic that the name points to, or ALTER on the cluster if that topic was deleted.
+            ALTER and DELETE on the topic that the name points to, or ALTER on the cluster: necessary if that topic was
+            deleted.
         """
         names = list(dict.fromkeys(topics))
         deadline = Deadline(request_timeout)

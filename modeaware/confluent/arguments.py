@@ -19,7 +19,7 @@ _Key = TypeVar("_Key", TopicPartition, tuple[str, int])
 
 
 def refuse_duplicates(topics: Iterable[str]) -> None:
-    """Raise RequestRefused where a topic is named twice."""
+    """Raise RequestRefused if a topic is named twice."""
     twice = next((topic for topic, times in Counter(topics).items() if times > 1), None)
     if twice is not None:
         raise RequestRefused(

@@ -4,8 +4,8 @@
 application's callback, the callback gets a :class:`~modeaware.confluent.errors.ReplacedTopicRefused`.
 
 Wrapping must cost nothing between replacements. The configured ``on_delivery`` is called through a switch, so it can be
-wrapped at any time. The callback of a single record is wrapped when the record is queued, and only from the
-announcement of the new topic until the switch (in C, at almost no cost). The callback of a record that was queued
+wrapped at any time. The callback of a single record can only be wrapped when the record is queued. This is done from
+the announcement of the new topic until the switch (in C, at almost no cost). The callback of a record that was queued
 before the announcement gets the brokers' error unchanged.
 """
 

@@ -42,7 +42,7 @@ class ReplacedTopicRefused(KafkaError):
     """The error that delivery callbacks get for a record that brokers rejected because its topic was replaced.
 
     It has the code that the brokers returned, ``MSG_SIZE_TOO_LARGE``, and is ``retriable()``. The application may send
-    the record again under the same name, if it does no harm that the record may be stored twice.
+    the record again under the same name, if a duplicate does no harm.
 
     Attributes:
         error: this error as an exception, with topic, partition, and the new topic.

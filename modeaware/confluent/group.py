@@ -5,10 +5,10 @@ neighbours only carry out the decisions. librdkafka calls :meth:`Membership.on_a
 coordinator gave to this member, in any mode. Under ``range``, which assigns contiguous runs, the member holds only the
 partitions that it *owns* by range's rule over the readable partitions (:mod:`modeaware.clients.assignment` has the
 theory). :class:`~modeaware.confluent.ownership.Ownership` finds these. It notes the views at the join, reads the
-mode log after the assignment, and has the coordinator describe the group if partitions are hidden. Until that
-succeeds, the topic is *in doubt*: its partitions are withheld for ``ownership.GIVE_UP_S`` at most, and then the plain
-assignment applies. If modes have changed since the join, the members take turns in requesting a rebalance. Until then
-a partition may have no owner.
+mode log after the assignment, and has the coordinator describe the group if partitions are hidden. Until that succeeds,
+the topic is *in doubt*: its partitions are withheld. If no description comes within ``ownership.GIVE_UP_S``, the plain
+assignment applies. If modes have changed since the join, the members take turns in requesting a rebalance. Until then a
+partition may have no owner.
 
 When views change, the next poll calls :meth:`Membership.apply`. Only the polling thread, in which callbacks run too,
 may use this module. ``Ownership.note`` is for any thread.
@@ -76,7 +76,8 @@ log = get_logger(__name__)
 LOOK_S = 0.1
 """How often positions are checked while a topic is read to its end."""
 NOTICE_S, NOTICE_RETRY_S = 20.0, 1.0
-"""How long, and how often, a deleted topic is requested. A later topic may get its name only afterwards."""
+"""How long, and how often, a deleted topic is requested. The controller lets a later topic have the name only
+afterwards."""
 _ABSENT = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
 _UNSET = (OFFSET_INVALID, OFFSET_STORED)
 _UNTIMELY = (

@@ -1,8 +1,8 @@
 """Methods whose target changes in place, so that earlier references (``send = producer.produce``) follow the change.
 
 ``produce``, ``poll`` and ``consume`` are librdkafka's C methods as long as no code of ours has to run. When a consumer
-has work to do, :class:`PollHook` points ``poll`` and ``consume`` at a function that first does the work, so it is done
-in the polling thread, the only one that may touch the assignment. A thread inside an endless ``poll()`` is reached
+has work to do, :class:`PollHook` points ``poll`` and ``consume`` at a function that first does the work. So the polling
+thread does the work: only this thread may touch the assignment. A thread inside an endless ``poll()`` is reached
 through its ``stats_cb``. While there is nothing to do, that callback is a C function, so that Ctrl-C stays a
 KeyboardInterrupt. In a Python callback, confluent_kafka loses an exception of a signal handler, and its ``consume()``
 then ends in a SystemError.

@@ -24,7 +24,7 @@ from modeaware.wire.security import DEFAULT_PORT, split_address
 RECEIVE_BYTES = 65_536
 _LARGEST_BYTES = 2**31 - 1  # no further limit for data to send: its size was checked when it was received or made
 _KEEPALIVE = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4))
-"""These values detect a peer whose host is gone after two minutes."""
+"""With these values, a peer whose host is gone is detected after two minutes."""
 RECORD_BYTES = 16_384
 """The most plaintext in one TLS record (RFC 8446, section 5.1)."""
 CONNECT_TIMEOUT_S = 5.0

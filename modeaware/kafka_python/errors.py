@@ -31,7 +31,7 @@ class ReplacedTopicError(TopicReplaced, MessageSizeTooLargeError):  # type: igno
     """The exception of a record's future if brokers rejected the record because its topic was replaced.
 
     It is a ``MessageSizeTooLargeError``, as brokers return it, but ``retriable``: the application may send the record
-    again under the same name, if it does no harm that the record may be stored twice.
+    again under the same name, if a duplicate does no harm.
     """
 
     retriable = True

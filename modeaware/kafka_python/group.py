@@ -12,9 +12,9 @@ Properties of kafka-python (3.0.12):
 * It keeps a partition's position and pause flag during an assignment; under an eager protocol, also over a rebalance.
 * It detects a loss of the membership only before a join, and keeps the positions of partitions that are assigned again.
   But by then other members may have read on, and another topic may have the name. So :meth:`Membership._drop_stale`
-  drops two kinds of partitions before the assignment: those that the member loses while it joins, and those of a topic
-  from which it unsubscribes and to which it subscribes again within one join. If the application has dropped records of
-  a partition, and the partition was not yet read again, the method drops the position.
+  drops two kinds of partitions before the assignment: partitions that the member loses while it joins, and partitions
+  of a topic that it leaves and subscribes to again within one join. If the application has dropped records of a
+  partition, and the partition was not yet read again, the method drops the position.
 
 The member's own commits are asynchronous; a later poll gets the answers.
 """

@@ -47,7 +47,7 @@ from modeaware.wire.requests import DescribeLogDirsRequest
 PARTITIONS_A_REQUEST = 5_000
 TOPICS_A_REQUEST = 500
 HOURS_OF = 200
-"""The hours of this many topics are read in any case: of those whose changes free the most replicas."""
+"""The hours of this many topics are read in any case: the topics whose changes free the most replicas."""
 SAMPLED_PARTITIONS, SAMPLED_AT_ONCE = 2, 4
 """The number of partitions to sample of each topic, and in one request. Brokers return a mebibyte per partition."""
 _CONFIGS = ("cleanup.policy", "retention.ms", "message.timestamp.type", "compression.type", "remote.storage.enable")

@@ -181,7 +181,7 @@ class KeptViews:
         self.idle = threading.Timer(IDLE_S, self.close)
 
     def refresh(self, timeout_s: float) -> None:
-        """Make the views current: by :meth:`modeaware.views.source.Views.refresh`, unless the log has not grown."""
+        """Make the views current: if the log may have grown, by :meth:`modeaware.views.source.Views.refresh`."""
         if not self._is_current():
             self.views.refresh(timeout_s)
 
