@@ -23,5 +23,5 @@ def metadata_taken(metadata: Hashable, notes: Any) -> None:
 
 
 def notes_of(metadata: Hashable) -> Any:
-    """Return the notes of the consumer that returned ``metadata``, or None if that consumer is unknown or gone."""
+    """Return the notes of the consumer of ``metadata``, or None if that consumer is unknown or gone (any thread)."""
     return _taken.get(metadata)

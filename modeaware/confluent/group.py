@@ -76,8 +76,7 @@ log = get_logger(__name__)
 LOOK_S = 0.1
 """How often positions are checked while a topic is read to its end."""
 NOTICE_S, NOTICE_RETRY_S = 20.0, 1.0
-"""How long, and how often, a deleted topic is requested. The controller lets a later topic have the name only
-afterwards."""
+"""How long, and how often, a deleted topic is requested. The controller lets another topic have the name later."""
 _ABSENT = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
 _UNSET = (OFFSET_INVALID, OFFSET_STORED)
 _UNTIMELY = (

@@ -62,8 +62,8 @@ class QueueLoads:
     """The load of each partition: the records that wait for it, plus all records that were sent to its leader, for any
     partition, and not answered yet. Both grow if the broker is slow.
 
-    The lowest of the latest three statistics (three seconds) counts: a fast broker has many records in flight at some
-    moments, a slow broker at all moments. The polling thread adds statistics; any thread may read loads.
+    The lowest of the latest three statistics (three seconds at most) counts: a fast broker has many records in flight
+    at some moments, a slow broker at all moments. The polling thread adds statistics; any thread may read loads.
     """
 
     def __init__(self) -> None:
