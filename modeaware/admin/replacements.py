@@ -1,7 +1,7 @@
 """The creation of a replacement's new topic, with the old topic's own configs and replication factor.
 
 The client that requests a replacement copies the configs here, and the request contains all of them. So a plan can show
-the configs, the rights of that client's user decide which may be read, and the controller creates what was requested.
+them, the rights of that client's user limit them, and the controller creates what was requested.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 OF_PARTITIONS = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
 """Configs that are not copied, because they name partitions of the old topic."""
 PER_PARTITION = ("retention.bytes", "local.retention.bytes")
-"""Limits of one partition, which are scaled by the numbers of partitions. A negative value means no limit."""
+"""Limits of one partition, which are scaled by the numbers of partitions. A negative value is not scaled."""
 AUTO_CREATE = "auto.create.topics.enable"
 BROKER_RESOURCE = 4
 TOPICS_A_REQUEST = 500
@@ -208,7 +208,7 @@ def by_topic_asked(
 
 def _interim_of(topic: str, old_topic: OldTopic | None, under_way: ReplacedBy | None) -> str:
     """Return the name of the interim topic of a replacement that keeps the name. ``under_way`` is the new topic of a
-    replacement in progress. Without both there is nothing to undo: any name will be refused."""
+    replacement in progress. If both are None, nothing can be undone: any name will be refused."""
     if old_topic is not None:
         return interim_name(topic, old_topic.topic_id)
     return topic if under_way is None else under_way.topic
@@ -266,15 +266,16 @@ def check_consequences(
     creates: Callable[[], int | None],
     servers: str,
 ) -> None:
-    """Refuse a command that leads to the switch, unless its effects on access and mirrors are accepted. Also refuse a
-    command that keeps a name if brokers create topics automatically (:func:`automatic_creation`).
+    """Refuse a command that leads to the switch if the change would affect access or mirrors, or would keep a name
+    although brokers create topics automatically (:func:`automatic_creation`); unless the effect is accepted.
 
     Args:
         acls: returns the result of :func:`read_acls`. ``names`` returns the names of all topics, ``creates`` the result
             of :func:`creating_broker`. Each of the three is called only if needed.
 
     Raises:
-        RequestRefused: with the code POLICY_VIOLATION.
+        RequestRefused: with the code POLICY_VIOLATION; also as the three functions do.
+        ClusterError: as the three functions do.
     """
     if command.undo or command.pause_before_switch:
         return
@@ -293,7 +294,7 @@ def check_consequences(
 
 
 def validate_new_topic(brokers: Brokers, command: ReplaceTopicCommand, timeout_s: float) -> None:
-    """Make the cluster validate the creation of the new topic. If the topic exists, pass: the controller checks that.
+    """Make the cluster validate the creation of the new topic. The controller checks an existing topic.
 
     Raises:
         RequestRefused: the brokers would not create the topic; ``code`` is the broker's.

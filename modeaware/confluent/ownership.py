@@ -146,7 +146,7 @@ class GroupDescriber:
             for topic, partitions in assignment.items():
                 topics.setdefault(topic, {})[other.id] = partitions
         if own != given:
-            raise GroupMoved(f"group {self._group_id} shows another assignment for {member}")
+            raise GroupMoved(f"group {self._group_id} shows other partitions of {member} than librdkafka")
         return GroupAssignment(description.protocol, topics)
 
     def _request(self) -> Any:

@@ -68,10 +68,10 @@ class Together:
     """The number of topics in one pass: ``topics``, :data:`FIRST_TOPICS` at first. Pure.
 
     Each pass lists all groups, so larger passes need fewer requests in all. But the election and other commands wait
-    for the end of a pass. After a pass of more than :data:`LOOK_S` the number is halved. If the smaller pass takes
-    almost as long (because one broker does not answer, for example), the former number is restored. After a pass of
-    less than half of :data:`LOOK_S` the number is doubled, up to :data:`MOST_TOPICS`. A pass that was small because few
-    topics were due changes nothing: with more topics it would take almost as long.
+    for the end of a pass. After a pass of more than :data:`LOOK_S` the number becomes half of that pass. If the smaller
+    pass takes almost as long (because one broker does not answer, for example), the former number is restored. After a
+    pass of less than half of :data:`LOOK_S` the number is doubled, up to :data:`MOST_TOPICS`. A pass of fewer topics
+    than the number and :data:`FIRST_TOPICS` changes nothing: most of its time does not depend on its topics.
     """
 
     def __init__(self) -> None:
@@ -96,7 +96,8 @@ class Worker:
     """The work of the thread ``modeaware-controller`` (with ``--once``, of the caller's thread).
 
     Only that thread uses the worker's parts; other threads may use the inbox and the status. At the end, the worker
-    closes the ``clusters``, which its parts use. A failed append (ControllerFenced, ClusterError) ends the claim.
+    closes the ``clusters``, which its parts use. A failed append (ControllerFenced, ClusterError) ends the claim,
+    unless a record was too large.
     """
 
     engine: Engine
@@ -116,7 +117,7 @@ class Worker:
     def __post_init__(self) -> None:
         now_s = self.clock.monotonic_s()
         self._useful_s = now_s  # last progress: joined, standing by, or leading with a claim
-        self._claim_read_s: float | None = now_s  # when a standby last read the claim: first at the start
+        self._claim_read_s: float | None = now_s  # when a standby last read the claim; None: it reads at once
         self._together = Together()
         self._log_check_s = 0.0
         self._weakness: str | None = None
@@ -181,7 +182,7 @@ class Worker:
         self._useful_s = self.clock.monotonic_s()
 
     def _rejoin(self) -> None:
-        """Rejoin the election at the end of the queue. Waiting commands are refused: their clients retry."""
+        """Rejoin the election behind all other members. Waiting commands are refused: their clients retry."""
         self.inbox.refuse_all("this controller has lost its place in the election: nothing was changed")
         self.election.close()
         if self.status.role is Role.STARTING:
@@ -194,7 +195,7 @@ class Worker:
         except ConfigError as error:
             if self.status.role is Role.STARTING:
                 raise
-            # The settings worked before. One of the files that they name may be being replaced.
+            # The settings worked before. Perhaps a file that they name is just being replaced.
             logger.warning("%s; rejoining the election", error)
             self.status.stopping.wait(RETRY_DELAY_S)
 
@@ -223,7 +224,7 @@ class Worker:
             logger.warning("this controller has lost its place in the election; rejoining")
             self._rejoin()
         elif now_s - self._useful_s > STUCK_S:
-            logger.warning("elected but no progress for %g s; rejoining the election", STUCK_S)
+            logger.warning("no progress in the election for %g s; rejoining it", STUCK_S)
             self._rejoin()
         if self.status.role is Role.STARTING:
             self.status.trouble = election.trouble or self.status.trouble
@@ -278,7 +279,7 @@ class Worker:
             election.poll(POLL_S)
             self.status.round_s = self.clock.monotonic_s()
         leads = election.leader and election.term == term
-        if leads:  # librdkafka revokes the place if no heartbeat succeeded for a session
+        if leads:  # librdkafka revokes the place if heartbeats fail for a session
             self.status.contact_s = self.clock.monotonic_s()
         return leads
 
@@ -333,7 +334,7 @@ class Worker:
         return UNKNOWN_GENERATION if self.election.generation is None else self.election.generation
 
     def _release(self) -> None:
-        """Remove the address from the claim, if this controller still leads. Log an error that prevents the removal."""
+        """Remove the address from the claim, if this controller still leads. If that fails, log why."""
         try:
             if not self.election.leader:
                 raise ControllerFenced("an election is under way")
@@ -391,7 +392,7 @@ class Worker:
                     with self._timed(len(commands)):
                         results = self.engine.execute(commands)
                 except (ClusterError, ControllerFenced) as error:
-                    # An append that failed as fenced may have succeeded: perhaps only the commit's answer was lost.
+                    # A fenced append may have been committed: perhaps only the answer was lost.
                     harmless = self._is_harmless(error)
                     nothing = (harmless or error.code is NOT_BEGUN) and self.log.appends == appends
                     # To clients, a ControllerFenced means that the outcome is unknown.
@@ -456,11 +457,12 @@ class Worker:
                 raise
 
     def _check_log(self) -> None:
-        """Check the log's configs and replication, after a claim (which itself has to be quick) and periodically.
+        """Check the log's configs and replication, soon after a claim (a claim has to be quick) and periodically.
 
         A log that has become unfit (brokers may delete its records, for example) is reported at each check. The active
         controller still writes to it, because this controller has all records in memory. A new claim of such a log is
-        refused, because records that brokers deleted would be missing. Effects wait until the log is fit.
+        refused, because records that brokers deleted would be missing. Requests that change topics wait until the log
+        is fit.
         """
         if self.clock.monotonic_s() < self._log_check_s or not self.inbox.empty:
             return  # a broker that does not answer takes seconds
@@ -498,7 +500,7 @@ class Worker:
             self._claim_read_s = None
 
     def _watch_claim(self) -> None:
-        """Note since when the log has no claim for this member's generation. The leader may then be no controller."""
+        """Note since when the log has no claim for this member's generation: perhaps another program leads."""
         claim, status, now_s = self.claims.claim, self.status, self.clock.monotonic_s()
         generation = self.election.generation
         if self.election.seat is not Seat.STANDBY or generation is None:

@@ -191,7 +191,7 @@ def faults(report: Mapping[str, Any]) -> Iterator[str]:
         if report[figure]:
             yield f"{report[figure]} {text}"
     if (left := report["partitions_on_cluster"][-1]) >= PARTITIONS:
-        yield f"the cluster has {left} partitions of it, and had {PARTITIONS}"
+        yield f"the cluster has {left} partitions of the topic, and had {PARTITIONS}"
     for number, gap_s in enumerate(report["longest_gap_s"]):
         if gap_s >= MAX_GAP_S:
             yield f"producer {number} went {gap_s:.1f} s without an acknowledgement"

@@ -157,7 +157,8 @@ class ChangeRequest:
         if isinstance(outcome, ControllerFenced):  # Kafka's clients would take its code to mean: nothing was done
             return self._failed(ModeAwareError(f"{outcome.message}; {_UNCERTAIN}", code=ErrorCode.REQUEST_TIMED_OUT))
         if outcome is None or isinstance(outcome, Exception) or len(outcome) != len(self.allowed):
-            unexpected = f"the controller failed ({type(outcome).__name__}); {_UNCERTAIN}"
+            what = f" ({type(outcome).__name__})" if isinstance(outcome, Exception) else ""
+            unexpected = f"the controller failed{what}; {_UNCERTAIN}"
             failure = ClusterError(unexpected, code=ErrorCode.UNKNOWN_SERVER_ERROR)
             return self._failed(outcome if isinstance(outcome, ModeAwareError) else failure)
         done = iter(outcome)

@@ -268,8 +268,8 @@ def _found_text(plan: ResizePlan, present: Placement) -> list[str]:
     lines += [_placement_text(placement, rest=place > 0) for place, placement in enumerate(recognition.placements)]
     if recognition.unexplained > _MUCH_UNEXPLAINED:
         lines.append(
-            f"{percent(recognition.unexplained)} lie elsewhere: in partitions that producers name, or by another "
-            f"rule. The figures below count them as keys of {present.name}."
+            f"{percent(recognition.unexplained)} lie elsewhere: producers name the partition, or use another rule. "
+            f"The figures below count them as placed by {present.name}."
         )
     older = [
         placement

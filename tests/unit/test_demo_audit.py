@@ -115,4 +115,4 @@ def test_what_kafka_holds_must_agree_with_the_acknowledgements() -> None:
 
 def test_a_cluster_with_as_many_partitions_as_before_is_a_fault() -> None:
     report = {**judge(ack("0-0", 0, 7)), "partitions_on_cluster": [12, 16]}
-    assert list(faults(report)) == ["the cluster has 16 partitions of it, and had 12"]
+    assert list(faults(report)) == ["the cluster has 16 partitions of the topic, and had 12"]

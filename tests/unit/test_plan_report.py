@@ -75,7 +75,7 @@ def planned(
             "partly",
             3,
             "",
-            " lie elsewhere: in partitions that producers name, or by another rule. The figures below count",
+            " lie elsewhere: producers name the partition, or use another rule. The figures below count",
         ),
     ],
 )
