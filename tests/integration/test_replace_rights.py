@@ -166,7 +166,7 @@ def test_acl_that_denies_access_to_the_new_topic_alone_refuses_and_wider_ones_co
         denied = f"prefix '{topic}-' denies User:{OTHER} Write"
         eventually(lambda: compared() == TopicAcls(denied=(denied,), allowed=(shown,)))
         wanted = {topic: TopicReplacement(f"{topic}-v2", 2)}
-        with pytest.raises(RequestRefused, match="and 1 deny access"):
+        with pytest.raises(RequestRefused, match="and 1 other ACLs deny access"):
             admin.replace_topics(wanted, validate_only=True)[topic].result()
         (removed,) = admin.delete_acls([AclBindingFilter(*binding_fields(binding))]).values()
         assert removed.result(10)

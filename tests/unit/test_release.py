@@ -62,9 +62,10 @@ def project() -> dict[str, Any]:
 
 
 def test_the_extra_spark_brings_a_tested_version_alone() -> None:
-    page = (ROOT / "docs" / "spark.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| (\d+\.\d+\.\d+) \|.*\| (.*) \|$", page, re.MULTILINE)
-    tested = {version for version, state in rows if " ran" in state}
+    page = (ROOT / "docs" / "support.md").read_text(encoding="utf-8")
+    (table,) = re.findall(r"^(\| PySpark \|.*\n(?:\| \|.*\n)*)", page, re.MULTILINE)
+    rows = [row for row in table.splitlines() if "| tested" in row]
+    tested = {version for row in rows for version in re.findall(r"\d+\.\d+\.\d+", row.partition("| tested")[0])}
     allowed = next(
         requirement.specifier
         for requirement in map(Requirement, project()["optional-dependencies"]["spark"])
