@@ -23,8 +23,13 @@ public final class ModePartitioner extends PlugIn implements Partitioner {
     private boolean hasInterceptor;
     private int batchBytes;
 
-    /** Where a thread has placed its last record without a key. */
+    /** What a thread has decided by, and where it has placed its last record without a key. */
     private static final class Placed {
+        Views views; // these and the next two decide what is writable
+        Cluster cluster;
+        String named;
+        int[] writable; // null: all of the count
+        int count;
         String topic;
         int partition;
         boolean isFresh; // no batch has begun since
@@ -60,19 +65,11 @@ public final class ModePartitioner extends PlugIn implements Partitioner {
         if (views == null) {
             throw noView();
         }
-        String written = views.writtenTopic(topic);
-        if (!written.equals(topic)) {
-            throw new InvalidTopicException(topic + " was replaced by " + written + "; write to that topic, or set "
-                + ProducerConfig.INTERCEPTOR_CLASSES_CONFIG + "=" + ModeInterceptor.class.getName()
-                + " after the other interceptors");
+        if (views != last.views || cluster != last.cluster || !topic.equals(last.named)) {
+            decide(last, views, topic, cluster);
         }
-        // These may be beyond the metadata's partitions. Kafka then requests metadata, and keeps the record until it comes,
-        // at most delivery.timeout.ms.
-        int[] writable = views.writable(topic, cluster.topicId(topic));
-        int count = writable == null ? cluster.partitionCountForTopic(topic) : writable.length;
-        if (count == 0) {
-            throw new InvalidPartitionsException(topic + ": no partition is writable; grow the topic");
-        }
+        int[] writable = last.writable;
+        int count = last.count;
         if (hash.hashes(keyBytes)) {
             return partition(writable, hash.index(keyBytes, count));
         }
@@ -91,6 +88,26 @@ public final class ModePartitioner extends PlugIn implements Partitioner {
         last.isFresh = true;
         last.partition = partition(writable, sticky.index);
         return last.partition;
+    }
+
+    private static void decide(Placed last, Views views, String topic, Cluster cluster) {
+        last.named = null; // until all is decided
+        String written = views.writtenTopic(topic);
+        if (!written.equals(topic)) {
+            throw new InvalidTopicException(topic + " was replaced by " + written + "; write to that topic, or set "
+                + ProducerConfig.INTERCEPTOR_CLASSES_CONFIG + "=" + ModeInterceptor.class.getName()
+                + " after the other interceptors");
+        }
+        // These may be beyond the metadata's partitions. Kafka then requests metadata, and keeps the record until it comes,
+        // at most delivery.timeout.ms.
+        last.writable = views.writable(topic, cluster.topicId(topic));
+        last.count = last.writable == null ? cluster.partitionCountForTopic(topic) : last.writable.length;
+        if (last.count == 0) {
+            throw new InvalidPartitionsException(topic + ": no partition is writable; grow the topic");
+        }
+        last.views = views;
+        last.cluster = cluster;
+        last.named = topic;
     }
 
     private static int partition(int[] writable, int index) {
