@@ -136,13 +136,14 @@ final class Tail {
                 isUnpublished = false;
                 publish(replay);
             }
-            ConsumerRecords<byte[], byte[]> records = consumer.poll(POLL);
-            records.forEach(each -> replay.apply(each.key(), each.value()));
-            isUnpublished |= !records.isEmpty();
+            // Only after what was read is in force: the answer comes behind that to the next fetch, which may take 5 s.
             if (System.nanoTime() - checkedNs > checkNs) {
                 checkedNs = System.nanoTime();
                 checkEnd(consumer);
             }
+            ConsumerRecords<byte[], byte[]> records = consumer.poll(POLL);
+            records.forEach(each -> replay.apply(each.key(), each.value()));
+            isUnpublished |= !records.isEmpty();
         }
     }
 

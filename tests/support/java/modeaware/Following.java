@@ -33,6 +33,8 @@ final class Following {
     private final AtomicReference<RuntimeException> failure = new AtomicReference<>(); // of the next poll
     private volatile List<Integer> log = List.of(); // the numbers of the records on it
     private volatile boolean isAbsent = true;
+    private volatile boolean isLate; // the end of the log was requested while a record was not in force yet
+    private Tail tail;
 
     private Following(String[] arguments) {
         records = new byte[arguments.length][];
@@ -47,7 +49,7 @@ final class Following {
     }
 
     private void follow() {
-        Tail tail = new Tail(Map.of(), LOG.topic(), settings -> new Reader());
+        tail = new Tail(Map.of(), LOG.topic(), settings -> new Reader());
         tail.checkNs = TimeUnit.MILLISECONDS.toNanos(CHECK_MS);
         tail.start();
         say("absent", tail, () -> tail.views != null, () -> log = List.of());
@@ -71,6 +73,7 @@ final class Following {
             fail(new OffsetOutOfRangeException(Map.of(LOG, 3L)));
         });
         say("shorter", tail, holds(tail, 5), () -> log = List.of(5));
+        System.out.println("late\t" + isLate);
     }
 
     private void fail(RuntimeException error) {
@@ -78,8 +81,11 @@ final class Following {
     }
 
     private BooleanSupplier holds(Tail tail, int record) {
-        int writable = new TopicView(records[record]).writable.length;
-        return () -> inForce(tail) == writable;
+        return () -> inForce(tail) == writable(record);
+    }
+
+    private int writable(int record) {
+        return new TopicView(records[record]).writable.length;
     }
 
     private static int inForce(Tail tail) {
@@ -104,6 +110,7 @@ final class Following {
     /** Reads {@link #log}. */
     private final class Reader extends MockConsumer<byte[], byte[]> {
         private int given;
+        private int last; // the record that was given last
 
         @SuppressWarnings("deprecation") // kafka-clients 3.9 has no other constructor
         Reader() {
@@ -118,6 +125,7 @@ final class Following {
 
         @Override
         public synchronized Map<TopicPartition, Long> endOffsets(Collection<TopicPartition> logs, Duration timeout) {
+            isLate |= given > 0 && inForce(tail) != writable(last);
             return Map.of(LOG, (long) log.size());
         }
 
@@ -128,12 +136,14 @@ final class Following {
                 throw error;
             }
             List<Integer> now = log;
+            boolean isNew = given < now.size();
             for (; given < now.size(); given++) {
-                byte[] record = records[now.get(given)];
+                last = now.get(given);
+                byte[] record = records[last];
                 byte[] key = new TopicView(record).topicId.getBytes(StandardCharsets.UTF_8);
                 addRecord(new ConsumerRecord<>(LOG.topic(), LOG.partition(), given, key, record));
             }
-            aMoment();
+            LockSupport.parkNanos(TimeUnit.MILLISECONDS.toNanos(isNew ? CHECK_MS + 1 : 1)); // then a check is due
             return super.poll(timeout);
         }
     }
