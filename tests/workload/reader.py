@@ -119,10 +119,11 @@ class Reader(Background):
         try:
             self.consumer.commit(asynchronous=False)
         except KafkaException as error:
-            if error.args[0].code() not in LOST_TURN:
+            if error.args[0].code() in LOST_TURN:
+                return
+            if error.args[0].code() != KafkaError._NO_OFFSET:  # after a lost turn, the rebalance may have taken all
                 raise
-        else:
-            self._uncommitted = 0
+        self._uncommitted = 0
 
     def close(self, consumer: Any) -> None:
         """Take a consumer out of the group."""
