@@ -91,7 +91,6 @@ public final class ModePartitioner extends PlugIn implements Partitioner {
     }
 
     private static void decide(Placed last, Views views, String topic, Cluster cluster) {
-        last.named = null; // until all is decided
         String written = views.writtenTopic(topic);
         if (!written.equals(topic)) {
             throw new InvalidTopicException(topic + " was replaced by " + written + "; write to that topic, or set "
@@ -100,11 +99,13 @@ public final class ModePartitioner extends PlugIn implements Partitioner {
         }
         // These may be beyond the metadata's partitions. Kafka then requests metadata, and keeps the record until it comes,
         // at most delivery.timeout.ms.
-        last.writable = views.writable(topic, cluster.topicId(topic));
-        last.count = last.writable == null ? cluster.partitionCountForTopic(topic) : last.writable.length;
-        if (last.count == 0) {
+        int[] writable = views.writable(topic, cluster.topicId(topic));
+        int count = writable == null ? cluster.partitionCountForTopic(topic) : writable.length;
+        if (count == 0) {
             throw new InvalidPartitionsException(topic + ": no partition is writable; grow the topic");
         }
+        last.writable = writable;
+        last.count = count;
         last.views = views;
         last.cluster = cluster;
         last.named = topic;
