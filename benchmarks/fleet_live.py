@@ -14,12 +14,11 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from pathlib import Path
 
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from benchmarks.harness import Result
+from benchmarks.harness import Result, peak_mb
 from benchmarks.setting import Setting
 from modeaware.config import ClientConfig, ControllerConfig
 from modeaware.local import LocalKafka
@@ -149,18 +148,12 @@ def _scan(servers: str) -> dict[str, float]:
     return {
         "wall_s": round(time.monotonic() - began_s, 2),
         "cpu_s": round(used.ru_utime + used.ru_stime, 2),
-        "peak_mb": _peak_mb(),
+        "peak_mb": round(peak_mb()),
         "requests": asked,
         "partitions": plan.partitions,
         "to_replace": len(plan.advised("replace")),
         "counts": len({topic.to for topic in plan.advised("replace")}),
     }
-
-
-def _peak_mb() -> int:
-    # Not getrusage's: that starts with what the process had that has started this one.
-    (line,) = [each for each in Path("/proc/self/status").read_text().splitlines() if each.startswith("VmHWM")]
-    return round(int(line.split()[1]) / 1024)
 
 
 def main() -> None:

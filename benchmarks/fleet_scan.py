@@ -9,7 +9,6 @@ all that follows. Rates of topics differ by a factor of 30 million, and one in t
 from __future__ import annotations
 
 import json
-import resource
 import subprocess
 import sys
 import time
@@ -19,7 +18,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from benchmarks.harness import Result
+from benchmarks.harness import Result, peak_mb
 from benchmarks.setting import Setting
 from modeaware.clock import SYSTEM_CLOCK
 from modeaware.plan.fleet import Sizing, make_fleet_plan
@@ -33,7 +32,7 @@ SIZE = "size.json"
 def scan_answers(folder: Path) -> dict[str, Any]:
     """Scan, and return the figures."""
     topics, partitions, brokers, groups = json.loads((folder / SIZE).read_text())
-    before_mb = _resident_mb()
+    before_mb = peak_mb()
     answers = Answers(folder, topics, partitions, brokers, groups, SYSTEM_CLOCK.now_ms())
     began_s, wall_s = time.process_time(), time.monotonic()
     plan = make_fleet_plan(scan(FleetSession(answers, SYSTEM_CLOCK), lambda name: True, 7, Sizing()), Sizing())
@@ -43,16 +42,12 @@ def scan_answers(folder: Path) -> dict[str, Any]:
         "partitions": plan.partitions,
         "cpu_s": round(cpu_s, 2),
         "wall_s": round(time.monotonic() - wall_s, 2),
-        "peak_mb": round(_resident_mb()),
+        "peak_mb": round(peak_mb()),
         "before_mb": round(before_mb),
         "requests": dict(Counter(name for _, name in answers.asked)),
         "to_replace": len(plan.advised("replace")),
         "frees": plan.frees,
     }
-
-
-def _resident_mb() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def measure(setting: Setting | None = None) -> Iterator[Result]:

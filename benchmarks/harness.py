@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 
@@ -135,3 +136,9 @@ def percentile(values: list[float], percent: float) -> float:
     """The smallest value that ``percent`` of the values do not exceed."""
     ordered = sorted(values)
     return ordered[math.ceil(len(ordered) * percent / 100) - 1]
+
+
+def peak_mb() -> float:
+    """Return the most memory that this process has had. (``getrusage`` begins with that of its parent.)"""
+    (line,) = [each for each in Path("/proc/self/status").read_text().splitlines() if each.startswith("VmHWM")]
+    return int(line.split()[1]) / 1024
