@@ -245,6 +245,8 @@ def doubt_reason(doubt: GroupsDoubt) -> str:
     """Return the reason code of an uncertain list of groups."""
     if doubt.too_many:
         return reasons.GROUPS_TOO_MANY
+    if doubt.rebalancing is not None:
+        return reasons.of_group(reasons.GROUP_REBALANCING, doubt.rebalancing)
     return reasons.GROUPS_HIDDEN if doubt.hidden else reasons.GROUPS_UNKNOWN
 
 
@@ -262,13 +264,18 @@ def check_drain(
     end, on a truncated part of the log, and beyond ``truncated_to`` without a leader epoch. The evacuation comes
     first: its reason is shown before other reasons, because a person has to start the job.
 
+    Under a doubt nothing is drained. A group that surely holds up the drain is shown first: it is what a person can act
+    on, while most doubts pass.
+
     Args:
         truncated_to: as in :class:`~modeaware.modelog.records.RetiredPartition`.
     """
     if log.log_start >= seal_offset:
         return Drain()
     if requirement.doubt is not None:
-        return Drain(reason=doubt_reason(requirement.doubt))
+        certain = _without_doubt(requirement, requirement.doubt, facts)
+        held_up = check_drain(partition, seal_offset, truncated_to, log, facts, certain).reason
+        return Drain(reason=held_up or doubt_reason(requirement.doubt))
     proof: dict[str, int] = {}
     waived: dict[str, str] = {}
     if requirement.evacuation is not None:
@@ -293,6 +300,17 @@ def check_drain(
         if partition in group.committed:
             proof[name] = group.committed[partition]
     return Drain(proof=proof, waived=waived)
+
+
+def _without_doubt(requirement: Requirement, doubt: GroupsDoubt, facts: TopicFacts) -> Requirement:
+    """Return what is certain of the requirement: the groups whose commits are known. A doubt that does not pass by
+    itself is shown before any group, so nothing is left of the requirement then."""
+    if doubt.hidden or doubt.too_many:
+        return Requirement()
+    known = facts.groups.keys() - facts.unclear_groups.keys()
+    evacuation = requirement.evacuation if requirement.evacuation in known else None
+    groups = tuple(name for name in requirement.groups if name in known)
+    return replace(requirement, doubt=None, groups=groups, evacuation=evacuation)
 
 
 def is_evacuated(

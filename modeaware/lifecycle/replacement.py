@@ -265,8 +265,6 @@ def _objection(replacement: Replacement, facts: TopicFacts, requirement: Require
     if facts.compacted and replacement.evacuation_epoch is None:
         return reasons.COMPACTED
     if requirement.doubt is not None:
-        if (rebalancing := requirement.doubt.rebalancing) is not None:
-            return reasons.of_group(reasons.GROUP_REBALANCING, rebalancing)
         return doubt_reason(requirement.doubt)
     for name, group in sorted(facts.groups.items()):
         if group.stateful and name not in replacement.accept_state_loss:

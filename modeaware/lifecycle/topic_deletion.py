@@ -124,11 +124,8 @@ def _needed_by(
     now_ms: int,
 ) -> Stay | None:
     """Return which group still needs the topic, or may (invariants I1 and I2)."""
-    doubt = requirement.doubt
-    if doubt is not None and doubt.rebalancing is not None:
-        return Stay(reasons.of_group(reasons.GROUP_REBALANCING, doubt.rebalancing), now_ms + LOOK_AGAIN_MS)
-    if doubt is not None:
-        return Stay(doubt_reason(doubt))
+    if (doubt := requirement.doubt) is not None:
+        return Stay(doubt_reason(doubt), None if doubt.rebalancing is None else now_ms + LOOK_AGAIN_MS)
     if (reason := not_moved_reason(replacement, facts, requirement)) is not None:
         return Stay(reason)
     to_drain = still_reading(requirement, replacement, facts)

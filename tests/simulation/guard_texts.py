@@ -246,10 +246,8 @@ a fence is in force for a while before a deletion  fence 3500000138
 a fence that was lifted has to settle anew  fence 3500000138
     lifecycle.replacement: replacement = replace(replacement, fenced_ms=None)\n => pass\n
 a doubtful list of groups deletes nothing  I2 3500000051
-    lifecycle.topic_deletion: if doubt is not None:\n        return Stay(doubt_reason(doubt))
-        => if False:\n        return Stay(doubt_reason(doubt))
-    lifecycle.drain: if requirement.doubt is not None:\n        return Drain(
-        => if False:\n        return Drain(
+    lifecycle.topic_deletion: if (doubt := requirement.doubt) is not None:
+    lifecycle.drain: if requirement.doubt is not None:
 a group that was set back reads again before a deletion  I1 3500000027
     lifecycle.topic_deletion: if drain.reason is not None:
 nothing is deleted under a subscriber  subscribed 3500000002

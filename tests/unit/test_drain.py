@@ -60,16 +60,19 @@ def test_a_waived_group_is_not_waited_for_and_stands_beside_the_proof() -> None:
     assert (drain.proof, drain.waived) == ({"a": SEAL, "c": SEAL}, {"b": "it is retired"})
 
 
+REBALANCING = "group-rebalancing:elsewhere"
+
+
 @pytest.mark.parametrize(
     ("rules", "expected"),
     [
-        ([], "groups-unknown"),
+        ([], REBALANCING),
         ([rule("waive", "elsewhere")], None),
         ([rule("waive", "else*")], None),
-        ([rule("waive", "other")], "groups-unknown"),
-        ([rule("waive", "*", uncommitted_only=True)], "groups-unknown"),  # it may have committed
-        ([rule("waive", "else*"), rule("require", "elsewhere")], "groups-unknown"),
-        ([rule("closed")], "groups-unknown"),
+        ([rule("waive", "other")], REBALANCING),
+        ([rule("waive", "*", uncommitted_only=True)], REBALANCING),  # it may have committed
+        ([rule("waive", "else*"), rule("require", "elsewhere")], REBALANCING),
+        ([rule("closed")], REBALANCING),
     ],
 )
 def test_a_group_that_cannot_be_judged_is_forgiven_by_its_own_waiver_and_nothing_else(
@@ -92,7 +95,7 @@ BEHIND = {"a": group({P: SEAL - 2}, epochless=frozenset({P}))}
 ETL, ALL_ETL = {"etl-main": group({P: 3}), "etl-old": group({P: 3})}, rule("waive", "etl-*")
 CONSOLE, IGNORED = "console-consumer-7", ("console-consumer-*",)
 CLOSED, HIDDEN = [rule("closed"), rule("require", "a")], GroupsDoubt("no DESCRIBE", hidden=True)
-DONE = {"a": group({P: SEAL})}
+DONE, NO_ANSWER = {"a": group({P: SEAL})}, GroupsDoubt("no answer")
 
 
 @pytest.mark.parametrize(
@@ -108,7 +111,13 @@ DONE = {"a": group({P: SEAL})}
         ({"a": group(members=True)}, {}, "group-never-committed:a"),
         ({"a": group({P: SEAL})}, {"required": ("a", "lost")}, "group-gone:lost"),
         ({"a": group({P: SEAL + 1})}, {}, "group-beyond-end:a"),
-        ({"a": group({P: SEAL})}, {"groups_doubt": GroupsDoubt("no answer")}, "groups-unknown"),
+        ({"a": group({P: SEAL})}, {"groups_doubt": NO_ANSWER}, "groups-unknown"),
+        # A doubt that passes does not hide a group that is certain to hold up the drain, and blames no other.
+        ({"a": group({P: 3})}, {"groups_doubt": NO_ANSWER}, "group-lag:a"),
+        ({"a": group({P: 3})}, {"groups_doubt": NO_ANSWER, "required": ("_lost", "a")}, "group-lag:a"),
+        ({"a": group({P: SEAL})}, {"groups_doubt": NO_ANSWER, "required": ("a", "lost")}, "groups-unknown"),
+        ({"a": group(members=True)}, {"unclear_groups": {"a": NO_ANSWER}}, "groups-unknown"),
+        ({"a": group({P: 3})}, {"groups_doubt": HIDDEN}, "groups-hidden"),
         # A consumer commits the offset after its last record, never past a commit marker at the end.
         ({"a": group({P: SEAL - 1}, caught_up=(P,))}, {}, None),
         ({"a": group({P: SEAL - 1}, caught_up=(P + 1,))}, {}, "group-lag:a"),
