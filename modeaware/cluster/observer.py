@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from modeaware.clock import SYSTEM_CLOCK, Clock
 from modeaware.cluster.cluster import Cluster, LogOffsets, TopicShape
 from modeaware.cluster.commits import CommitsSeen, check_commits
-from modeaware.cluster.fence import fences, log_ends
+from modeaware.cluster.fence import LogEnd, fences, log_ends
 from modeaware.cluster.groups import GroupsFound, StableGroups, find_groups
 from modeaware.cluster.last_records import LastRecords
 from modeaware.cluster.metadata import NO_LEADER, Leader, Partition, epoch_ends, ids_of_each_broker, writers
@@ -237,18 +237,15 @@ class Observer:
         partitions, records = {}, {}
         for name, topic in present.items():
             last = self._seen.get(topic.shape.topic_id, {})
-            partitions[name] = {p: self._partition(last.get(p), log) for p, log in logs[name].items()}
+            partitions[name] = {
+                p: self._partition(last.get(p), log, ends.get((name, p))) for p, log in logs[name].items()
+            }
             if topic.record is not None:
                 kept = {p: last[p] for p in topic.wanted if p in last}
                 self._seen[topic.shape.topic_id] = kept | partitions[name]
                 keys = [(name, p) for p in topic.wanted]
                 self._leaders[topic.shape.topic_id] = {key: leaders.get(key, NO_LEADER) for key in keys}
                 records[name] = topic.record
-        for name in left:
-            for p, log in partitions[name].items():
-                end = ends.get((name, p))
-                if end is not None and end.leader_epoch == log.leader_epoch:
-                    partitions[name][p] = replace(log, log_end=end.offset)
         self._add_last_records({name: records[name] for name in left}, partitions, proved)
         partitions |= self._noted(records, self._with_seal_ends(records, partitions))
         listed_ms = self._clock.now_ms()
@@ -321,13 +318,19 @@ class Observer:
         """Close the consumer that searches for last records; the next pass begins unfinished searches again."""
         self._last_records.close()
 
-    def _partition(self, last: PartitionFacts | None, log: LogOffsets) -> PartitionFacts:
-        """Return a log's facts. A new leader's log may differ below the same end, so the quiet time restarts."""
+    def _partition(self, last: PartitionFacts | None, log: LogOffsets, end: LogEnd | None = None) -> PartitionFacts:
+        """Return a log's facts. A new leader's log may differ below the same end, so the quiet time restarts.
+
+        Args:
+            end: the end of the leader's own log, if known.
+        """
         moved = last is not None and last.end_offset != log.end_offset
         since_ms = self._clock.now_ms()
         if last is not None and not moved and last.leader_epoch == log.leader_epoch:
             since_ms, moved = last.quiet_since_ms, last.moved
-        return PartitionFacts(log.log_start, log.end_offset, log.last_stable_offset, log.leader_epoch, since_ms, moved)
+        log_end = end.offset if end is not None and end.leader_epoch == log.leader_epoch else None
+        stable = log.last_stable_offset
+        return PartitionFacts(log.log_start, log.end_offset, stable, log.leader_epoch, since_ms, moved, log_end=log_end)
 
     def _add_last_records(
         self,
@@ -394,18 +397,13 @@ class Observer:
         wrote = writers(self._brokers, pending)
         batches = first_batches(self._brokers, stragglers)
         samples = sample_records(self._conf, stragglers, self._clock.monotonic_s)
-        return {
-            name: {
-                p: replace(
-                    log,
-                    writers=wrote.get((name, p), ()),
-                    straggler=batches.get((name, p)),
-                    samples=samples.get((name, p), ()),
-                )
-                for p, log in logs.items()
-            }
-            for name, logs in partitions.items()
-        }
+        noted = {name: dict(logs) for name, logs in partitions.items()}
+        for name, p in pending | stragglers.keys():
+            key = name, p
+            noted[name][p] = replace(
+                noted[name][p], writers=wrote.get(key, ()), straggler=batches.get(key), samples=samples.get(key, ())
+            )
+        return noted
 
     def _gone(self, topics: Mapping[str, str]) -> dict[str, bool | ClusterError]:
         """Return topic id -> whether no broker has had the topic for :data:`GONE_AFTER_MS`; or an error if unknown.
