@@ -12,6 +12,7 @@ import confluent_kafka
 from pyspark.sql import DataFrame, Row
 
 from benchmarks.harness import Result, Round, Timing, compare, interleave, stopwatch
+from benchmarks.scale import cpu_s
 from benchmarks.setting import Setting
 from modeaware.spark import foreach_partition_writer, write_arrow, write_to_kafka
 from modeaware.spark.column import with_partition
@@ -23,7 +24,7 @@ from tests.support.spark_session import spark_builder
 RECORDS = 1_000_000
 VALUE_BYTES = 100
 TASKS = 4
-ROUNDS, PRODUCER_ROUNDS = 15, 7
+ROUNDS, PRODUCER_ROUNDS = 30, 7
 PLUG_INS, COLUMN = 0.95, 0.55
 """Of Spark's own sink, by what chooses among the writable partitions."""
 BY_ROWS, ARROW_OF_ROWS, ARROW_OF_SINK = 0.95, 2.0, 0.5
@@ -80,10 +81,12 @@ def _frame(records: int) -> Iterator[DataFrame]:
         spark.stop()
 
 
-def _timed(work: Callable[[], object]) -> Timing:
+def _timed(work: Callable[[], object], spark: int) -> Timing:
+    """``spark``: the process id of Spark's JVM, in which the sink works. Its CPU time varies less than the rate."""
+    before_s = cpu_s(spark)
     with stopwatch() as timing:
         work()
-    return timing()
+    return Timing(timing().wall_s, cpu_s(spark) - before_s)
 
 
 def measure(setting: Setting) -> Iterator[Result]:
@@ -94,7 +97,7 @@ def measure(setting: Setting) -> Iterator[Result]:
     if not topic_segments(conf, whole)[0].all_writable or topic_segments(conf, shrunk)[0].all_writable:
         raise RuntimeError("the modes are not what is to be measured")
     with _frame(records) as frame:
-        java = spark_options(conf, "producer")
+        java, jvm = spark_options(conf, "producer"), frame.sparkSession.sparkContext._gateway.proc.pid
 
         def sink(topic: str, frame: DataFrame) -> None:
             frame.write.format("kafka").options(**java).option("topic", topic).save()
@@ -123,15 +126,15 @@ def measure(setting: Setting) -> Iterator[Result]:
         }
         for ours, other, limit in SINK_LIMITS:  # in pairs: whoever comes after another finds the broker busy with that
             pair = {other: through_sink[other], ours: through_sink[ours]}
-            yield _compare(_rounds(pair, setting.rounds(ROUNDS)), records, ours, other, limit)
-        times = _rounds(through_producer, setting.rounds(PRODUCER_ROUNDS))
+            yield _compare(_rounds(pair, setting.rounds(ROUNDS), jvm), records, ours, other, limit)
+        times = _rounds(through_producer, setting.rounds(PRODUCER_ROUNDS), jvm)
         for ours, other, limit in PRODUCER_LIMITS:
             yield _compare(times, records, ours, other, limit)
     log.close()
 
 
-def _rounds(works: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, list[Timing]]:
-    contenders: dict[str, Round] = {name: partial(_timed, work) for name, work in works.items()}
+def _rounds(works: Mapping[str, Callable[[], object]], rounds: int, jvm: int) -> dict[str, list[Timing]]:
+    contenders: dict[str, Round] = {name: partial(_timed, work, jvm) for name, work in works.items()}
     return interleave(contenders, rounds)
 
 

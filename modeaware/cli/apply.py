@@ -49,7 +49,7 @@ harmless. docs/apply.md describes the files:
       shrink: {{policy: drained, delay: 1h}}
 
 {json_help(ApplyReport)}
-Exit status: 0 done, or nothing to do; 1 nothing was changed, because of an error, a refusal, or a no; {CHANGES_PENDING}
+Exit status: 0 done, or nothing to do; 1 an error, a refused topic, or a no; {CHANGES_PENDING}
 with --check: changes are pending; {SOME_FAILED} at least one topic failed, and the others were changed or begun; 130
 ended by Ctrl-C.
 """

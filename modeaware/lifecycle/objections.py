@@ -14,6 +14,7 @@ from functools import partial
 
 from modeaware.config import ControllerConfig
 from modeaware.errors import ErrorCode
+from modeaware.interim import interim_name
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.alias import alias_objections
 from modeaware.lifecycle.commands import (
@@ -112,6 +113,10 @@ def why_not_now(command: TopicCommand, current: TopicRecord, replacement: Replac
         return back if switched else None
     if replacement.undone_ms is not None:
         return f"its replacement by {new_topic!r} is being undone: wait until that is done"
+    if command.keep_name and not command.returns_name and new_topic != interim_name(command.topic, current.topic_id):
+        name = f"it is already being replaced by {new_topic!r}, which is no interim topic, so it cannot keep its name"
+        rename = f"wait until that is done, then rename back (modeaware replace {new_topic} --with {command.topic})"
+        return f"{name}: {rename if switched else 'undo the replacement first (--undo)'}"
     again = repetition_of(command, current)
     if again is not None and again.differs:
         remedy = "repeat the command as it was" if switched else "undo the replacement first (--undo)"
@@ -160,8 +165,8 @@ def _to_first(
     """
     no = partial(Objection, command.topic)
     if in_progress(current):
-        undo = f"modeaware topics --undo --topic {command.topic}"
-        why = f"another change is in progress: wait (--describe shows what it waits for), or undo it ({undo})"
+        undo = f", or undo it (modeaware topics --undo --topic {command.topic})" if not current.opening else ""
+        why = f"another change is in progress: wait (--describe shows what it waits for){undo}"
         yield no("in-progress", ErrorCode.REASSIGNMENT_IN_PROGRESS, why)
     if command.delay_ms is not None and command.delay_ms < 0:
         yield no(

@@ -299,7 +299,7 @@ class _Reader:
     def _policy(self, node: yaml.Node) -> str:
         policy = self._text(node)
         if policy not in POLICIES:
-            hint = " (only modeaware shrink --immediate-delete deletes at once)" if "immediate" in policy else ""
+            hint = " (not in a file: modeaware shrink --immediate-delete deletes at once)" if "immediate" in policy else ""
             self._wrong(node, f"policy: one of {', '.join(POLICIES)}, not {_quoted(policy)}{hint}")
         return policy
 

@@ -5,12 +5,11 @@ The refusals in a plan are those of a controller (:mod:`modeaware.lifecycle.obje
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from modeaware.clock import utc
-from modeaware.config import ControllerConfig
 from modeaware.errors import ErrorCode, RequestRefused
 from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand, ResizeCommand
 from modeaware.lifecycle.drain import required_of, unread_offsets
@@ -22,7 +21,6 @@ from modeaware.plan.recognise import Recognition, recognise
 from modeaware.plan.sample import Sample, TopicLook
 
 Severity = Literal["refused", "waits", "check"]
-_IGNORED = ControllerConfig().ignored_groups
 _NAMED = 5
 
 
@@ -190,7 +188,7 @@ def find_blockers(look: TopicLook, target: int, now_ms: int, last_write_ms: int 
     blockers = [Blocker(objection.kind, "refused", objection.text) for objection in refused]
     blockers += [Blocker("not-seen", "check", text) for text in look.unknown]
     if isinstance(command, DeletePartitionsCommand):
-        blockers += [*_transactions(facts, target), *_waits(facts, target)]
+        blockers += [*_transactions(facts, target), *_waits(facts, target, look.config.ignored_groups)]
     else:
         blockers += _keys(facts)
     blockers += _producers(facts, now_ms, last_write_ms)
@@ -241,8 +239,8 @@ def _transactions(facts: TopicFacts, target: int) -> Iterator[Blocker]:
     )
 
 
-def _waits(facts: TopicFacts, target: int) -> Iterator[Blocker]:
-    asked = required_of((), facts, (), _IGNORED, 0)  # ignores the operator's rules
+def _waits(facts: TopicFacts, target: int, ignored_groups: Sequence[str]) -> Iterator[Blocker]:
+    asked = required_of((), facts, (), ignored_groups, 0)  # ignores the operator's rules
     behind = [group for group in group_lags(facts, target) if group.group in asked.groups and group.retiring > 0]
     if behind:
         names = ", ".join(group.group for group in behind[:_NAMED]) + (", ..." if len(behind) > _NAMED else "")

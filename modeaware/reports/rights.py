@@ -396,8 +396,8 @@ class Settings:
 
 _HIDDEN = """\
 Without DESCRIBE on the cluster, on every group and on every topic (many managed clusters grant none on the cluster)
-no drain ever completes (groups-hidden): shrinks are admitted and do not end, and new partitions open only after
-modeaware.open.timeout.ms. Workaround: register each group that uses the topic (modeaware groups require
+no drain ever completes (groups-hidden, groups-unknown): shrinks are admitted and do not end, and new partitions open
+only after modeaware.open.timeout.ms. Workaround where only the right on the cluster is missing: register each group that uses the topic (modeaware groups require
 GROUP --topic TOPIC), close the list (modeaware groups closed --topic TOPIC --reason WHY), and check again with
 --closed-groups and each --group."""
 _HIDDEN_OPERATOR = """\

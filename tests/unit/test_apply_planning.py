@@ -115,7 +115,7 @@ def test_all_that_a_file_can_say() -> None:
         ("partitions: 4\nconfigs: [a]", "f, line 5: configs: keys with values are needed"),
         ("partitions: 4\nconfigs: {a: 1_000}", "f, line 5: config a: a text, a decimal number"),
         ("partitions: 4\nshrink: {policy: soon}", "f, line 5: policy: one of retention, drained, not 'soon'"),
-        ("partitions: 4\nshrink: {policy: immediate}", "(only modeaware shrink --immediate-delete deletes at once)"),
+        ("partitions: 4\nshrink: {policy: immediate}", "(not in a file: modeaware shrink --immediate-delete deletes at once)"),
         ("partitions: 4\nshrink: {delay: 5s}", "f, line 5: delay works only with policy: drained"),
         ("partitions: 4\nshrink: {policy: drained, delay: -1s}", "f, line 5: delay: '-1s' is not a duration"),
         (

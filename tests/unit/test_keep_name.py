@@ -147,6 +147,19 @@ def test_rules_about_groups_of_the_topic_hold_for_the_interim_topic() -> None:
     assert not GroupRule("waive", "billing", INTERIM, "moved", 0).applies(TOPIC, 1)
 
 
+@pytest.mark.parametrize(("switched_ms", "remedy"), [(None, "undo the replacement first"), (2, "then rename back")])
+def test_replacement_by_another_topic_than_the_interim_one_cannot_keep_the_name(
+    switched_ms: int | None, remedy: str
+) -> None:
+    """A second half would never be known as one: the new topic does not have the name of an interim topic."""
+    plain = replace(SWITCHED, new_topic="orders-v2", keep_name=False, switched_ms=switched_ms)
+    record = replace(ALIAS, replacement=plain)
+    asked = replace(FIRST, new_topic="orders-v2", accept_state_loss=("app",))
+    with pytest.raises(RequestRefused, match=rf"is no interim topic, so it cannot keep its name: .*{remedy}"):
+        ask(asked, facts(12), record=record)
+    assert ask(replace(asked, keep_name=False), facts(12), record=record).record == record
+
+
 def test_name_is_not_kept_after_all_once_the_interim_topic_is_replaced_by_another_one() -> None:
     stays = replace(ALIAS, replacement=replace(SWITCHED, keep_name=False))
     other = replace(LEADS_BACK, replacement=Replacement("orders-v2", 2, 0))

@@ -84,7 +84,7 @@ class EvacuationReport:
         newer: the number of keys that have a newer value in the new topic.
         repaired: how many values of producers were written once more, because an aborted copy follows them in the log.
         retries: how many transactions of copies were aborted because a producer had written one of their keys.
-        unkeyed: the number of records without a key, which are not copied: compaction does not apply to them.
+        unkeyed: the number of records without a key, which are not copied: compaction drops them, too.
         passes: how often the partitions were read; more than once if seals or the new topic changed meanwhile.
     """
 

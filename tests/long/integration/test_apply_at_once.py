@@ -20,8 +20,8 @@ from tests.support.plain import watermarks
 from tests.support.waiting import eventually
 from tests.workload.load import Load
 
-TOPICS, AT_ONCE, KILLS = 24, 6, 5
-LOADED_EVERY = 4
+TOPICS, AT_ONCE, KILLS = 100, 10, 5
+LOADED_EVERY = 10
 READER = {"auto.offset.reset": "earliest", "topic.metadata.refresh.interval.ms": 1_000}
 
 

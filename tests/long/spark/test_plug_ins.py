@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from confluent_kafka import Message
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
+from modeaware.errors import ErrorCode
+from modeaware.lifecycle.commands import ReplaceTopicCommand
 from modeaware.spark.connector import spark_options
 from modeaware.spark.plug_ins import plug_in_options
 from tests.conftest import MakeTopic
-from tests.support.spark_writing import WritingSite, expected_places
+from tests.support.controlled import Controlled, commit_zero
+from tests.support.plain import drain_topic
+from tests.support.spark_writing import expected_places
 from tests.support.waiting import eventually
 
 ROWS, KEYS = 200, 40
@@ -36,10 +41,12 @@ def batch_of(message: Message) -> int:
 
 
 def test_a_running_query_follows_a_shrink_and_a_replacement(
-    spark: SparkSession, site: WritingSite, make_topic: MakeTopic, tmp_path: Path
+    spark: SparkSession, served: Controlled, make_topic: MakeTopic, make_group: Callable[[], str], tmp_path: Path
 ) -> None:
-    old, new = make_topic(12, retention_ms=-1), make_topic(4, retention_ms=-1)
-    options = spark_options(site.conf, "producer") | plug_in_options(site.conf, "murmur2_random", None)
+    """The query writes on while a controller sets the fence. A group that has read nothing keeps the old topic."""
+    old, conf = make_topic(12, retention_ms=-1), {**served.conf, "modeaware.mode.log.topic": served.log}
+    commit_zero(served, make_group(), old, 12)
+    options = spark_options(conf, "producer") | plug_in_options(conf, "murmur2_random", None)
     rate = spark.readStream.format("rate-micro-batch").options(rowsPerBatch=ROWS, numPartitions=2).load()
     rows = rate.selectExpr(f"CONCAT('key-', CAST(value % {KEYS} AS STRING)) AS key", "CAST(value AS STRING) AS value")
     sink = (
@@ -51,19 +58,25 @@ def test_a_running_query_follows_a_shrink_and_a_replacement(
     query = sink.option("checkpointLocation", str(tmp_path)).start()
     try:
         pass_batches(query, 2)
-        site.shrink(old, 5)
+        served.shrink(old, 5)
         shrunk = last_batch(query) + 1  # it runs now, or is the next one
         pass_batches(query, 4)
-        site.replace(old, new)
+        new = f"{old}-v2"
+        result = served.ask(ReplaceTopicCommand(old, new, 4))
+        assert result.code is ErrorCode.NONE, result.message
+        served.wait_for(old, lambda record: record.replacing.switched_ms is not None)
         replaced = last_batch(query) + 1
+        served.wait_for(old, lambda record: record.replacing.fenced_ms is not None)
         done = pass_batches(query, 4)
     finally:
         query.stop()
-    in_old, in_new = site.records(old), site.records(new)
+    in_old, in_new = drain_topic(served.servers, old), drain_topic(served.servers, new)
     numbers = sorted(int(message.value() or b"") for message in (*in_old, *in_new) if batch_of(message) <= done)
     assert numbers == list(range((done + 1) * ROWS)), "each row once"
     assert {message.partition() for message in in_old if batch_of(message) < shrunk} > set(range(5))
     assert {message.partition() for message in in_old if batch_of(message) > shrunk} <= set(range(5))
     assert {batch_of(message) for message in in_old if batch_of(message) > replaced} == set()
-    keys = [b"key-%d" % number for number in range(KEYS)]
-    assert site.places(new) == expected_places(keys, 4, "murmur2_random")
+    places: dict[bytes | None, set[int | None]] = {}
+    for message in in_new:
+        places.setdefault(message.key(), set()).add(message.partition())
+    assert places == expected_places([b"key-%d" % number for number in range(KEYS)], 4, "murmur2_random")
