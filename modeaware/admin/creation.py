@@ -243,8 +243,8 @@ def _outcome(step: Callable[[], _T]) -> _T | ModeAwareError:
 def _moving_refusal(topic: str) -> RequestRefused:
     # KIP-195 requires the refusal. KRaft would take the number of old and new replicas as the replication factor.
     return RequestRefused(
-        f"topic {topic!r}: a reassignment is in progress, and new partitions would get its old and its new replicas: "
-        "wait until the reassignment is done (modeaware reassign-partitions --list)",
+        f"topic {topic!r}: a reassignment is in progress, so new partitions would get too many replicas. Wait until "
+        "the reassignment is done (modeaware reassign-partitions --list)",
         code=ErrorCode.REASSIGNMENT_IN_PROGRESS,
         topic=topic,
     )

@@ -163,7 +163,7 @@ def _alter(
     }
     if answer.error_code:
         answered = dict.fromkeys(wanted, (answer.error_code, answer.error_message))
-    unanswered = (int(ErrorCode.UNKNOWN_SERVER_ERROR), "the response leaves it out")
+    unanswered = (int(ErrorCode.UNKNOWN_SERVER_ERROR), "the brokers' response lacks the partition")
     return {key: _partition_failure(key, ids, *answered.get(key, unanswered)) for key, ids in wanted.items()}
 
 

@@ -81,7 +81,7 @@ def _describe(brokers: Brokers, topics: Sequence[str]) -> dict[str, OldTopic | M
     def old_topic(topic: str) -> OldTopic | ModeAwareError:
         shape, own = shapes.get(topic), configs.get(topic)
         if shape is None or own is None:
-            return ClusterError(f"cannot describe topic {topic!r}: the response leaves it out", topic=topic)
+            return ClusterError(f"cannot describe topic {topic!r}: the brokers' response lacks the topic", topic=topic)
         if shape.error_code not in (0, KafkaError.LEADER_NOT_AVAILABLE):
             return request_failure(f"describe topic {topic!r}", shape.error_code, None, topic)
         if own.error_code:

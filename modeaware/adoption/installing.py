@@ -267,7 +267,7 @@ def replacements() -> dict[type, type]:
         ours = getattr(import_module(our_module), name)
         current = getattr(import_module(package_name), name)
         if not isinstance(current, type):
-            log.warning("%s.%s is not a class (a mock?) and stays as it is: %r", package_name, name, current)
+            log.warning("%s.%s is not replaced, because it is not a class (a mock?): %r", package_name, name, current)
             continue
         ours = over(ours, current)
         named = [base for base in ours.__mro__ if base.__name__ == name]
@@ -285,7 +285,7 @@ def _usable_kafka_python() -> tuple[tuple[str, str, str], ...]:
         import_module("modeaware.kafka_python")
     except ImportError as error:
         if error.name != "kafka" or not isinstance(error, ModuleNotFoundError):  # another release, or another package
-            log.warning("the clients of kafka stay unchanged and ignore partition modes: %s", error)
+            log.warning("kafka-python's clients stay unchanged and ignore partition modes: %s", error)
         return ()
     return _KAFKA_PYTHON
 

@@ -25,8 +25,8 @@ from modeaware.reports.serialise import json_help, json_text
 from modeaware.reports.session import ModeLog, Session
 
 _ACTIONS = {
-    "list": "list the names that point to another topic",
-    "forget": "remove a name, which then points to no topic",
+    "list": "list the aliases and the topics that they point to",
+    "forget": "remove an alias, so that the name points to no topic",
 }
 
 
@@ -77,10 +77,10 @@ class Aliases(Command):
                 action.epilog = json_help(AliasesReport)
                 add_flags(action, json="print JSON, see below")
             else:
-                action.add_argument("topic", metavar="TOPIC", help="the name")
+                action.add_argument("topic", metavar="TOPIC", help="the alias")
                 add_confirmation_options(action)
             add_connection_options(action)
-            note = " (pass those of the running controller, also if this command does its work)"
+            note = " (pass the values of the running controller; if none runs, those of the next one)"
             add_controller_config_option(action, "--controller-config", note)
 
     def run(self, args: argparse.Namespace) -> int:
@@ -93,9 +93,11 @@ def _list(args: argparse.Namespace, session: Session) -> int:
     if args.json:
         print(json_text(report))
     for alias in () if args.json else report.aliases:
-        taken = f"; the topic {alias.taken_by} has the name now" if alias.taken_by is not None else ""
+        taken = f"; another topic (id {alias.taken_by}) has the name now" if alias.taken_by is not None else ""
         deleted = (
-            "; that topic was deleted: move clients and forget the alias" if alias.reason == POINTS_NOWHERE else ""
+            f"; {alias.points_to} was deleted: move the clients to another name, then remove the alias"
+            if alias.reason == POINTS_NOWHERE
+            else ""
         )
         print(f"{alias.alias} -> {alias.points_to}{taken}{deleted}")
     return 0
@@ -131,7 +133,7 @@ def _forget(args: argparse.Namespace, session: Session) -> int:
 
 
 def _consequences(topic: str, points_to: str, facts: TopicFacts) -> list[str]:
-    what = "does not exist: clients that still use the name fail, or make brokers create it"
+    what = "No topic has the name: clients that still use the name will fail, or make brokers create the topic."
     if facts.topic_id is not None:
-        what = f"is the topic {facts.topic_id}: clients that use the name read and write that topic"
-    return [f"{topic}: the name no longer points to {points_to}. On the brokers it {what}."]
+        what = f"Another topic (id {facts.topic_id}) has the name: clients that use the name will read and write it."
+    return [f"{topic}: the name will no longer point to {points_to}. {what}"]

@@ -35,10 +35,10 @@ class Apply(Command):
     """Shows and validates the diff; without --dry-run and --check, also requests confirmation and carries it out."""
 
     epilog = f"""\
-Shows the changes as a diff, lets the brokers and the controller validate every step, asks, and carries the steps out.
-Fewer partitions are a shrink by partition modes. With replace: NAME, a new topic of that name takes the place of the
-topic, which is deleted once its groups have read it. A topic that no file names is not changed. A second run is
-harmless. docs/apply.md describes the files:
+Shows the changes as a diff, lets the brokers and the controller validate every step, asks for confirmation, and
+carries out the steps. With fewer partitions, the topic is shrunk by partition modes. With replace: NAME, a new topic
+NAME takes the place of the topic. The old topic is deleted once its groups have read it. A topic that no file names is
+not changed. A second run is harmless. docs/apply.md describes the files:
 
   version: 1
   topics:
@@ -49,9 +49,9 @@ harmless. docs/apply.md describes the files:
       shrink: {{policy: drained, delay: 1h}}
 
 {json_help(ApplyReport)}
-Exit status: 0 done, or nothing to do; 1 an error, a refused topic, or a no; {CHANGES_PENDING}
-with --check: changes are pending; {SOME_FAILED} at least one topic failed, and the others were changed or begun; 130
-ended by Ctrl-C.
+Exit status: 0 done, or nothing to do; 1 an error, a refused topic, or you declined;
+{CHANGES_PENDING} with --check: changes are pending; {SOME_FAILED} at least one topic failed, and the others were
+changed or begun; 130 ended by Ctrl-C.
 """
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
@@ -65,9 +65,9 @@ ended by Ctrl-C.
             "--at-once",
             type=whole_number(1),
             metavar="N",
-            help="change N topics at a time, in the order of the files, and wait as with --wait. When one ends, the "
-            "next begins. Stop at the first topic that is refused, fails or needs an operator. A repeated run "
-            "continues",
+            help="change N topics at a time, in the order of the files, and wait as with --wait. When one is done, "
+            "the next begins. After the first topic that is refused, fails or needs an operator, no further topic "
+            "begins; repeat the command to continue",
         )
         parser.add_argument(
             "--continue",
@@ -128,16 +128,16 @@ class _Application(Request):
     def _with_controller(self, diff: TopicDiff) -> TopicDiff:
         """Return the diff, with a note if its change does not progress. Raise ControllerUnavailable if a step needs
         a controller and none runs."""
-        how = "start one (modeaware controller), or pass --wait, which does the controller's work until all is done"
+        how = "start one (modeaware controller), or pass --wait, so that this command does the controller's work"
         if self.args.wait:
             return diff
         if diff.needs_controller and not self._controller_runs():
-            raise ControllerUnavailable(f"no controller is running to keep the modes: {how}")
+            raise ControllerUnavailable(f"no controller is running: {how}")
         if diff.needs_controller or diff.progress is None:
             return diff
         with suppress(ControllerUnavailable):  # this host or user cannot find out
             if not self._controller_runs():
-                return replace(diff, notes=(*diff.notes, f"no controller is running, so nothing progresses: {how}"))
+                return replace(diff, notes=(*diff.notes, f"no controller is running, so this change pauses: {how}"))
         return diff
 
     @property
@@ -148,7 +148,7 @@ class _Application(Request):
         if not self.args.json:
             print(printable_lines(self.report.lines()))
         if self.together and any(diff.status == REFUSED for diff in self.diffs.values()):
-            tell("error: refused, see above. Nothing was changed.")
+            tell("error: at least one topic is refused, see above. Nothing was changed.")
 
     def proceed(self) -> int:
         pending = any(diff.status == PENDING for diff in self.diffs.values())
@@ -160,7 +160,7 @@ class _Application(Request):
         return CHANGES_PENDING if self.args.check and pending and status == 0 else status
 
     def hints(self, begun: Mapping[str, Watch]) -> list[str]:
-        return ["Run the command again for the rest."]
+        return ["Run the command again to change the remaining topics."]
 
 
 class _Paced(_Application):
@@ -186,8 +186,8 @@ class _Paced(_Application):
         self.say(f"Topics: {pace_text(states)}.")
         if self._pace.is_stopped(states):
             tell(
-                "No further topic is begun, for the reason above. A running controller completes those under way. "
-                "Run the command again once the reason is gone, or with --continue to leave out the topics in trouble."
+                "The errors above stop the run: no further topic begins. A running controller completes the topics "
+                "under way. Remove the cause and run the command again, or pass --continue to skip topics in trouble."
             )
 
     def _states(self) -> dict[str, State]:
@@ -226,7 +226,8 @@ class _Paced(_Application):
         for topic, diff in self.find(topics).items():
             shown, self.diffs[topic] = self.diffs[topic], diff
             if diff.status == PENDING and diff.steps != shown.steps:
-                self.fail(topic, ModeAwareError(f"topic {topic!r}: changed since it was shown; run the command again"))
+                why = f"topic {topic!r} has changed since its steps were shown; run the command again"
+                self.fail(topic, ModeAwareError(why))
             elif diff.refusal is not None:
                 self.fail(topic, ModeAwareError(diff.refusal))
 

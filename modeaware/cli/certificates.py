@@ -24,7 +24,7 @@ from modeaware.reports.session import Session
 def add_certificates_option(parser: argparse.ArgumentParser) -> None:
     """Add ``--certificates``."""
     what = "write the certificate of each topic that is deleted to FOLDER/TOPIC.json"
-    why = "after a change that keeps a name, they can no longer be taken"
+    why = "after a change that keeps the name, these certificates can no longer be taken"
     parser.add_argument("--certificates", type=Path, metavar="FOLDER", help=f"with --wait: {what}; {why}")
 
 
@@ -69,5 +69,5 @@ def _take(session: Session, topic: str) -> Certificate:
     with Session(session.conf, session.config, session.controller) as own:
         certificate = take_certificate(own, topic)
     if certificate.topic != topic:
-        raise RequestRefused(f"the topic's record was removed; {certificate.topic} has replaced the topic", topic=topic)
+        raise RequestRefused("its record is no longer in the mode log", topic=topic)
     return certificate

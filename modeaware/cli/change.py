@@ -207,7 +207,8 @@ class Change:
                 answers = self._ask(list(commands.values())) if commands else {}
         except ModeAwareError as error:
             return dict.fromkeys(commands, error)
-        missing = {topic: ModeAwareError(f"topic {topic!r}: the response leaves it out") for topic in commands}
+        why = "the controller's response lacks the topic; the outcome is unknown. Describe the topic before a retry"
+        missing = {topic: ModeAwareError(f"topic {topic!r}: {why}") for topic in commands}
         return {t: a if isinstance(a, ModeAwareError) else None for t, a in (missing | dict(answers)).items()}
 
     def _ask(self, commands: Sequence[TopicCommand]) -> Mapping[str, object]:
@@ -302,7 +303,7 @@ class Request:
         if self._folder is not None and not args.wait:
             raise BadUsage("--certificates works only with --wait")
         if self._folder is not None and not self._folder.is_dir():
-            raise BadUsage(f"--certificates: no folder {self._folder}")
+            raise BadUsage(f"--certificates: {self._folder} is not an existing folder")
         self.topics = list(topics)
         self.claim: ClaimRecord | None = None
         self.diffs: dict[str, TopicDiff] = {}

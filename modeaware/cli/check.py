@@ -30,8 +30,8 @@ class Check(Command):
 
     epilog = f"""\
 Sends requests to the brokers as the user of --command-config, and changes nothing. Prints a line for each right or
-setting: pass, fail, or unknown (not named, or not shown by the brokers). Then prints the commands of kafka-acls.sh that
-grant the missing rights, and the effect of each missing right. docs/permissions.md describes the rights.
+setting: pass, fail, or unknown with the cause. Then prints the commands of kafka-acls.sh that grant the missing rights,
+and the effect of each missing right. docs/permissions.md describes the rights.
 
 A client is a producer of its topics, or with --group a consumer. Check a client that is both in two runs. Without TOPIC
 only the rights that modeaware adds are checked. A client needs no right on the mode log if a bootstrap server returns
@@ -50,7 +50,7 @@ Exit status: 0 if nothing fails; {FAILED} if something does; 1 for an error, for
         for name, text in (
             ("group", "a consumer group that uses the topics; for a client, its own group"),
             ("transactional-id", "the client's own transactional id"),
-            ("new-topic", "the new topic of a replacement of TOPIC, which controllers create"),
+            ("new-topic", "a new topic that is to replace a TOPIC"),
         ):
             text += "; may be repeated"
             parser.add_argument(f"--{name}", action="append", default=[], metavar=name.upper(), help=text)
@@ -78,9 +78,7 @@ def _scope(args: argparse.Namespace, target: Connection) -> Scope:
     if not all((*args.topics, *args.group, *args.transactional_id, *args.new_topic)):
         raise ConfigError("empty name of a topic, group or transactional id: name it, or leave the argument out")
     if role is not Role.CLIENT and args.transactional_id:
-        raise ConfigError(
-            f"--transactional-id is an option of --role client; the {role.value} has its own transactional id"
-        )
+        raise ConfigError(f"--transactional-id works only with --role client, not with --role {role.value}")
     if args.transactional_id and args.group:
         raise ConfigError(
             "--transactional-id and --group exclude each other: check a client that reads and writes in two runs, with "
@@ -142,7 +140,7 @@ Exit status: 0 if every partition is drained or reclaimed, and a replaced topic 
         print(json_text(certificate))
         topic = certificate.topic
         if topic != args.topic:
-            text = f"{args.topic}: it has replaced {topic}; this is the certificate of {topic}"
+            text = f"{args.topic}: this is the certificate of {topic}, which {args.topic} has replaced"
             print(printable(text), file=sys.stderr)
         for partition in certificate.partitions:
             if partition.verdict_reason is not None:

@@ -123,8 +123,8 @@ def _listen(asked: str | None, conf: Mapping[str, Any]) -> str | None:
     listen = default_listen(conf)
     if listen is None:
         logger.warning(
-            "no endpoint: with security.protocol=SSL an endpoint cannot authenticate clients to the brokers. The CLI "
-            "can change topics only while no controller runs"
+            "no endpoint: with security.protocol=SSL an endpoint cannot authenticate clients to the brokers. While "
+            "this controller runs, commands cannot change topics. For an endpoint, reach the brokers by SASL_SSL"
         )
     return listen
 

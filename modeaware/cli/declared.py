@@ -37,7 +37,7 @@ def diff_of(desired: DesiredTopic, topics: Mapping[str, CurrentTopic], log: Mode
     if current is not None and (error := log.unusable(name, current.topic_id or "")) is not None:
         return TopicDiff(name, desired.where, refusal=error.message)
     if name == log.topic:
-        return TopicDiff(name, desired.where, refusal="it is the mode log, which the controller creates and writes")
+        return TopicDiff(name, desired.where, refusal="it is the mode log, which only controllers change")
     if (change := kept(name, log.replaced)) is not None and not change.is_over and (change.keeps or desired.keep_name):
         return diff_kept(desired, change)
     for record, replacement in replaced(log.replaced):

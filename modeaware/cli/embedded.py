@@ -94,7 +94,8 @@ def carry_out_all(
 
 def _unanswered(command: str) -> ClusterError:
     return ClusterError(
-        f"not done within {ANSWER_TIMEOUT_S:g} s: run {command} before a retry", code=ErrorCode.REQUEST_TIMED_OUT
+        f"not done within {ANSWER_TIMEOUT_S:g} s; the outcome is unknown: run {command} before a retry",
+        code=ErrorCode.REQUEST_TIMED_OUT,
     )
 
 

@@ -53,12 +53,12 @@ from modeaware.spelling import NEARLY_SAME, nearest, with_hint, with_nearest
 
 _GLOB = "* ? [...], case-sensitive"
 _ACTIONS = {
-    "list": "list the groups that are required for a topic now, the reasons, and the rules",
+    "list": "list the required groups of a topic, the reasons, and the rules",
     REQUIRE: "delete no record before a group has consumed it",
     WAIVE: "do not wait for a group",
     CLOSED: "accept that some groups may be hidden from the controller",
     "forget": "remove a rule",
-    "prepare": "make a stopped group start at the beginning of a new topic, after it has read the old one",
+    "prepare": "commit the start of a new topic for a stopped group that has read the old topic",
 }
 
 
@@ -74,7 +74,7 @@ class Groups(Command):
             action.set_defaults(action=name)
             if name == "list":
                 action.epilog = json_help(GroupsReport)
-                what = "the topic (default: all topics in a change)"
+                what = "the topic (default: all topics that are being changed)"
                 action.add_argument("topic", metavar="TOPIC", nargs="?", help=what)
                 add_flags(action, json="print JSON, see below")
             elif name == "forget":
@@ -90,7 +90,7 @@ class Groups(Command):
             if name != "list":
                 add_confirmation_options(action)
             add_connection_options(action)
-            note = " (pass those of the running controller, also if this command does its work)"
+            note = " (pass the values of the running controller; if none runs, those of the next one)"
             add_controller_config_option(action, "--controller-config", note)
 
     def run(self, args: argparse.Namespace) -> int:
@@ -122,7 +122,7 @@ def _add_rule_options(parser: argparse.ArgumentParser, kind: str) -> None:
     end.add_argument("--expires", metavar="WHEN", help="when the rule ends: 90s, 30m, 12h, 7d, or an ISO time")
     if kind == WAIVE:
         end.add_argument("--forever", action="store_true", help="no end: the rule applies until it is removed")
-        add_flags(parser, uncommitted_only="only on partitions where the group has never committed")
+        add_flags(parser, uncommitted_only="waive only on partitions where the group has never committed")
 
 
 def _list(args: argparse.Namespace, session: Session) -> int:
@@ -162,7 +162,7 @@ def _prepare(args: argparse.Namespace, session: Session) -> int:
     kind = "share" if listed is not None and listed.kind == "share" else "classic"
     starts, lost = _starts(session, group, kind, name, partitions)
     if not starts:
-        print(f"{group}: it has an offset on each partition of {name}; nothing to do.")
+        print(f"{group}: already has an offset on each partition of {name}; nothing to do.")
         return 0
     ends = session.cluster.offsets((old.topic, p) for p in range(len(old.modes)))
     unread = sum(unread_offsets(on_old, p, log.end_offset, log.log_start) for (_, p), log in ends.items())
@@ -172,7 +172,7 @@ def _prepare(args: argparse.Namespace, session: Session) -> int:
         tell(f"WARNING: some leaders of {old.topic} do not answer: the group may not have read all of that topic.")
     if lost:
         tell(f"WARNING: retention has deleted {number(lost)} offsets of {name} that the group has not read.")
-    tell(f"{group}: begins at the log start of partitions {format_ranges(starts)} of {name}.")
+    tell(f"{group}: will begin at the log start of partitions {format_ranges(starts)} of {name}.")
     if (status := status_without_change(dry_run=args.dry_run, yes=args.yes)) is not None:
         return status
     starts, _ = _starts(session, group, kind, name, starts)  # the group may have committed while the question was open
@@ -192,7 +192,7 @@ def _starts(
     held = group_commits(session.cluster, group, topic, partitions, kind)
     logs = session.cluster.offsets((topic, p) for p in partitions)
     if silent := [p for p in partitions if (topic, p) not in logs]:
-        why = f"topic {topic!r} [{format_ranges(silent)}]: no leader returned its log start; repeat the command"
+        why = f"topic {topic!r}: no log start was returned for partitions {format_ranges(silent)}; repeat the command"
         raise ClusterError(why, code=ErrorCode.LEADER_NOT_AVAILABLE, topic=topic)
     starts = {p: log.log_start for (_, p), log in logs.items() if held.get(p, -1) < log.log_start}
     return starts, sum(start - held.get(p, 0) for p, start in starts.items())
@@ -268,8 +268,8 @@ def _forget(args: argparse.Namespace, session: Session) -> int:
     lines = [f"To be removed: {rule_text(rule)}" for rule in removed]
     if args.kind == REQUIRE:
         lines.append(
-            "Records that the group has not consumed may then be deleted, unless the cluster lists it as a group of "
-            "the topic, or it was noted when a change began."
+            "Records that the group has not consumed may then be deleted, unless the cluster lists the group for the "
+            "topic, or the controller noted the group when a change began."
         )
         lines += [
             f"{record.topic}: group {name!r} was noted when the change in progress began, and stays required unless it "

@@ -18,13 +18,13 @@ class Local(Command):
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
         actions = parser.add_subparsers(dest="action", metavar="up|down|status", required=True)
-        up = actions.add_parser("up", help="start it (the first time this downloads Apache Kafka, about 45 MB)")
+        up = actions.add_parser("up", help="start a local Kafka (the first start downloads Apache Kafka, about 45 MB)")
         nodes = range(1, MOST_NODES + 1)
         up.add_argument("--nodes", type=int, default=1, choices=nodes, help="how many brokers (default 1)")
         what = "a broker setting, may be repeated"
         up.add_argument("--config", action="append", default=[], type=key_value, metavar="KEY=VALUE", help=what)
-        down = actions.add_parser("down", help="stop it and remove its data")
-        status = actions.add_parser("status", help="show its brokers; exit status 1 unless all run")
+        down = actions.add_parser("down", help="stop the local Kafka and remove its data")
+        status = actions.add_parser("status", help="show the brokers; exit status 1 unless all run")
         for action in (up, down, status):
             action.add_argument("--json", action="store_true", help="print JSON")
 

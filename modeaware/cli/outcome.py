@@ -121,10 +121,11 @@ def outcome(session: Session, topic: str, watch: Watch) -> list[str]:
         return [f"{topic}: done."]
     new_topic = report.new_topic if wanted is None else wanted.new_topic
     if watch.is_paused:
-        return [f"{topic}: paused before the switch; {new_topic} exists. Repeat without --pause-before-switch."]
+        go_on = "To continue, repeat the command without --pause-before-switch."
+        return [f"{topic}: paused before the switch; {new_topic} exists. {go_on}"]
     lines = [f"{topic}: replaced by {new_topic}{_end_of(topic, watch, report)}."]
     if watch.pause_ms is not None:
-        lines.append(f"Readers in key order that kept up waited {watch.pause_ms / 1000:.1f} s for the end of {topic}.")
+        lines.append(f"Groups that had read all records waited {watch.pause_ms / 1000:.1f} s for the end of {topic}.")
     return lines
 
 
@@ -132,8 +133,8 @@ def _kept_name_text(topic: str, watch: Watch, kept: KeptNameReport, count: int) 
     """Return the outcome of a change that keeps the name: it is done, or waits for a topic's retention."""
     if kept.phase == "done":
         size = f"{count} partitions{_fewer(watch, count)}" if watch.count else f"{count} partitions"
-        return [f"{topic}: keeps its name, with {size}. {kept.interim} is deleted."]
-    old, rest = (topic, f", and {topic} gets its name back then") if kept.half == 1 else (kept.interim, "")
+        return [f"{topic}: keeps its name, with {size}. {kept.interim} was deleted."]
+    old, rest = (topic, f". Then a new topic gets the name {topic}") if kept.half == 1 else (kept.interim, "")
     return [f"{topic}: every group has moved. {old} is deleted once its own retention has emptied it{rest}."]
 
 
@@ -160,7 +161,7 @@ def _end_of(topic: str, watch: Watch, report: ReplacementReport) -> str:
 def _new_topic_text(watch: Watch) -> str:
     """Return which topic now has the name of a topic that was replaced and deleted."""
     if watch.last is not None and watch.last.replaces is not None:
-        return f"a new topic, which replaces {watch.last.replaces}, has the name"
+        return f"a new topic, which replaces {watch.last.replaces}, has the name now"
     return reasons.text(reasons.NAME_TAKEN)
 
 

@@ -46,11 +46,12 @@ class Plan(Command):
     """Reads a sample of one topic, or scans all topics, and prints the plan; changes nothing."""
 
     epilog = f"""\
-With --all or --topics, it lists topics with more partitions than they need, the advised change, and what that frees.
+With --all or --topics, the command lists topics that have more partitions than they need. For each, it prints the
+advised change, and what the change frees.
 
 {json_help(ResizePlan)}
 {json_help(FleetPlan, "With --all or --topics:")}
-It joins no group and commits nothing, and of one topic it reads no more records than --sample allows. It needs
+The command joins no group and commits nothing. With TOPIC, it reads no more records than --sample allows. It needs
 neither a controller nor a mode log; if there is a mode log, the plan includes the changes in progress.
 """
 
@@ -69,9 +70,9 @@ neither a controller nor a mode log; if there is a mode log, the plan includes t
             const=0,
             type=whole_number(1, MOST_SAMPLED),
             metavar="RECORDS",
-            help=f"with TOPIC, read at most this many records (default: {DEFAULT_SAMPLE}, at most {MOST_SAMPLED}); "
-            "with --all, without a number: read batches of the busiest hour of topics that free the most; otherwise "
-            "their bytes are an estimate",
+            help=f"with TOPIC: read at most this many records (default: {DEFAULT_SAMPLE}, at most {MOST_SAMPLED}). "
+            "With --all or --topics, and without a number: measure the bytes of the topics that free the most, from "
+            "batches of their busiest hour. Without --sample, these bytes are an estimate",
         )
         add_controller_config_option(parser, "--controller-config")
         add_flags(parser, json="print JSON, see below")
@@ -118,7 +119,7 @@ neither a controller nor a mode log; if there is a mode log, the plan includes t
             tell(f"Written: {args.html}")
         if args.write is not None:
             write_file(topics_file(plan, scanned, args.limit), args.write)
-            tell(f"Written: {args.write}; see it with modeaware apply {args.write} --dry-run")
+            tell(f"Written: {args.write}. To see the changes: modeaware apply {args.write} --dry-run")
         return 0
 
 
@@ -158,8 +159,8 @@ def _add_fleet_options(fleet: argparse._ArgumentGroup) -> None:
         "--write",
         type=Path,
         metavar="FILE",
-        help="write a file for modeaware apply, in batches, the safest first; topics that are replaced keep their "
-        "names (keep_name: true) if they can, else the new ones are called NAME-v2, or the next free version",
+        help="write a file for modeaware apply, with the topics in batches, the safest first. Replaced topics keep "
+        "their names (keep_name: true) if they can; if not, the new topic is NAME-v2, or the next version that is free",
     )
 
 
@@ -169,7 +170,7 @@ def topics_file(plan: FleetPlan, fleet: Fleet, limit: int | None) -> str:
     rows = [row for rows in some.values() for row in rows]
     head, renamed = None, {row.topic: row.why_renamed for row in rows if row.why_renamed is not None}
     if renamed and fleet.why_all_renamed is not None:
-        head, renamed = f"Topics do not keep their names (keep_name: true): {fleet.why_all_renamed}", {}
+        head, renamed = f"No topic keeps its name (keep_name: true): {fleet.why_all_renamed}", {}
     declared = {
         title: [DesiredTopic(row.topic, row.to, replace=row.new_topic, keep_name=row.keep_name) for row in rows]
         for title, rows in some.items()

@@ -145,7 +145,10 @@ def execute(
         flush=True,  # at once: a rollback needs it even if this process is killed
     )
     for key in uncertain_before(current, in_progress):
-        how = "was redirected, or its replication factor changes: use the file that the first --execute printed"
+        how = (
+            "the replicas printed above may be wrong, because a reassignment in progress was redirected or changes the "
+            "replication factor. For a rollback, use the assignment that the first --execute printed"
+        )
         tell(f"{_name(key)}: {how}")
     answers = alter_reassignments(
         brokers,

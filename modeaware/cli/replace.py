@@ -41,7 +41,7 @@ from modeaware.reports.session import Session
 _FIRST_ONLY = ("partitions", "replication_factor", "config", "delay_ms", "fence")
 ACCEPTING = {
     "accept_access_loss": "switch although users gain or lose access: the ACLs of the new topic differ",
-    "accept_mirroring": "switch although MirrorMaker 2 is in use: MirrorMaker does not copy the configs of the fence",
+    "accept_mirroring": "switch although MirrorMaker 2 is in use; make sure that it does not copy the fence's configs",
     "accept_auto_create": "keep the name although brokers create topics automatically",
 }
 """Flag -> help. Each flag accepts one consequence of a switch. Without the flag, the consequence leads to a refusal."""
@@ -110,7 +110,7 @@ With --keep-name TOPIC is replaced by an interim topic, and the interim topic by
             evacuate="replace a compacted topic: TOPIC stays until the Spark job modeaware.spark.evacuate has copied "
             "the latest values of its keys to the new one",
             **ACCEPTING,
-            pause_before_switch="create and announce the new topic; switch once the command is repeated without this",
+            pause_before_switch="create and announce the new topic; switch when the command is repeated without this",
             undo="give the replacement up and delete the new topic; only before producers write to the new topic",
             keep_name="replace TOPIC by an interim topic, and the interim topic by a new topic named TOPIC",
             stay="end a change with --keep-name on its interim topic; only between the two switches",
@@ -129,7 +129,7 @@ With --keep-name TOPIC is replaced by an interim topic, and the interim topic by
         if (args.keep_name or args.stay) and any(new_topics.values()):
             raise BadUsage("--keep-name and --stay take no NAME of a new topic")
         if args.keep_name and args.undo:
-            raise BadUsage("--undo takes only topics and the names of their new topics")
+            raise BadUsage("--keep-name and --undo exclude each other")
         if args.json and not args.dry_run:
             raise BadUsage("--json works only with --dry-run")
         return _Replacement(args, new_topics).run()
@@ -254,8 +254,8 @@ class _Replacement(Request):
         current = situation.record.replacement if situation.record is not None else None
         if args.stay and (current is None or current.switched_ms is None):
             why = (
-                f"topic {topic!r}: its producers do not write to an interim topic yet; to give the replacement "
-                "up, pass --undo"
+                f"topic {topic!r}: --stay works only after the first switch of a change with --keep-name; before that "
+                "switch, pass --undo"
             )
             raise RequestRefused(why, code=ErrorCode.INVALID_REQUEST, topic=topic)
         new_topic = self._interim.get(topic) if args.keep_name and current is None else self._new_topics[topic]
@@ -293,8 +293,8 @@ class _Replacement(Request):
         args = self.args
         if args.undo or change.first is None:
             has_new = change.second is not None and change.second.replacing.switched_ms is not None
-            why = f"its producers already write to {change.interim!r}: end the change there (--stay)"
-            why = "producers already write to the second new topic: nothing can be undone" if has_new else why
+            why = f"producers already write to the interim topic {change.interim!r}: end the change there (--stay)"
+            why = "producers already write to the new topic of this name: nothing can be undone" if has_new else why
             raise RequestRefused(f"topic {topic!r}: {why}", code=ErrorCode.REASSIGNMENT_IN_PROGRESS, topic=topic)
         wanted = _wanted(args, topic, None, change.first.replacing)
         repeated = replace_command(topic, wanted, None, pause_before_switch=args.pause_before_switch)
@@ -311,8 +311,10 @@ class _Replacement(Request):
         if admission.record is None and admission.also is None:
             return TopicDiff(topic, notes=(admission.message or "",), begun=(step,))
         notes = () if admission.message is None else (admission.message,)
-        end = f"It ends on {change.interim}." if args.stay else f"{change.interim} is replaced by a new topic {topic}."
-        self._plans[topic] = [f"{topic}: the change that keeps its name is in its second half. {end}"]
+        end = f"The change will end on the interim topic {change.interim}."
+        if not args.stay:
+            end = f"The interim topic {change.interim} will be replaced by a new topic {topic}."
+        self._plans[topic] = [f"{topic}: the change that keeps the name is in its second half. {end}"]
         return TopicDiff(topic, steps=(step,), notes=notes)
 
     def shown(self, diff: TopicDiff) -> Iterable[str]:
@@ -373,15 +375,15 @@ def _changes(command: ReplaceTopicCommand, current: Replacement | None, new_topi
     """Return lines that tell what a command changes in a replacement in progress."""
     if command.undo:
         fate = (
-            "is not deleted: it has records"
+            "will not be deleted: it has records"
             if new_topic.untouched is False
-            else "is deleted, unless it has records by then"
+            else "will be deleted, unless it has records by then"
         )
-        return [f"{command.topic}: its replacement is undone. {command.new_topic} {fate}."]
+        return [f"{command.topic}: its replacement will be undone. {command.new_topic} {fate}."]
     lines = [f"{command.topic}: its replacement by {command.new_topic} is in progress."]
     if current is not None and current.keep_name is not command.keep_name:
-        back = f"The name is kept: {command.new_topic} is replaced by a new topic {command.topic}."
-        lines.append(back if command.keep_name else f"The change ends on {command.new_topic}.")
+        back = f"The name will be kept: a new topic {command.topic} will replace {command.new_topic}."
+        lines.append(back if command.keep_name else f"The change will end on {command.new_topic}.")
     if current is not None and current.pause_before_switch and not command.pause_before_switch:
         lines.append(
             "The replacement continues to the switch: from then on producers write to the new topic, and --undo is "

@@ -72,8 +72,8 @@ GROWTH_WARNING = (
     "will be affected"
 )
 SHRINK_WARNING = (
-    "WARNING: Brokers do not enforce modes: producers without modeaware continue to write to retired partitions, and "
-    "these stay in the cluster's metadata"
+    "WARNING: Brokers do not enforce modes: producers without modeaware continue to write to retired partitions. "
+    "Retired partitions stay in the cluster's metadata"
 )
 CHANGING_WARNING = "WARNING: The topic is currently under changes"
 
@@ -96,7 +96,7 @@ def undo_note(situation: Situation) -> list[str]:
     lost = "None of their records were deleted."
     if gone:
         lost = (
-            f"Records deleted before stay deleted: {sum(gone.values())} offsets below the log starts of partitions "
+            f"Already deleted records stay deleted: {sum(gone.values())} offsets below the log starts of partitions "
             f"{format_ranges(sorted(gone))} (by the shrink, or by the topic's retention)."
         )
     return [f"Given back: partitions {format_ranges(sorted(revived))} with the {kept} offsets they still hold.", lost]
@@ -107,7 +107,7 @@ def undo_note(situation: Situation) -> list[str]:
 
 DELAY_HELP = (
     "delete the retired partitions' records once every group has consumed them, and no earlier than {delay} from now; "
-    "without it they stay until the topic's own retention removes them"
+    "without this option the records stay until the topic's own retention removes them"
 )
 
 

@@ -22,9 +22,9 @@ In the program's process, modeaware's clients replace those of confluent_kafka a
 Arguments, exit status, signals and standard streams are the program's own, as with `python app.py` and
 `python -m module`.
 
-For example, --set modeaware.mode.log.topic=NAME sets the environment variable MODEAWARE_MODE_LOG_TOPIC=NAME. It counts
-for clients whose own configuration has no such setting. Options go before the program; the arguments after it are its
-own.
+For example, --set modeaware.mode.log.topic=NAME sets the environment variable MODEAWARE_MODE_LOG_TOPIC=NAME. The
+variable counts for clients whose own configuration has no such setting. Options go before the program; the arguments
+after the program are its own.
 """
 
     def configure(self, parser: argparse.ArgumentParser) -> None:

@@ -110,16 +110,16 @@ def add_confirmation_options(parser: argparse.ArgumentParser) -> None:
 def add_change_options(parser: argparse.ArgumentParser) -> None:
     """Add ``--yes``, ``--dry-run``, ``--wait`` and ``--timeout``, and the configs of the controller of ``--wait``."""
     add_confirmation_options(parser)
-    wait = "show the progress until all is done (Ctrl-C is harmless); does the controller's work if none "
-    add_flags(parser, wait=f"{wait}runs")
+    wait = "show the progress until all is done (Ctrl-C is harmless); if no controller runs, do the controller's work"
+    add_flags(parser, wait=wait)
     parser.add_argument(
         "--timeout",
         dest="timeout_ms",
         type=duration_above_zero_ms,
         default=round(REQUEST_TIMEOUT_S * 1000),
         metavar="DURATION",
-        help="how long to retry while no controller or leader is available, and nothing was done (default: "
-        f"{REQUEST_TIMEOUT_S:g}s); an unknown topic is retried for {RetryPolicy.unknown_topic_s:g} s at most",
+        help="how long to retry requests that changed nothing because no controller or leader was available (default: "
+        f"{REQUEST_TIMEOUT_S:g}s); for an unknown topic, {RetryPolicy.unknown_topic_s:g} s at most",
     )
     add_controller_config_option(parser, "--controller-config", " (for --wait if no controller runs)")
 

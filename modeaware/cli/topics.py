@@ -52,7 +52,7 @@ _ACTIONS = {
     "create": "create a topic",
     "list": "list the topics",
     "describe": "show topics and partitions with their modes; for topics that were changed also states, seals, lag, "
-    "and what they wait for",
+    "and what each partition waits for",
     "alter": "change the number of partitions",
     "delete": "delete topics, after confirmation",
     "undo": "undo a shrink, in any phase: restore the writable partitions",
@@ -145,7 +145,7 @@ class Topics(Command):
             exclude_internal="--list, --describe: without Kafka's own topics",
             topics_with_overrides="--describe: only topics with configs of their own",
             **{name: f"--describe: only {text}" for name, text in _FILTERS.items()},
-            json="--describe: print JSON, see below; without --topic, of topics that were changed",
+            json="--describe: print JSON, see below; without --topic, only topics that were changed",
         )
         add(
             "--delete-partitions-delay",
@@ -313,8 +313,8 @@ def _delete(args: argparse.Namespace, session: Session) -> int:
 def deletion_lines(topics: list[ListedTopic], mode_log_topic: str) -> list[str]:
     """Return the lines to show before the question, warnings first."""
     lines = [
-        f"WARNING: {topic.name} is internal: Kafka keeps data of its own in it (committed offsets, transactions), "
-        "which is deleted with it"
+        f"WARNING: {topic.name} is internal: Kafka's own data in this topic (committed offsets, transactions) will be "
+        "deleted, too"
         for topic in topics
         if topic.internal
     ]
@@ -324,7 +324,7 @@ def deletion_lines(topics: list[ListedTopic], mode_log_topic: str) -> list[str]:
             "retired ones too"
         )
     return lines + [
-        f"{topic.name}: is deleted, with all records of its {topic.partition_count} partitions." for topic in topics
+        f"{topic.name}: will be deleted, with all records in {topic.partition_count} partitions." for topic in topics
     ]
 
 
@@ -413,7 +413,7 @@ def _lines(
     for state in states:
         if state.configs is None and needs_configs:
             raise RequestRefused(
-                f"topic {state.name!r}: this needs the right to see its configs (DESCRIBE_CONFIGS)",
+                f"topic {state.name!r}: its configs are hidden from this user; grant DESCRIBE_CONFIGS on the topic",
                 code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
                 topic=state.name,
             )

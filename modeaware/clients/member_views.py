@@ -59,7 +59,10 @@ class MemberViews:
             try:
                 self._views.refresh(REFRESH_S)
             except ModeSourceError as error:
-                log.warning("%s: %s assigned by the last known modes: %s", self._group_id, sorted(unknown), error)
+                log.warning(
+                    "%s: partitions of %s are assigned by the last known modes: %s",
+                    self._group_id, sorted(unknown), error,
+                )  # fmt: skip
         self._known.update(topics)
         self.follow()
 
@@ -71,13 +74,13 @@ class MemberViews:
             hidden = [p for t, p in self._member.partitions if t == topic and not view.is_readable(p)]
             if hidden:
                 log.warning(
-                    "%s: partitions %s are in mode None and left out until they are readable",
+                    "%s: partitions %s are in mode None, and are not read until their mode changes",
                     topic, format_ranges(hidden),
                 )  # fmt: skip
             if view.replaced_by is not None:
                 log.warning(
-                    "%s: %s is being replaced by %s, but its partitions were assigned with assign(). Assign those of "
-                    "%s once these are read to their end, or use subscribe() instead",
+                    "%s: topic %s is being replaced by %s, and its partitions were assigned with assign(). Once they "
+                    "are read to the end, assign the partitions of %s; or use subscribe()",
                     self._group_id, topic, view.replaced_by.topic, view.replaced_by.topic,
                 )  # fmt: skip
             if hidden or view.replaced_by is not None:

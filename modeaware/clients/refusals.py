@@ -56,9 +56,9 @@ class Refusals:
             return None
         error = kind(
             f"{topic}-{partition}: brokers rejected a record, because {topic} was replaced by {new_topic.topic}. This "
-            "attempt has not stored the record. If it was a retry, an earlier attempt may have stored it: the outcome "
-            "is unknown. If a duplicate does no harm, send the record again under the same name: it goes to "
-            f"{new_topic.topic}",
+            "attempt has not stored the record. If this attempt was a retry, an earlier one may have stored the "
+            "record: the outcome is unknown. If a duplicate does no harm, send the record again under the same name; "
+            f"the record then goes to {new_topic.topic}",
             topic=topic,
             partition=partition,
             new_topic=new_topic.topic,

@@ -52,7 +52,7 @@ class Resize:
         share = "some" if self.moved_share is None else f"{self.moved_share:.0%}"
         if self.new_topic is not None:
             return (
-                f"{self.topic} (epoch {self.epoch}) was replaced by {self.new_topic}, and records go there: "
+                f"{self.topic} (epoch {self.epoch}) was replaced by {self.new_topic}, which now gets the records: "
                 f"{self.old_count} partitions before, {self.new_count} now; {share} of the keys get a partition with "
                 f"another number. Mode-aware groups read {self.topic} to its end first, so each key keeps its order"
             )

@@ -304,8 +304,8 @@ class Routes:
             if first or replaced is None or replaced.replaced_by is None:
                 continue
             text = (
-                "%s was replaced by %s: records under the name %s go there from now on. Brokers may reject records "
-                "that are still queued, with MSG_SIZE_TOO_LARGE"
+                "%s was replaced by %s, which from now on gets the records sent under the name %s. Brokers may reject "
+                "records that are still queued (MSG_SIZE_TOO_LARGE)"
             )
             logger.info(text, before, topic, name)
             view = self._views.view(topic)

@@ -243,7 +243,8 @@ class _Batch(Generic[_E]):
                 continue
             what, answer = f"{self.what} {self.name(effect)!r}", answered.get(self.name(effect))
             if answer is None:
-                failures[effect.topic] = ClusterError(f"cannot {what}: the response leaves it out", topic=effect.topic)
+                text = f"cannot {what}: the brokers' response lacks the topic"
+                failures[effect.topic] = ClusterError(text, topic=effect.topic)
             elif answer.error_code:
                 failures[effect.topic] = refusal(what, answer.error_code, answer.error_message, topic=effect.topic)
         return [failures.get(effect.topic) for effect in effects]
@@ -316,7 +317,7 @@ def delete_topics(
         return DeleteTopicsRequest(topics=wanted, timeout_ms=OPERATION_TIMEOUT_MS, min_version=6)  # with ids
 
     results: dict[str, ClusterError | None] = {
-        name: ClusterError(f"cannot delete topic {name!r}: the response leaves it out", topic=name)
+        name: ClusterError(f"cannot delete topic {name!r}: the brokers' response lacks the topic", topic=name)
         if topic_id
         else no_topic_id(name)
         for name, topic_id in topics.items()

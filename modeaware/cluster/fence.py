@@ -112,7 +112,7 @@ def check_fences(brokers: Brokers, topics: Collection[str]) -> dict[str, Cluster
         operations = authorized_operations(described.authorized_operations)
         if operations is not None and _DELETE not in operations:
             topic = described.name
-            text = f"topic {topic!r}: not authorized to delete it once it is replaced; grant DELETE on the topic"
+            text = f"topic {topic!r}: not authorized to delete the replaced topic; grant DELETE on the topic"
             denied = ClusterError(text, code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, topic=topic)
             failures.setdefault(topic, denied)
     return failures

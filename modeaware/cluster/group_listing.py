@@ -88,7 +88,7 @@ def list_groups(brokers: Brokers) -> Listing:
     after = _leaders(brokers, nodes, listing)
     if before != after:
         moved = sorted(p for p in {*before, *after} if before.get(p) != after.get(p))
-        listing.doubt(f"{OFFSETS_TOPIC}-{moved[0]} moved while groups were listed")
+        listing.doubt(f"the leader of {OFFSETS_TOPIC}-{moved[0]} changed while groups were listed")
     listing.none_yet = not before and not listing.doubts
     return listing
 

@@ -259,7 +259,7 @@ class LeaderRequests:
                 error = refused or _leader_error(what, (topic, p), KafkaError.LEADER_NOT_AVAILABLE)
                 errors[topic, p] = _Answered(error, None, refused is None)
             elif only_under is not None and epoch != only_under.get((topic, p)):
-                text = f"put off: {what} {topic}-{p}: its leader epoch is {epoch}, not the observed one"
+                text = f"put off: {what} {topic}-{p}: the leader has changed since the check (leader epoch {epoch})"
                 errors[topic, p] = _Answered(ClusterError(text, topic=topic, partition=p), (node, epoch), True)
             else:
                 led.setdefault(node, {}).setdefault(topic, {})[p] = epoch
@@ -282,7 +282,7 @@ class LeaderRequests:
 
 def _read(what: str, key: Partition, by: Leader, entry: Any) -> _Answered:
     if entry is None or isinstance(entry, ClusterError):
-        text = f"cannot {what} {key[0]}-{key[1]}: {entry or f'broker {by[0]} left it out of its response'}"
+        text = f"cannot {what} {key[0]}-{key[1]}: {entry or f'the response of broker {by[0]} lacks the partition'}"
         code = entry.code if entry is not None else None
         return _Answered(ClusterError(text, code=code, topic=key[0], partition=key[1]), by)
     if entry.error_code:

@@ -428,7 +428,7 @@ class Observer:
             silent = [node for node, named in nodes.items() if topic not in named]
             of_each = [named.get(topic) for named in nodes.values()]
             if silent:
-                gone[topic_id] = ClusterError(f"broker {silent[0]} does not describe topic {topic!r}", topic=topic)
+                gone[topic_id] = ClusterError(f"broker {silent[0]} did not describe topic {topic!r}", topic=topic)
             elif any(other is not None and Look(topic, None, topic_id).is_of(other) for other in of_each):
                 gone[topic_id] = False
             elif topic_id not in self._deleted and now_s - first_s < GONE_AFTER_MS / 1000:

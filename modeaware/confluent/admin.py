@@ -625,7 +625,7 @@ def _fill(futures: Mapping[Any, Future[Any]], as_stock: bool, whole: Future[Mapp
     failure = whole.exception()
     answers = whole.result() if failure is None else dict.fromkeys(futures, failure)
     for topic, future in futures.items():
-        unanswered = ModeAwareError(f"topic {topic!r}: the response leaves it out", topic=str(topic))
+        unanswered = ModeAwareError(f"topic {topic!r}: the response has no result for this topic", topic=str(topic))
         answer = answers.get(topic, unanswered)
         if isinstance(answer, ModeAwareError) and as_stock:
             code = KafkaError._FAIL if answer.code is None else int(answer.code)
@@ -643,7 +643,8 @@ def _failure(topic: str, future: Future[None], timeout_s: float) -> BaseExceptio
         return os_threads.awaitable(future).exception(timeout_s)
     except FutureTimeoutError:
         return ClusterError(
-            f"topic {topic!r}: no answer in time about its creation or growth; the outcome is unknown",
+            f"topic {topic!r}: no answer in time about its creation or growth; the outcome is unknown. Describe the "
+            "topic before a retry",
             code=ErrorCode.REQUEST_TIMED_OUT,
             topic=topic,
         )

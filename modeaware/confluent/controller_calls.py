@@ -69,7 +69,7 @@ def group_rules_of(replay: Replay, mode_log_topic: str) -> tuple[GroupRule, ...]
 def _check_readable(replay: Replay, key: str, what: str, instead: str) -> None:
     if replay.is_unreadable(key):
         raise RecordError(
-            f"{what} cannot be used here (malformed, or written by a newer version); upgrade modeaware, or {instead}"
+            f"{what} cannot be read (malformed, or written by a newer version); upgrade modeaware, or {instead}"
         )
 
 
@@ -213,8 +213,8 @@ class ControllerCalls:
 
         Raises: as :meth:`group_rules`.
         """
-        replay, what = self._read_log(deadline), f"the observed brokers in {self.config.mode_log_topic!r}"
-        _check_readable(replay, OBSERVED_BROKERS_KEY, what, "create without a minimum")
+        replay, what = self._read_log(deadline), f"the list of brokers in {self.config.mode_log_topic!r}"
+        _check_readable(replay, OBSERVED_BROKERS_KEY, what, "create without a minimum of replicas")
         return replay.observed_brokers
 
     def _read_log(self, deadline: Deadline) -> Replay:

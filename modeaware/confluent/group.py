@@ -311,7 +311,7 @@ class Membership:
         if show is not None:
             if not self._rebalancing:
                 for key in places.keys() - self.member.partitions.keys():
-                    log.warning("%s [%d] is not assigned to this consumer now and was left out", *key)
+                    log.warning("%s [%d] is ignored, because it is not assigned to this consumer now", *key)
             self.member.done(show, places, self._now_s())
         else:
             self._check(partitions, incremental=incremental)
@@ -470,8 +470,8 @@ class Membership:
                     self._notice_s = self._now_s() + NOTICE_RETRY_S  # other topics wait, too: no poll takes long
                     return
                 log.warning(
-                    "%s was deleted, and no broker has confirmed it to this consumer: if another topic gets "
-                    "the name, restart the consumer (docs/client-faults.md)",
+                    "%s was deleted, and no broker has confirmed the deletion to this consumer: if another topic "
+                    "gets the name, restart the consumer (docs/client-faults.md)",
                     topic,
                 )
             del self._notices[topic]
@@ -521,7 +521,11 @@ class Membership:
                 self._seek_now(TopicPartition(*key, offset))
             except KafkaException as error:
                 log.warning(
-                    "%s [%d]: records from offset %d on were consumed but not returned: %s", *key, offset, error
+                    "%s [%d]: records from offset %d on were not returned to the application, and the seek back to "
+                    "them failed: %s",
+                    *key,
+                    offset,
+                    error,
                 )
 
     def due_s(self) -> float | None:

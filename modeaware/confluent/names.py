@@ -117,8 +117,8 @@ class LogicalNames:
                 KafkaError(
                     KafkaError._INVALID_ARG,
                     f"{name}: this consumer has returned records of the new topic under this name "
-                    "(modeaware.topic.names=logical), so an offset for it is ambiguous. Pass the message instead "
-                    "(commit(message=...)), or the topic that consumer.physical_topic(message) returns",
+                    "(modeaware.topic.names=logical), so an offset under this name is ambiguous. Pass the message "
+                    "instead (commit(message=...)), or the topic that consumer.physical_topic(message) returns",
                 )
             )
 

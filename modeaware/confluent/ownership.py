@@ -146,7 +146,7 @@ class GroupDescriber:
             for topic, partitions in assignment.items():
                 topics.setdefault(topic, {})[other.id] = partitions
         if own != given:
-            raise GroupMoved(f"group {self._group_id} shows other partitions of {member} than librdkafka")
+            raise GroupMoved(f"group {self._group_id} gives {member} other partitions than librdkafka has")
         return GroupAssignment(description.protocol, topics)
 
     def _request(self) -> Any:
@@ -280,7 +280,7 @@ class Ownership:
         try:
             self._views.refresh(REFRESH_TIMEOUT_S)
         except ModeSourceError as error:
-            log.warning("%s: assigning by the last known modes: %s", self._conf.group_id, error)
+            log.warning("%s: partitions are assigned by the last known modes: %s", self._conf.group_id, error)
         self._described, self._short = None, False
         self._possible = {topic: self._possible_of(topic) for topic in topics_of(given)}
         self.in_doubt = {t for t, possible in self._possible.items() if possible != _NOTHING_HIDDEN}
@@ -331,7 +331,10 @@ class Ownership:
             group = self._describe(given)
         except (GroupMoved, GroupUnknown) as error:
             if isinstance(error, GroupMoved) or not (error.final or self._now_s() >= self._give_up_s):
-                log.info("%s: partitions of %s withheld for now: %s", self._conf.group_id, sorted(self.in_doubt), error)
+                log.info(
+                    "%s: this member does not read partitions of %s yet: %s",
+                    self._conf.group_id, sorted(self.in_doubt), error,
+                )  # fmt: skip
                 self._due_s = self._now_s() + RETRY_S
                 return None
             log.warning(

@@ -245,7 +245,8 @@ def look_anew(count: PartitionCount, topic: str) -> None:
     try:
         count(topic)
     except KafkaException as error:
-        logger.warning("topic %s: no metadata, and another topic had this name before: %s", topic, error)
+        text = "topic %s: another topic had this name before, and the metadata of this topic was not received: %s"
+        logger.warning(text, topic, error)
 
 
 def notice_deletion(client: librdkafka.Producer) -> Callable[[str], None]:

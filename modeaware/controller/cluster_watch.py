@@ -158,4 +158,4 @@ class BrokerWatch:
         record: ObservedBrokersRecord = replace(after, controller_epoch=controller_epoch, epoch=held.epoch + 1)
         self._log.append([(OBSERVED_BROKERS_KEY, record.to_json())])
         self._log.observed, self._log.observed_unreadable = record, False
-        logger.info("brokers %s; under-replicated creation %s", sorted(record.brokers), record.policy)
+        logger.info("observed brokers: %s; under-replicated creation: %s", sorted(record.brokers), record.policy)

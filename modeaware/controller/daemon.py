@@ -331,8 +331,8 @@ def _check_listener(listen: str | None, advertised: str | None, certificate: str
     unused = [option for option, value in options.items() if value is not None]
     if listen is None and unused:
         raise ConfigError(
-            f"{' and '.join(unused)}: there is no endpoint, because of --listen none, --once, or security.protocol=SSL "
-            f"(with SSL alone, no endpoint is possible). Omit {' and '.join(unused)}, or pass --listen HOST:PORT"
+            f"{' and '.join(unused)}: there is no endpoint, because of --listen none, --once or security.protocol=SSL. "
+            f"Omit {' and '.join(unused)}; or omit --once, pass --listen HOST:PORT, and use SASL_SSL instead of SSL"
         )
 
 

@@ -237,8 +237,8 @@ class Election:
         leaving.join(timeout_s)
         if leaving.is_alive():
             logger.warning(
-                "left the election, but no broker answered within %g s; they remove this controller when its "
-                "session ends",
+                "left the election, but no broker answered within %g s; the brokers remove this controller when "
+                "its session ends",
                 timeout_s,
             )
 

@@ -502,7 +502,7 @@ class Engine:
         for topic in checked:
             record = self._records[topic.topic_id]
             try:
-                with self.failures.isolated(f"topic {record.topic!r}: its groups"):
+                with self.failures.isolated(f"topic {record.topic!r}: the check of the groups"):
                     decision = self.moved.looked(topic.this, record, at_ms)
             except ClusterError as error:
                 logger.warning("topic %s: gates unchanged: %s", record.topic, error)
@@ -818,7 +818,7 @@ class Engine:
         (facts,) = self._observe([Look(record.topic, record)])
         if isinstance(facts, ClusterError):
             logger.warning(
-                "topic %s: growth refused, and it is unknown whether the topic has grown: %s", record.topic, facts
+                "topic %s: growth rejected, and it is unknown whether the topic has grown: %s", record.topic, facts
             )
             return
         if facts.topic_id == record.topic_id and facts.partition_count < effect.total_count:
@@ -870,7 +870,7 @@ class Engine:
         if self._newer_topics and isinstance(effect, DeleteRecords | DeleteOldTopic):
             return (
                 f"put off: the record of topic id {self._newer_topics[0]} needs a newer version of modeaware, and "
-                "groups may still come from that topic; upgrade this controller"
+                "groups may still move from that topic; upgrade this controller"
             )
         return None
 
@@ -885,7 +885,7 @@ class Engine:
                 next(failures) if why is None else ClusterError(why, code=ErrorCode.REQUEST_TIMED_OUT, topic=e.topic)
                 for e, why in zip(effects, put_off, strict=True)
             ]
-        what = "many effects" if len(effects) > 1 else f"topic {effects[0].topic!r}: {type(effects[0]).__name__}"
+        what = "a batch of changes" if len(effects) > 1 else f"topic {effects[0].topic!r}: {type(effects[0]).__name__}"
         try:
             with self.failures.isolated(what, ErrorCode.REQUEST_TIMED_OUT):
                 errors = self._effects.perform(effects)

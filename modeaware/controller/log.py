@@ -98,7 +98,7 @@ class ControllerLog:
         begun_s = time.monotonic()
         replay = read_mode_log(self._conf, self._topic, READ_TIMEOUT_S, must_exist=True)
         if (took_s := time.monotonic() - begun_s) > SLOW_READ_S:
-            text = "the mode log took %.1f s to read: is it compacted? Beyond %g s no controller can start"
+            text = "reading the mode log took %.1f s; above %g s no controller can start. Check that it is compacted"
             logger.warning(text, took_s, READ_TIMEOUT_S)
         newer = OBSERVED_BROKERS_KEY in replay.newer
         self.observed = None if newer else replay.observed_brokers or ObservedBrokersRecord()

@@ -390,7 +390,7 @@ def alive(snapshot: Snapshot) -> str | None:
     age_s = snapshot.loop_age_s
     if age_s is None or age_s <= LOOP_STALE_S:
         return None
-    return f"the controller's thread has begun no round for {age_s:.0f} s"
+    return f"the controller's thread hangs: no progress for {age_s:.0f} s; restart the controller"
 
 
 def ready(snapshot: Snapshot) -> str | None:

@@ -343,7 +343,7 @@ class Worker:
             self.log.timeout_s = STOP_APPEND_TIMEOUT_S
             self.engine.release()
         except (ClusterError, ControllerFenced) as error:
-            text = "stopping: the claim still has this controller's address: %s. The next controller replaces the claim"
+            text = "stopping: this controller's address was not removed from the claim (%s); the next claim replaces it"
             logger.warning(text, error)
 
     def _serve(self, term: int) -> None:

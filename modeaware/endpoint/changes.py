@@ -205,7 +205,7 @@ def read(payload: bytes) -> ChangeRequest | bytes:
     return change if change.commands else change.answer([])
 
 
-_TOO_MANY = RequestRefused("the request has too many parts: name fewer topics, or rules, in one request")
+_TOO_MANY = RequestRefused("the request has too many parts: name fewer topics or rules in one request")
 
 
 class _Rights:

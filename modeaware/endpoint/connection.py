@@ -192,7 +192,8 @@ class Deadlines:
             yield self._progress_s + limits.linger_s, "the client does not accept its last responses"
             return
         if not self.established:
-            yield self._made_s + min(limits.establish_s, limits.idle_s), "no request in time, or no authentication"
+            why = "the client did not send a request or authenticate in time"
+            yield self._made_s + min(limits.establish_s, limits.idle_s), why
         elif self.working:
             yield self._loop.time() + limits.idle_s, ""
         else:
@@ -291,7 +292,7 @@ class Connection:
         self._proceed()
 
     def link_failed(self, link: Link, error: MalformedFrame | ssl.SSLError) -> None:
-        peer = "" if link is self.client else "its broker: "
+        peer = "" if link is self.client else "bytes from the broker: "
         self._end(logging.WARNING, "closed a connection with malformed bytes", f"{peer}{error}")
 
     def link_full(self, link: Link, full: bool) -> None:
@@ -306,7 +307,7 @@ class Connection:
 
     def link_eof(self, link: Link) -> None:
         if link is self.client:
-            self._end(logging.DEBUG, "closed by its client", "its client has closed it")
+            self._end(logging.DEBUG, "closed by its client", "the client has closed the connection")
         else:
             link.abort()
 

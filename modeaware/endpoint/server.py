@@ -137,15 +137,14 @@ class Server:
             )
         if not target.loopback and not upstream.sasl:
             logger.warning(
-                "listening on %s, and the brokers do not authenticate users: each client that reaches this address is "
-                "ANONYMOUS to them, and may change partitions if they authorize ANONYMOUS",
+                "listening on %s, and the brokers do not authenticate users: to brokers, each client that reaches this "
+                "address is ANONYMOUS. If ANONYMOUS has the rights, every such client may change partitions",
                 listen,
             )
         if self.security_protocol != upstream.security_protocol:
             logger.warning(
-                "security.protocol is %s for clients of this endpoint and %s for the brokers: the endpoint takes "
-                "admin commands. Clients have one setting for both, so they cannot bootstrap here and then connect to "
-                "a broker",
+                "security.protocol is %s for clients of this endpoint and %s for the brokers. Clients have one setting "
+                "for both: admin commands work here, but a client cannot bootstrap here and then connect to a broker",
                 self.security_protocol,
                 upstream.security_protocol,
             )
@@ -295,7 +294,8 @@ def affordable(connections: int) -> int:
         return connections
     fewer = max(1, (soft - _OTHER_FILES) // 2)
     logger.warning(
-        "the endpoint takes %d connections, not %d: this process may have no more than %d files open",
+        "the endpoint takes %d connections, not %d: this process may have no more than %d files open; raise the "
+        "limit (ulimit -n)",
         fewer,
         connections,
         soft,

@@ -102,7 +102,7 @@ class Authentication:
         """Return why this request ends the connection, or None if it does not."""
         if header.api_key == SASL_HANDSHAKE_KEY:
             return (
-                "SaslHandshake version 0: the tokens after it have no request header"
+                "SaslHandshake version 0, whose tokens have no request header, is not supported"
                 if header.api_version < 1
                 else None
             )
@@ -433,7 +433,7 @@ class ClientSession:
             self._finish(self._in_work.answer(outcome))
         elif isinstance(self._in_work, ModesQuery):
             if outcome is not None:
-                raise Ended("the mode log cannot be read to its end now, which a request with Fresh requires")
+                raise Ended("a Metadata request with Fresh needs the end of the mode log, which cannot be read now")
             query, self._in_work = self._in_work, None
             self._ask_modes(query)
 

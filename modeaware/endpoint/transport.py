@@ -334,8 +334,8 @@ class Upstream:
         if protocol == "SSL":
             raise ConfigError(
                 "security.protocol: with SSL alone, brokers identify users by client certificates, and the endpoint "
-                "has no user's certificate. Reach the brokers by SASL_SSL, or run the controller "
-                "without a listener"
+                "has no user's certificate. Reach the brokers by SASL_SSL, or run the controller without an endpoint "
+                "(--listen none)"
             )
         try:  # as in librdkafka, the port may be missing
             servers = [split_address(server, DEFAULT_PORT) for server in security.servers(conf)]

@@ -219,7 +219,9 @@ def _look_anew(metadata: Any, topic: str) -> None:
 
     metadata._manager.call_soon(look)
     if not done.wait(LOOK_S):
-        log.warning("topic %s: no metadata yet, and another topic had this name before", topic)
+        log.warning(
+            "topic %s: another topic had this name before, and the metadata of this topic was not received yet", topic
+        )
 
 
 def _report_refusals(sender: Any, transactions: Any, refusals: Refusals) -> None:

@@ -241,9 +241,9 @@ def _check_size(record: TopicRecord, facts: TopicFacts) -> None:
     size = largest_bytes(record)
     if size > MAX_RECORD_BYTES:
         why = (
-            f"its mode record could grow to {size} bytes; the limit is {MAX_RECORD_BYTES}, room for about "
-            f"{max(most_partitions(record), 0)} retired partitions and its {len(record.required_groups)} groups. "
-            "Delete groups that are not needed (kafka-consumer-groups --delete)"
+            f"its mode record could grow to {size} bytes, above the limit of {MAX_RECORD_BYTES} bytes. With the "
+            f"topic's {len(record.required_groups)} groups, about {max(most_partitions(record), 0)} retired partitions "
+            "fit. Delete groups that are not needed (kafka-consumer-groups --delete)"
         )
         raise Objection(record.topic, "record-size", ErrorCode.MESSAGE_TOO_LARGE, why).refusal
 
@@ -316,7 +316,7 @@ def _check_rule(rule: GroupRule) -> None:
         )
     if rule.glob and not has_glob_characters(rule.group):
         raise _invalid(
-            f"group {rule.group!r} is not a glob: it contains none of * ? [. For a plain name omit --glob (glob=True)"
+            f"group {rule.group!r} is not a glob: it contains no *, ? or [. For a plain name omit --glob (glob=True)"
         )
     if not rule.topic:
         raise _invalid(f"a rule {rule.kind!r} must name a topic, or a glob")

@@ -170,7 +170,8 @@ def alias_of(command: ReplaceTopicCommand, facts: TopicFacts, records: Collectio
                 raise Objection(command.topic, "alias", ErrorCode.INVALID_REQUEST, why).refusal
             if record.is_first_half and replacement.reason != reasons.POINTS_NOWHERE:
                 why = (
-                    "the name is kept: wait until a topic has it again, or end the change on the interim topic (--stay)"
+                    "a change keeps this name: wait until the new topic has the name, or end the change on the interim "
+                    "topic (--stay)"
                 )
                 raise _too_early(command.topic, why).refusal
             _refuse_while_replaced_by(command.topic, records)
@@ -225,8 +226,8 @@ def alias_objections(
         waits = _is_held(command, facts.topic_id, topic, has_alias=has_alias)
         if not waits and record.topic in wanted and replacement.switched_ms is not None:
             why = (
-                f"the name points to {replacement.new_topic!r}, which replaced the topic of id {record.topic_id}; "
-                "clients use no other topic of that name. Name another topic"
+                f"the name points to {replacement.new_topic!r}, which replaced an earlier topic of this name (id "
+                f"{record.topic_id}); clients use no other topic of this name. Name another topic"
             )
             yield Objection(record.topic, "alias", ErrorCode.INVALID_TOPIC_EXCEPTION, why)
             continue
@@ -277,7 +278,8 @@ def _too_early(topic: str, why: str) -> Objection:
 
 
 def _deleted(topic: str) -> str:
-    return f"{topic!r} is deleted and a running controller has recorded that (after --fence none delete it yourself)"
+    own = "after --fence none delete the topic yourself"
+    return f"{topic!r} is deleted and a running controller has recorded the deletion ({own})"
 
 
 def is_rename_back(
@@ -304,7 +306,7 @@ def _to_rename_back(
         return
     users = facts.new_topic.groups if facts.new_topic is not None and facts.new_topic.topic_id is None else {}
     if using := sorted(name for name, group in users.items() if group.subscribed):
-        why = f"groups with stock clients are subscribed to it: {', '.join(using)}. Stop or move them first"
+        why = f"groups with stock clients use this name: {', '.join(using)}. Stop or move these groups first"
         reason = reasons.of_group(reasons.NAME_SUBSCRIBED, using[0])
         yield Objection(command.new_topic, "alias", ErrorCode.POLICY_VIOLATION, why, reason)
     left_ms = forgotten_ms(alias.record, command.num_partitions) - now_ms

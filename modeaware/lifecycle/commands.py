@@ -60,8 +60,8 @@ class CreatePartitionsCommand:
 class ReplaceTopicCommand:
     """Replace a topic by a new topic; see :class:`~modeaware.modelog.records.Replacement`.
 
-    The command may be repeated: before the switch to change ``pause_before_switch``, and before the old topic is gone to
-    add to ``accept_state_loss`` or to change ``keep_name``. ``undo`` deletes the new topic; an undo after the switch
+    The command may be repeated: before the switch to change ``pause_before_switch``, and before the old topic is gone
+    to add to ``accept_state_loss`` or to change ``keep_name``. ``undo`` deletes the new topic; an undo after the switch
     is refused. ``configs`` are all configs of the new topic: a controller copies no configs of the old topic.
 
     ``keep_name``: the replacement is the first or the second of the two by which a topic keeps its name

@@ -538,12 +538,12 @@ def _alarms(
 
 
 _WARNED = {
-    Way.UNNOTED: "its commits reach the end of partitions {partitions}, but no client has noted that it has handled "
-    "all records (stock clients?)",
+    Way.UNNOTED: "its commits reach the end of partitions {partitions}, but no client has confirmed that all records "
+    "were handled (stock clients?)",
     Way.GIVEN: "all records of partitions {partitions} are delivered, but the application has not committed {unread} "
     "of them. After a crash these are delivered again, after newer records",
     Way.UNOWNED: "no member owns partitions {partitions}, which have {unread} unread records",
-    Way.WAIVED: "it is waived on partitions {partitions}, which have {unread} unread records",
+    Way.WAIVED: "the group is waived on partitions {partitions}, which have {unread} unread records",
 }
 
 
@@ -570,7 +570,7 @@ def gate_texts(record: TopicRecord, moved: Moved, facts: TopicFacts, requirement
     return texts
 
 
-UNREAD_TEXT = "it has {unread} records of partitions {partitions} to read"
+UNREAD_TEXT = "it has {unread} unread records in partitions {partitions}"
 _CLOSED = "gate closed"
 _BY_ONE_LOOK = Limits(unnoted_ms=1, gate_timeout_ms=1)
 _WAITS = {
@@ -580,8 +580,8 @@ _WAITS = {
     Wait.GIVEN: "all records of partitions {partitions} are delivered, but the application has not committed {unread} "
     "of them",
     Wait.BUSY: "the application has paused partitions {partitions}, or has sought back in them",
-    Wait.UNNOTED: "all records of partitions {partitions} are committed, but no client has noted that it has handled "
-    "them",
+    Wait.UNNOTED: "all records of partitions {partitions} are committed, but no client has confirmed that the records "
+    "were handled",
     Wait.UNKNOWN: "its commits are not known",
 }
 
@@ -608,7 +608,7 @@ def broken_seal_alarm(before: TopicRecord, after: TopicRecord, held: MovedRecord
     some = f"groups {', '.join(map(repr, held.groups[:_NAMED]))}{more}"
     names = f"{'every group' if held.all else some} from {before.topic!r} to {before.replacing.new_topic!r}"
     when = f"before the seals of partitions {format_ranges(sorted(broken))} broke"
-    return f"gate opened for {names} {when}: records behind the seals may be read after newer records of the same keys"
+    return f"gate opened for {names} {when}: late records may be read after newer records of the same keys"
 
 
 _NAMED = 20
@@ -631,5 +631,5 @@ def _no_room_alarm(record: TopicRecord) -> str:
 def _closed_again_alarm(record: TopicRecord, name: str) -> str:
     return (
         f"gate closed again for group {name!r}: it has no members, and its offsets on {record.replacing.new_topic!r} "
-        f"are missing or were reset. It reads {record.topic!r} first when it returns"
+        f"are missing or were reset. When the group returns, it reads {record.topic!r} first"
     )

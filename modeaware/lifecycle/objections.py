@@ -107,9 +107,11 @@ def why_not_now(command: TopicCommand, current: TopicRecord, replacement: Replac
         return objection_to_change(replacement) if switched else other
     if command.undo:
         remedy = (
-            "end the change there (--stay)" if current.is_first_half else f"to get another topic, replace {new_topic!r}"
+            "end the change there (--stay)"
+            if current.is_first_half
+            else f"for another partition count, replace {new_topic!r}"
         )
-        back = f"its producers already write to {new_topic!r}: {remedy}"
+        back = f"its producers already write to {new_topic!r}, so nothing can be undone: {remedy}"
         return back if switched else None
     if replacement.undone_ms is not None:
         return f"its replacement by {new_topic!r} is being undone: wait until that is done"
@@ -119,7 +121,7 @@ def why_not_now(command: TopicCommand, current: TopicRecord, replacement: Replac
         return f"{name}: {rename if switched else 'undo the replacement first (--undo)'}"
     again = repetition_of(command, current)
     if again is not None and again.differs:
-        remedy = "repeat the command as it was" if switched else "undo the replacement first (--undo)"
+        remedy = "repeat the command with the same options" if switched else "undo the replacement first (--undo)"
         return f"it is already being replaced, with {', '.join(again.differs)}: {remedy}"
     if command.pause_before_switch and switched:
         return f"its producers already write to {new_topic!r}: too late to pause before the switch"
@@ -226,7 +228,7 @@ def _to_replacement(command: ReplaceTopicCommand, current: TopicRecord, facts: T
     if command.keep_name:
         yield from to_keep_name(command, current, compacted=facts.compacted)
     if command.fence not in FENCES:
-        why = f"a fence is one of {', '.join(FENCES)}, not {command.fence!r}"
+        why = f"unknown fence {command.fence!r}; use one of {', '.join(FENCES)}"
         yield no("fence", ErrorCode.INVALID_REQUEST, why)
     if facts.compacted and not command.evacuate:
         yield no("compacted", ErrorCode.POLICY_VIOLATION, why_evacuate(facts.cleanup_policy))

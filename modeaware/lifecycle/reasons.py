@@ -60,8 +60,7 @@ _TEXTS = {
     "drained)",
     COMPACTED: "cleanup.policy is no longer delete alone, and the latest value of each key must be kept: set it back "
     "to delete, or undo the change (--undo) and replace the topic with --evacuate",
-    GROUPS_UNKNOWN: "the list of groups may be incomplete (a group in a rebalance, or an error); see the controller's "
-    "log",
+    GROUPS_UNKNOWN: "the list of groups may be incomplete, because of an error; see the controller's log",
     GROUP_REBALANCING: "group {group} is in a rebalance, and may use the topic; waiting until the rebalance ends. If "
     "it does not end, stop the group's consumers",
     GROUPS_HIDDEN: "the controller's user cannot list all groups: grant the user DESCRIBE on the cluster, or register "
@@ -73,8 +72,8 @@ _TEXTS = {
     "nothing and when partitions are revoked, or stop the application",
     GROUP_NEVER_COMMITTED: "group {group} uses the topic but has never committed an offset for the partition: run its "
     "consumers, commit an offset for it (kafka-consumer-groups --reset-offsets), or waive it (modeaware groups waive)",
-    GROUP_GONE: "group {group} is required, but the cluster does not list it (it was deleted, its offsets expired, or "
-    "it never ran): run the group, or waive it (modeaware groups waive)",
+    GROUP_GONE: "group {group} is required, but has neither commits nor members on the topic (it was deleted, its "
+    "offsets expired, or it never ran): run the group, or waive it (modeaware groups waive)",
     GROUP_BEYOND_END: "group {group} committed an offset beyond the end of the log: reset the offset "
     "(kafka-consumer-groups --reset-offsets)",
     GROUP_TRUNCATED: "group {group} committed an offset on a part of the log that was truncated later (unclean leader "

@@ -140,8 +140,8 @@ def _create(topic: Replaced, new_topic: TopicFacts, now_ms: int) -> Advance:
         return Advance(_without(record), alarms=(alarm,))
     if not _as_intended(new_topic, replacement):
         alarm = (
-            f"{given_up}another topic {replacement.new_topic!r} has appeared, with records or with another count, "
-            "replication factor or configs than requested. Repeat the request with another name"
+            f"{given_up}another topic {replacement.new_topic!r} exists by now. It has records, or its partition count, "
+            "replication factor or configs are not the requested ones. Repeat the request with another name"
         )
         return Advance(_without(record), alarms=(alarm,))
     if overriding := _overriding(new_topic, replacement):

@@ -76,7 +76,7 @@ def choose_way(nodes: int, environment: Mapping[str, str], has_engine: Callable[
     """Return the way for :func:`start_kafka`, or raise its ConfigError; ``has_engine`` is called only if needed."""
     wanted = environment.get(WAY_VARIABLE) or "auto"
     if wanted not in ("auto", Way.CONTAINER.value, Way.PROCESS.value):
-        raise ConfigError(f"{WAY_VARIABLE} is auto, container or process, not {wanted!r}")
+        raise ConfigError(f"{WAY_VARIABLE} must be auto, container or process, not {wanted!r}")
     if environment.get(BOOTSTRAP_VARIABLE):
         if wanted != "auto":
             raise ConfigError(f"{WAY_VARIABLE}={wanted} and {BOOTSTRAP_VARIABLE} are both set; unset one of them")

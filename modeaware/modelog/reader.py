@@ -210,8 +210,8 @@ class LogStream:
         assert offset is not None, "records and the end have offsets"
         if offset < self.position:
             raise LogRewound(
-                f"mode log: the topic {self._topic!r} was truncated, or deleted and created again: it is at offset "
-                f"{offset}, and was read up to {self.position} before",
+                f"mode log: the topic {self._topic!r} was truncated, or deleted and created again: the next record has "
+                f"offset {offset}, but the topic was read up to offset {self.position} before",
                 topic=self._topic,
             )
         self.at_end = error is not None
@@ -362,14 +362,14 @@ class Tail:
                     self._follow()
             except LogRewound as error:
                 self._anew.set()
-                logger.warning("%s; reading the mode log again from its beginning, newer views stay in force", error)
+                logger.warning("%s; reading the mode log again from its beginning. Newer views stay in force", error)
             except ModeSourceError as error:
                 self._anew.set()
                 self._sink.failed(error)
                 self._stopping.wait(FIRST_BACKOFF_S)
             except Exception as error:
                 self._anew.set()
-                logger.exception("the tail of the mode log %r failed; starting again", self._topic)
+                logger.exception("following the mode log %r failed unexpectedly; starting again", self._topic)
                 self._sink.failed(ModeSourceError(f"mode log: {type(error).__name__}: {error}", topic=self._topic))
                 self._stopping.wait(self._backoff.next_s())
 

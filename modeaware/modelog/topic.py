@@ -136,7 +136,7 @@ def log_weakness(admin: AdminClient, topic: str) -> str | None:
     except (ClusterError, KafkaException):
         return None
     if log.unfit is not None:
-        why = f"mode log: {log.unfit}. Until then no controller can start, and this one changes nothing on brokers"
+        why = f"mode log: {log.unfit}. Until then no controller can start, and the active one performs no change"
         raise ClusterError(why, topic=topic)
     return weakness(min(log.replicas), log.configs.get("min.insync.replicas"), len(cluster.nodes))
 

@@ -180,7 +180,7 @@ INTERNAL = frozenset({"__consumer_offsets", "__transaction_state", "__share_grou
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _HIDDEN = "its configs are hidden: this user lacks DESCRIBE_CONFIGS on the topic"
 _OLD_CLIENTS = (
-    "clients that are not mode-aware still write to these partitions; a partition is not freed while they write"
+    "clients that are not mode-aware still write to retired partitions; such a partition is not freed until they stop"
 )
 _OTHER_GROUPS = "groups without modeaware read the topic to its end, and then have to be moved by their owner"
 _EVACUATED = "it is compacted: once it is sealed, the change waits for the Spark job modeaware.spark.evacuate"
@@ -282,7 +282,7 @@ def _as_it_began(desired: DesiredTopic, record: TopicRecord, replacement: Replac
         differs.append(f"another policy ({replacement.policy!r})")
     if not differs:
         return ()
-    return (f"the replacement in progress continues as it began, with {', '.join(differs)}: the file changes nothing",)
+    return (f"the file does not change the replacement in progress, which has {', '.join(differs)}",)
 
 
 def _check_new_topic(desired: DesiredTopic, replacement: Replacement, new_topic: CurrentTopic | None) -> None:
@@ -315,7 +315,7 @@ def _check(desired: DesiredTopic, current: CurrentTopic) -> None:
         factors = " and ".join(map(str, sorted(current.replication_factors)))
         raise _RefusedError(
             f"its replication factor is {factors}, not {factor}; change it with modeaware reassign-partitions, or "
-            "declare the present one"
+            "declare the present factor"
         )
     if desired.configs and current.overrides is None:
         raise _RefusedError(_HIDDEN)
@@ -397,8 +397,8 @@ def _again(desired: DesiredTopic, record: TopicRecord) -> TopicDiff:
     warnings = _state_lost(again.accepts)
     if again.differs:
         how = ", ".join(again.differs)
-        began = f"the shrink in progress continues as it began, with {how}; the file's rules apply to the next one"
-        warnings = (began, *warnings)
+        began = f"the file does not change the shrink in progress, which has {how}"
+        warnings = (f"{began}; the file's rules apply to the next shrink", *warnings)
     command = DeletePartitionsCommand(  # the rules of the shrink's beginning: a controller refuses others
         desired.name, record.writable_count, deletion.delay_ms, deletion.immediate_delete, again.accepts
     )

@@ -141,7 +141,8 @@ def read_files(paths: Iterable[Path]) -> list[DesiredTopic]:
         mistakes += wrong
         for topic in topics:
             if topic.name in declared:
-                mistakes.append(f"{topic.where}: topic {topic.name!r} is already in {declared[topic.name].where}")
+                first = declared[topic.name].where
+                mistakes.append(f"{topic.where}: topic {topic.name!r} is already declared in {first}")
             declared.setdefault(topic.name, topic)
     mistakes += _shared_new_topics(declared)
     if mistakes:
@@ -168,9 +169,9 @@ def read_topics(text: str, name: str) -> tuple[list[DesiredTopic], list[str]]:
         root = yaml.compose(text, Loader=yaml.SafeLoader)  # unlike loaded values, nodes have lines and duplicate keys
     except yaml.MarkedYAMLError as error:
         line = f", line {error.problem_mark.line + 1}" if error.problem_mark is not None else ""
-        return [], [f"{name}{line}: no YAML: {error.problem or error.context}"]
+        return [], [f"{name}{line}: invalid YAML: {error.problem or error.context}"]
     except (yaml.YAMLError, RecursionError) as error:
-        return [], [f"{name}: no YAML: {' '.join(str(error).split())}"]
+        return [], [f"{name}: invalid YAML: {' '.join(str(error).split())}"]
     reader = _Reader(name)
     return reader.topics(root), reader.mistakes
 
@@ -205,15 +206,15 @@ class _Reader:
 
     def topics(self, root: yaml.Node | None) -> list[DesiredTopic]:
         if root is None:
-            self.mistakes.append(f"{self._name}: the file is empty: version: {VERSION} and topics: are needed")
+            self.mistakes.append(f"{self._name}: the file is empty; 'version: {VERSION}' and 'topics' are needed")
             return []
         parts = self._mapping(root, "the file", _FILE)
         version = parts.get("version")
         if version is None or self._text(version) != str(VERSION):
-            self._wrong(version or root, f"version: {VERSION} is needed; it is the version of the file format")
+            self._wrong(version or root, f"'version: {VERSION}' is needed, the version of the file format")
             return []
         if "topics" not in parts:
-            self._wrong(root, "topics: is needed")
+            self._wrong(root, "'topics' is needed")
             return []
         named, lines = self._keyed(parts["topics"], (), what="topics")
         topics = [self._topic(name, node, lines[name]) for name, node in named.items()]
@@ -226,7 +227,7 @@ class _Reader:
         parts = self._mapping(node, f"topic {_quoted(name)}", _TOPIC)
         if "partitions" not in parts:
             if isinstance(node, yaml.MappingNode):
-                self.mistakes.append(f"{where}: topic {_quoted(name)}: partitions: is needed")
+                self.mistakes.append(f"{where}: topic {_quoted(name)}: 'partitions' is needed")
             return None
         partitions = self._integer(parts["partitions"], "partitions", 1, MAX_PARTITIONS)
         factor = parts.get("replication_factor")
@@ -279,7 +280,8 @@ class _Reader:
             return text
         self._wrong(
             node,
-            f"config {name[:_LONGEST_SHOWN]}: a text, a decimal number, true, false or null; anything else in quotes",
+            f"config {name[:_LONGEST_SHOWN]}: a text, a decimal number, true, false or null is needed; put any other "
+            "value in quotes",
         )
         return ""
 
@@ -299,8 +301,10 @@ class _Reader:
     def _policy(self, node: yaml.Node) -> str:
         policy = self._text(node)
         if policy not in POLICIES:
-            hint = " (not in a file: modeaware shrink --immediate-delete deletes at once)" if "immediate" in policy else ""
-            self._wrong(node, f"policy: one of {', '.join(POLICIES)}, not {_quoted(policy)}{hint}")
+            hint = (
+                " (not in a file: modeaware shrink --immediate-delete deletes at once)" if "immediate" in policy else ""
+            )
+            self._wrong(node, f"policy: one of {', '.join(POLICIES)} is needed, not {_quoted(policy)}{hint}")
         return policy
 
     @_once
@@ -332,7 +336,7 @@ class _Reader:
             if not isinstance(key, yaml.ScalarNode) or key.tag == _NULL:
                 self._wrong(key, f"{what}: a key has to be a text")
             elif name in values:
-                self._wrong(key, f"{what}: {_quoted(name)} is already in line {lines[name]}")
+                self._wrong(key, f"{what}: {_quoted(name)} is already declared in line {lines[name]}")
             elif known and name not in known:
                 self._wrong(key, f"{what}: unknown key {_quoted(name)}: {_hint(name, known)}")
             else:

@@ -358,7 +358,7 @@ def _why_left(topic: ScannedTopic, rate: Rates, needs: int, refused: Sequence[Ob
     if needs > LEFT_ABOVE * count:
         return f"it needs {needs} of its {count} partitions"
     if rate.seen_ms < DAY_MS:
-        return f"its logs show {rate.seen_ms / HOUR_MS:.0f} of the 24 hours of a day: its peak may be elsewhere"
+        return f"its logs cover only {rate.seen_ms / HOUR_MS:.0f} of the 24 hours of a day, so its peak may be missing"
     if rate.peak_bytes_per_s is None:
         return "the size of its records is unknown"
     return None

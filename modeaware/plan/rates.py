@@ -287,11 +287,11 @@ def _notes(
     """Yield the notes, by code and text."""
     if mean.cut:
         shown = f"{mean.seen_ms // HOUR_MS} of {window.days * HOURS} hours"
-        yield "window-cut", f"the log shows {shown}: more may have been written before, and removed"
+        yield "window-cut", f"the log covers {shown}: earlier records may have been removed"
     if unplaced:
         yield (
             "future-timestamps",
-            f"the time of {unplaced} records is unknown, after a timestamp in the future: the peak includes them all",
+            f"{unplaced} records follow a timestamp in the future: their time is unknown, and the peak includes all",
         )
     if configs.timestamp_type == "LogAppendTime":
         yield "append-time", "brokers set timestamps: copied records count at the time of the copy"
@@ -304,9 +304,9 @@ def _notes(
         yield "size-unknown", f"bytes/s are unknown: {needed}"
     if (batches := logs.batches) is not None:
         if batches.transactional:
-            yield "markers", "written in transactions: markers count as records, up to one for each"
+            yield "markers", "written in transactions: their markers count as records, at most one for each record"
         how = "compressed" if batches.compressed else "not compressed"
-        yield "corrected", f"peak bytes/s by {batches.records} records of the busiest hour, {how}"
+        yield "corrected", f"peak bytes/s as in {batches.records} sampled records of the busiest hour, {how}"
     else:
         estimate = "peak bytes/s are an estimate"
         if configs.compression not in _UNCOMPRESSED:

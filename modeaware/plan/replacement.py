@@ -99,7 +99,7 @@ def hints_of(topic: str, names: Collection[str], groups: Collection[str]) -> tup
     connectors = sorted(group.removeprefix("connect-") for group in groups if group.startswith("connect-"))
     if connectors:
         hints.append(
-            f"Sink connectors of Kafka Connect: {', '.join(connectors)}. Change the topics of each one when its group "
+            f"Sink connectors of Kafka Connect: {', '.join(connectors)}. Change a connector's topics when its group "
             "moves."
         )
     return tuple(hints)
@@ -167,13 +167,13 @@ def _to_do(group: GroupFacts, command: ReplaceTopicCommand) -> str:
             f"; after the second switch read {command.new_topic} to its end, stop, prepare, start on {command.topic}"
         )
     if not group.has_members:
-        return f"has no members now. Nothing to do with modeaware; without it {move}"
+        return f"has no members now. Nothing to do if its clients run modeaware; otherwise: {move}"
     if group.members.aware and not group.members.unknown:
         return (
-            f"members: {group.members.text} by their client id. Nothing to do, except with "
+            f"members: {group.members.text} by their client id. Nothing to do; but with "
             f"modeaware.on.replace=named: {move}"
         )
-    return f"members: {group.members.text}. Nothing to do if all run modeaware; else {move}"
+    return f"members: {group.members.text}. Nothing to do if all run modeaware; otherwise: {move}"
 
 
 def replacement_text(plan: ReplacementPlan) -> list[str]:
@@ -189,26 +189,26 @@ def replacement_text(plan: ReplacementPlan) -> list[str]:
         )
     lines = [
         f"{old}: {plan.partition_count} -> {plan.num_partitions} partitions, by the new topic {new} ({replicas}).",
-        f"Producers with modeaware write to {new} from the switch on, and a group reads it once it has read {old}.",
+        f"From the switch on, producers with modeaware write to {new}. A group reads {new} once it has read {old}.",
         f"{copied} {end_text(plan.topic, plan.fence, plan.delay_ms)}.",
     ]
     lines += [f"Config {config.name}={config.value} ({config.origin})" for config in plan.configs]
-    lines += [f"Not copied, it names partitions: {name}" for name in plan.not_copied]
-    lines += [f"Group {group.group} ({group.kind or 'does not use it yet'}): {group.to_do}" for group in plan.groups]
+    lines += [f"Config {name} is not copied, because it names partitions" for name in plan.not_copied]
+    lines += [f"Group {group.group} ({group.kind or 'not on the topic yet'}): {group.to_do}" for group in plan.groups]
     if not plan.groups:
-        lines.append("No group uses it.")
+        lines.append(f"No group uses {old}.")
     if plan.groups_doubt is not None:
-        lines.append(f"There may be more groups, and the switch waits until that is known: {plan.groups_doubt}")
+        lines.append(f"There may be more groups; the switch waits until all groups are known: {plan.groups_doubt}")
     lines.append(
-        f"Readers in key order that keep up wait about {plan.pause_ms / 1000:g} s at the switch, and until their next "
-        "commit; groups that lag read on meanwhile."
+        f"Groups that keep up pause for about {plan.pause_ms / 1000:g} s at the switch, and until their next commit. "
+        "Groups that lag continue to read."
     )
     lines += acls_text(plan, plan.acls)
     lines += plan.hints
     if plan.keep_name:
         return lines + _kept_name_text(plan)
     if plan.fence == "none":
-        lines.append(f"WARNING: without the fence, brokers take what other producers still write to {plan.topic}.")
+        lines.append(f"WARNING: without the fence, brokers accept what other producers still write to {plan.topic}.")
     else:
         lines.append(f"Producers without modeaware are refused (MSG_SIZE_TOO_LARGE) once {plan.topic} is fenced.")
     return lines
@@ -227,9 +227,9 @@ def _kept_name_text(plan: ReplacementPlan) -> list[str]:
             "avoids this wait."
         )
     else:
-        lines.append("Each of the two is deleted no earlier than the delay after its replacement was requested.")
+        lines.append("Each of the two topics is deleted no earlier than the delay after its replacement was requested.")
     if after > before:
-        lines.append(f"{name} gets more partitions than it had: the second half begins 10 minutes after its deletion.")
+        lines.append(f"{name} gets more partitions: the second half begins 10 minutes after the old {name} is deleted.")
     else:
         lines.append(
             f"The second half begins {EPOCHS_FORGOTTEN_MS // 1000} s after the deletion of {name}: until then "
@@ -263,7 +263,7 @@ def acls_text(what: ReplacementPlan | ReplaceTopicCommand, acls: TopicAcls | Non
     if acls.denied:
         lines.append(
             f"ACLs deny access to {new} that {old} does not deny. Without --accept-access-loss the switch is refused "
-            "until they are removed, or added for the topic:"
+            "until they are removed, or added for {old}:"
         )
         lines += [f"  {acl}" for acl in acls.denied]
     if acls.allowed:

@@ -256,7 +256,7 @@ def _waits(facts: TopicFacts, target: int, ignored_groups: Sequence[str]) -> Ite
             "idle-groups",
             "waits",
             "Groups without members and without commits on all partitions that would retire: "
-            f"{', '.join(idle[:_NAMED])}. They hold a drain up until they run, or are waived (modeaware groups waive).",
+            f"{', '.join(idle[:_NAMED])}. They block a drain until they run, or are waived (modeaware groups waive).",
         )
     if asked.doubt is not None:
         yield Blocker("groups-doubt", "waits", f"There may be more groups than these: {asked.doubt.detail}.")
@@ -272,10 +272,10 @@ def _producers(facts: TopicFacts, now_ms: int, last_write_ms: int | None) -> Ite
         newest = max(writer.last_timestamp_ms for writer in latest.values())
         known_by = (
             f"The brokers remember {len(latest)} idempotent or transactional producer{'s' if len(latest) > 1 else ''} "
-            f"of the topic; the last one wrote {utc(newest)}. They do not distinguish other producers."
+            f"of the topic; the last one wrote {utc(newest)}. Brokers do not show other producers."
         )
     else:
-        known_by = "The brokers remember no idempotent producer of the topic. They do not distinguish other producers."
+        known_by = "The brokers remember no idempotent producer of the topic. They do not show other producers."
     wrote = "" if last_write_ms is None else f" Last record that was read: {_ago(now_ms - last_write_ms)}."
     yield Blocker(
         "producers",

@@ -100,7 +100,7 @@ def _why_all_renamed(brokers: Brokers) -> str | None:
     try:
         return automatic_creation(partial(creating_broker, brokers))
     except (ClusterError, RequestRefused) as error:
-        return f"it is unknown whether the cluster admits that: {error}"
+        return f"it is unknown whether brokers create topics automatically: {error}"
 
 
 def _with_record(topic: ScannedTopic, log: ModeLog) -> ScannedTopic:

@@ -268,8 +268,8 @@ def _found_text(plan: ResizePlan, present: Placement) -> list[str]:
     lines += [_placement_text(placement, rest=place > 0) for place, placement in enumerate(recognition.placements)]
     if recognition.unexplained > _MUCH_UNEXPLAINED:
         lines.append(
-            f"{percent(recognition.unexplained)} lie elsewhere: producers name the partition, or use another rule. "
-            f"The figures below count them as placed by {present.name}."
+            f"{percent(recognition.unexplained)} of the keys lie elsewhere: producers name the partition, or use "
+            f"another rule. The figures below count them as placed by {present.name}."
         )
     older = [
         placement
@@ -403,8 +403,8 @@ def _unknown_text(plan: ResizePlan) -> str:
     if recognition.verdict == "none" and _apart(recognition, plan.count):
         return "keys are not kept together now, so none has an order to lose."
     return (
-        f"it is unknown which keys move. With any hash modulo the count it would be {percent(plan.chosen.expected)}; "
-        f"the least possible is {percent(plan.chosen.least)}."
+        f"it is unknown which keys move. With any hash modulo the count, {percent(plan.chosen.expected)} of the keys "
+        f"move; with any other rule, at least {percent(plan.chosen.least)}."
     )
 
 

@@ -413,11 +413,11 @@ def _provers(partition: int, seal: int, evidence: Evidence) -> dict[str, int]:
 def _retired(topic: str, record: TopicRecord | None, partitions: Iterable[int] | None) -> list[int]:
     retired = set(record.retired) if record is not None else set()
     if not retired:
-        raise RequestRefused(f"topic {topic!r}: no partition is retired, there is nothing to certify", topic=topic)
+        raise RequestRefused(f"topic {topic!r}: no partition is retired, so there is nothing to certify", topic=topic)
     wanted = retired if partitions is None else set(partitions)
     if strangers := sorted(wanted - retired):
         raise RequestRefused(
-            f"topic {topic!r}: partition {strangers[0]} is not retired, there is nothing to certify",
+            f"topic {topic!r}: partition {strangers[0]} is not retired, so there is nothing to certify",
             topic=topic,
             partition=strangers[0],
         )

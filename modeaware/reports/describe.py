@@ -202,7 +202,7 @@ def _replacement_lines(replacement: ReplacementReport) -> list[str]:
     known = f"id {replacement.new_topic_id}, " if replacement.new_topic_id is not None else ""
     lines = [f"Replaced by {replacement.new_topic} ({known}{replacement.num_partitions} partitions): {since}"]
     if replacement.fence != "config":
-        lines.append(f"Fence {replacement.fence}: brokers refuse no data for the topic, and it is not deleted")
+        lines.append(f"Fence {replacement.fence}: brokers refuse no data for the topic, and the topic is not deleted")
     if replacement.waits_for is not None:
         lines.append(f"Waits: {replacement.waits_for}")
     if replacement.not_moved:

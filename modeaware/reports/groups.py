@@ -196,9 +196,7 @@ def groups_text(report: GroupsReport) -> str:
     """Return each topic with its groups, then all rules."""
     blocks: list[str] = [printable_lines(_topic_lines(topic)) for topic in report.topics]
     if not blocks:
-        blocks = [
-            "No topic is in a change: no group is waited for. --topic TOPIC shows which groups a change would wait for."
-        ]
+        blocks = ["No topic is being changed. The groups that a change would wait for: 'modeaware groups list TOPIC'."]
     return "\n\n".join([*blocks, printable_lines(_rule_lines(report.rules))])
 
 
@@ -305,8 +303,8 @@ def _freed(group: GroupReport, waiver: GroupRule) -> str | None:
     unread = {p: group.unread.get(p, 0) for p in partitions if group.unread.get(p, 0) > 0}
     if not unread:
         return (
-            f"group {group.group!r} has read partitions {format_ranges(partitions)}: none of their records may "
-            "be deleted unread."
+            f"group {group.group!r} has read partitions {format_ranges(partitions)}: no record there will be deleted "
+            "unread."
         )
     return (
         f"group {group.group!r} has not read {number(sum(unread.values()))} offsets of partitions "

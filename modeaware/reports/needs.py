@@ -138,7 +138,7 @@ def _visibility(scope: Scope) -> Iterator[Need]:
     if not scope.closed:
         yield Need(CLUSTER, "kafka-cluster", describe, "listing all groups; while groups stay hidden, no drain ends")
         yield Need(GROUP, EVERY, describe, "reading the progress of every group")
-        yield Need(TOPIC, EVERY, describe, "checking that the list of groups is complete, and which keep state")
+        yield Need(TOPIC, EVERY, describe, "checking that the list of groups is complete, and which groups keep state")
         return
     for group, named in _or_placeholder(scope.groups, "GROUP"):
         yield Need(GROUP, group, describe, "reading the progress of the group", named)

@@ -397,9 +397,9 @@ class Settings:
 _HIDDEN = """\
 Without DESCRIBE on the cluster, on every group and on every topic (many managed clusters grant none on the cluster)
 no drain ever completes (groups-hidden, groups-unknown): shrinks are admitted and do not end, and new partitions open
-only after modeaware.open.timeout.ms. Workaround where only the right on the cluster is missing: register each group that uses the topic (modeaware groups require
-GROUP --topic TOPIC), close the list (modeaware groups closed --topic TOPIC --reason WHY), and check again with
---closed-groups and each --group."""
+only after modeaware.open.timeout.ms. Workaround where only the right on the cluster is missing: register each group
+that uses the topic (modeaware groups require GROUP --topic TOPIC), close the list (modeaware groups closed --topic
+TOPIC --reason WHY), and check again with --closed-groups and each --group."""
 _HIDDEN_OPERATOR = """\
 Without DESCRIBE on the cluster, on every group and on every topic the commands show fewer groups than the controller
 does. If the lists of groups are closed (modeaware groups closed), check again with --closed-groups."""

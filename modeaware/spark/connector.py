@@ -220,7 +220,8 @@ def _tls(conf: Mapping[str, Any]) -> dict[str, str]:
     certificate, key = _pem(conf, "ssl.certificate"), _pem(conf, "ssl.key")
     if bool(certificate) != bool(key):
         raise ConfigError(
-            "a certificate needs its key: set ssl.certificate.location and ssl.key.location, or the two with .pem"
+            "a certificate needs its key: set ssl.certificate.location and ssl.key.location, or ssl.certificate.pem "
+            "and ssl.key.pem"
         )
     if certificate and key:
         options |= {"ssl.keystore.type": "PEM", "ssl.keystore.certificate.chain": certificate}

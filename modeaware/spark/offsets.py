@@ -202,9 +202,9 @@ def check_topics(name: str, before: Offsets, after: Offsets, *, strict: bool, go
     if any(is_continued(topic, before, after) for topic in before.positions):
         raise ModeSourceError(
             f"the query has read {last}, which is not in the chain of {name} now: the mode log cannot be read, or has "
-            f"lost records. A batch without {last} would read it again. Start the query again when "
-            f"'modeaware topics --describe' shows {last}. If the newest file in the folder 'offsets' of its checkpoint "
-            f"lacks {last}, first delete that file",
+            f"lost records. A batch without {last} would make the query read {last} again. Start the query again when "
+            f"'modeaware topics --describe' shows {last}. If the newest file in the folder 'offsets' of the query's "
+            f"checkpoint lacks {last}, first delete that file",
             topic=name,
         )
     has_read_all = last in {view.topic for view in gone} and all(

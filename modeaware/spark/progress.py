@@ -158,7 +158,7 @@ class ProgressListener(StreamingQueryListener):
             unpublished = self._unpublished()
             self._turn.notify_all()
         if unpublished:
-            logger.warning("progress of %s not published within %g s", unpublished, timeout_s)
+            logger.warning("progress of groups %s was not published within %g s", unpublished, timeout_s)
         if self._thread is not None:
             self._thread.join(timeout_s)
         for group in tuple(self._consumers):
@@ -278,7 +278,7 @@ class ProgressListener(StreamingQueryListener):
         failure, now_s = "; ".join(failures), time.monotonic()
         last, at_s = self._logged.get(group, ("", 0.0))
         if failure and (failure != last or now_s - at_s > REPEAT_WARNING_S):
-            logger.warning("progress of %s not published: %s; retrying", group, failure)
+            logger.warning("progress of group %s not published: %s; retrying", group, failure)
             self._logged[group] = (failure, now_s)
         elif last and not failure:
             logger.warning("progress of %s published again", group)

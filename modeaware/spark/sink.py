@@ -197,7 +197,7 @@ class BatchWriter:
         raise EpochMoved(
             f"{self.topic}: its modes changed each of the {self.retries + 1} times that batch {batch_id} was written "
             f"(now {current.describe()}); the batch is in the topic, partly under older modes. Start the query again "
-            "from its checkpoint, which writes the batch once more",
+            "from its checkpoint, so that the batch is written once more",
             topic=self.topic,
         )
 

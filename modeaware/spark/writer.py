@@ -515,7 +515,7 @@ class Sender:
         where = topic if known is None else f"partition {known} of {topic}"
         return WriteFailed(
             f"{where}: a record was not delivered: {error.str()} ({error.name()}). Delivered records of this task are "
-            "written again when it is run again",
+            "written again when Spark runs the task again",
             code=error_code(error),
             topic=topic,
             partition=known,

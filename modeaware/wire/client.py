@@ -130,7 +130,7 @@ def _server(conf: Mapping[str, Any], claim: ClaimRecord) -> OneServer:
     if wanted.endswith("SSL") and not claim.security_protocol.endswith("SSL") and not loopback:
         raise ControllerUnavailable(
             f"the controller {claim.controller_id} takes commands at {claim.address} without TLS, and "
-            f"security.protocol is {wanted}: nothing was sent",
+            f"security.protocol is {wanted}: nothing was sent. Start the controller with --tls-certificate",
             code=ErrorCode.INVALID_CONFIG,
         )
     return OneServer({**conf, "security.protocol": claim.security_protocol}, claim.address)

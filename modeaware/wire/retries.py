@@ -132,7 +132,7 @@ def outcome_unknown(_: object, last: ModeAwareError) -> ModeAwareError:
     text: str = last.message  # it contains the remedy if the outcome of the last attempt is unknown
     if outcome_of(last) is not Outcome.UNKNOWN:
         text = (
-            f"an earlier attempt got no answer; {text}; it may have been carried out: describe the topic ('modeaware "
+            f"{text}; an earlier attempt got no answer and may have been carried out: describe the topic ('modeaware "
             "topics --describe') before a retry"
         )
     doubt = ClusterError(text, code=ErrorCode.REQUEST_TIMED_OUT, topic=last.topic)

@@ -137,7 +137,7 @@ def test_several_topics_in_one_call(site: Site, filled: str, make_topic: MakeTop
         assert f"{other}: 3 -> 2 partitions" in told.err
     for topic in (filled, other):
         assert f"{topic}: replaced by {topic}-v2; every required group has moved." in told.out
-        assert "kept up waited" in told.out
+        assert "Groups that had read all records waited" in told.out
     taken = site.run("replace", f"{filled}-v2=x-{filled}", f"{other}-v2=x-{filled}", "--partitions", "1", "--dry-run")
     assert (taken.status, "wait until its groups have moved" in taken.err) == (1, True), (
         "one new topic for two old topics"

@@ -114,9 +114,9 @@ class TestShrink:
         seen = facts(6_000, groups=groups)
         error = refusal(shrink(1), seen=seen)
         assert error.code is ErrorCode.MESSAGE_TOO_LARGE
-        found = re.search(r"the limit is 900000, room for about (\d+) retired partitions", str(error))
+        found = re.search(r"above the limit of 900000 bytes\. .* about (\d+) retired partitions fit", str(error))
         assert found is not None
-        assert "and its 40 groups" in str(error)
+        assert "With the topic's 40 groups" in str(error)
         most = int(found[1])
         assert refusal(shrink(6_000 - most * 11 // 10), seen=seen).code is ErrorCode.MESSAGE_TOO_LARGE
         assert len(admitted(shrink(6_000 - most * 9 // 10), seen=seen).retired) == most * 9 // 10

@@ -90,7 +90,7 @@ def test_topic_may_be_replaced_under_the_name_of_an_alias_that_points_to_it_and_
         refuse_alias(back(), TopicFacts("", ID), [ALIAS], forgotten_ms - 1)
     assert refused.value.code is ErrorCode.REASSIGNMENT_IN_PROGRESS
     used = TopicFacts(TOPIC, None, groups={"stock": replace(group({}), subscribed=True)})
-    with pytest.raises(RequestRefused, match="groups with stock clients are subscribed to it: stock") as refused:
+    with pytest.raises(RequestRefused, match="groups with stock clients use this name: stock") as refused:
         refuse_alias(back(), TopicFacts(NAME, ID, new_topic=used), [ALIAS], now_ms)
     assert refused.value.code is ErrorCode.POLICY_VIOLATION
     living = replace(ALIAS, replacement=replace(LED, gone_ms=None))
@@ -131,7 +131,7 @@ def test_topic_that_has_come_back_is_changed_once_its_old_topic_is_gone(command:
     released = replace(moving, replacement=replace(RETURNED, released_ms=3))
     assert replaces + "'orders-v2' is deleted" in refusal(command, "id-3", ALIAS, released)
     for record in (moving, released):
-        assert "clients use no other topic of that name" in refusal(command, "other", ALIAS, record)
+        assert "clients use no other topic of this name" in refusal(command, "other", ALIAS, record)
     gone = replace(released, replacement=replace(RETURNED, released_ms=3, gone_ms=4))
     if command is not AGAIN:
         refuse_alias(command, TopicFacts(TOPIC, "id-3"), [gone], NOW_MS)

@@ -198,11 +198,11 @@ def test_run_that_changes_nothing_or_is_left_says_so(
     assert "Interrupted. Changes that have begun continue" in capsys.readouterr().err
     monkeypatch.setattr(apply, "is_running", lambda *_: False)
     assert cluster.run("--yes") == 1
-    assert "refused: no controller is running to keep the modes" in capsys.readouterr().out
+    assert "refused: no controller is running: start one" in capsys.readouterr().out
     shrinking = TopicRecord("b", "id", 1, 1, (READ_WRITE, READ_WRITE, READ_ONLY), DELETION, {2: RetiredPartition()})
     cluster.looks = [{"a": CurrentTopic(4), "b": CurrentTopic(3, record=shrinking)}]
     assert cluster.run("--yes") == 0
-    assert "no controller is running, so nothing progresses" in capsys.readouterr().out
+    assert "no controller is running, so this change pauses" in capsys.readouterr().out
 
 
 BEGUN = ReplacementReport.of(

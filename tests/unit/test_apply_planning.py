@@ -108,14 +108,17 @@ def test_all_that_a_file_can_say() -> None:
         ("partitions: 4\nreplicas: 3", "f, line 5: topic 'orders': unknown key 'replicas': did you mean 'repl"),
         ("partitions: 4\nconfig: {}", "f, line 5: topic 'orders': unknown key 'config': did you mean 'configs'?"),
         ("partitions: 4\nowner: me", "f, line 5: topic 'orders': unknown key 'owner': known are partitions, replica"),
-        ("partitions: 4\npartitions: 4", "f, line 5: topic 'orders': 'partitions' is already in line 4"),
+        ("partitions: 4\npartitions: 4", "f, line 5: topic 'orders': 'partitions' is already declared in line 4"),
         ("partitions: 0", "f, line 4: partitions: a whole number from 1 to 100000 is needed, not '0'"),
         ("partitions: '4'", "f, line 4: partitions: a whole number from 1"),
         ("partitions: 4\nreplication_factor: 32768", "f, line 5: replication_factor: a whole number from 1 to 32767"),
         ("partitions: 4\nconfigs: [a]", "f, line 5: configs: keys with values are needed"),
         ("partitions: 4\nconfigs: {a: 1_000}", "f, line 5: config a: a text, a decimal number"),
-        ("partitions: 4\nshrink: {policy: soon}", "f, line 5: policy: one of retention, drained, not 'soon'"),
-        ("partitions: 4\nshrink: {policy: immediate}", "(not in a file: modeaware shrink --immediate-delete deletes at once)"),
+        ("partitions: 4\nshrink: {policy: soon}", "f, line 5: policy: one of retention, drained is needed, not 'soon'"),
+        (
+            "partitions: 4\nshrink: {policy: immediate}",
+            "(not in a file: modeaware shrink --immediate-delete deletes at once)",
+        ),
         ("partitions: 4\nshrink: {delay: 5s}", "f, line 5: delay works only with policy: drained"),
         ("partitions: 4\nshrink: {policy: drained, delay: -1s}", "f, line 5: delay: '-1s' is not a duration"),
         (
@@ -132,7 +135,7 @@ def test_all_that_a_file_can_say() -> None:
         ("partitions: 4\nevacuate: true", "f, line 5: evacuate works only with replace: a compacted topic is replaced"),
         ("partitions: 4\nshrink: {evacuate: true}", "f, line 5: shrink: unknown key 'evacuate'"),
         ("- partitions", "f, line 4: topic 'orders': keys with values are needed"),
-        ("configs: {}", "f, line 3: topic 'orders': partitions: is needed"),
+        ("configs: {}", "f, line 3: topic 'orders': 'partitions' is needed"),
         ("? [a]\n: 4", "f, line 4: topic 'orders': a key has to be a text"),
     ],
 )
@@ -143,17 +146,17 @@ def test_a_mistake_is_told_with_its_line(line: str, told: str) -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("", "f: the file is empty: version: 1 and topics: are needed"),
-        ("topics: {}", "f, line 1: version: 1 is needed; it is the version of the file format"),
-        ("version: 1", "f, line 1: topics: is needed"),
+        ("", "f: the file is empty; 'version: 1' and 'topics' are needed"),
+        ("topics: {}", "f, line 1: 'version: 1' is needed, the version of the file format"),
+        ("version: 1", "f, line 1: 'topics' is needed"),
         ("version: 1\ntopic: {}\ntopics: {}", "f, line 2: the file: unknown key 'topic': did you mean 'topics'?"),
         ("version: 1\ntopics:\n  a/b: {partitions: 1}", "f, line 3: 'a/b' is not a valid topic name"),
         (
             "version: 1\ntopics:\n  a: {partitions: 1\n",
-            "f, line 4: no YAML: expected ',' or '}', but got '<stream end>'",
+            "f, line 4: invalid YAML: expected ',' or '}', but got '<stream end>'",
         ),
-        ("version: 1\n---\nversion: 1\n", "f, line 2: no YAML: but found another document"),
-        ("version: 1\ntopics: *nobody\n", "f, line 2: no YAML: found undefined alias 'nobody'"),
+        ("version: 1\n---\nversion: 1\n", "f, line 2: invalid YAML: but found another document"),
+        ("version: 1\ntopics: *nobody\n", "f, line 2: invalid YAML: found undefined alias 'nobody'"),
         ("version: 1\ntopics: !!python/object/apply:os.getcwd []\n", "f, line 2: topics: keys with values are needed"),
     ],
 )
@@ -164,7 +167,7 @@ def test_what_is_no_file_of_topics(text: str, told: str) -> None:
 @pytest.mark.parametrize("text", ["[" * 100_000, "version: 1\ntopics: \x00"])
 def test_what_yaml_chokes_on_is_an_error_like_others(text: str) -> None:
     (told,) = mistakes(text)
-    assert told.startswith("f: no YAML: ")
+    assert told.startswith("f: invalid YAML: ")
 
 
 def test_a_topic_in_two_files_is_told_with_both_places(tmp_path: Path) -> None:
@@ -174,7 +177,7 @@ def test_a_topic_in_two_files_is_told_with_both_places(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as raised:
         read_files([one, two, tmp_path / "absent.yaml"])
     twice, absent = str(raised.value).splitlines()
-    assert twice == f"{two}, line 4: topic 'a' is already in {one}, line 3"
+    assert twice == f"{two}, line 4: topic 'a' is already declared in {one}, line 3"
     assert absent.startswith(f"cannot read {tmp_path / 'absent.yaml'}: ")
     two.write_text("version: 1\ntopics:\n  b: {partitions: 1}\n")
     assert [topic.name for topic in read_files([one, two])] == ["a", "b"]
@@ -318,7 +321,7 @@ def test_the_target_of_a_shrink_in_progress_is_in_progress() -> None:
     assert (plan.status, plan.progress, plan.warnings) == ("in_progress", "seal of partitions 4-11", ())
     assert topic.plan(wanted(4)).warnings == (), "a file that says nothing of shrinks minds none"
     (warning,) = topic.plan(wanted(4, shrink=ShrinkRules())).warnings
-    assert "continues as it began, with another policy ('drained'), another delay ('0s'); the file's rules" in warning
+    assert "shrink in progress, which has another policy ('drained'), another delay ('0s'); the file's rules" in warning
     topic.settle()
     assert topic.plan(wanted(4, shrink=ShrinkRules())).status == "unchanged"
 
@@ -356,7 +359,7 @@ def test_what_is_refused() -> None:
     factor = diff_topic(wanted(2, replication_factor=3), current).refusal
     assert factor == (
         "its replication factor is 2 and 3, not 3; "
-        "change it with modeaware reassign-partitions, or declare the present one"
+        "change it with modeaware reassign-partitions, or declare the present factor"
     )
     assert diff_topic(wanted(2), current).status == "unchanged"
     assert "internal" in str(diff_topic(wanted(3), replace(current, internal=True)).refusal)
@@ -498,7 +501,7 @@ def test_a_file_with_other_settings_than_the_replacement_in_progress_is_told_so(
     plan = plan_of(under_way, desired=replaced(4, **fields))
     assert (plan.status, plan.steps, len(plan.warnings)) == ("in_progress", (), 0 if differs is None else 1)
     for warning in plan.warnings:
-        assert warning.startswith(f"the replacement in progress continues as it began, with {differs}")
+        assert warning.startswith(f"the file does not change the replacement in progress, which has {differs}")
         assert warning in "\n".join(plan.lines())
 
 
@@ -510,7 +513,7 @@ def test_a_file_with_other_settings_than_the_replacement_in_progress_is_told_so(
             replace(NOW, switched_ms=3),
             3,
             "orders-v2",
-            "another number of partitions (4): repeat the command as it was",
+            "another number of partitions (4): repeat the command with the same options",
         ),
         (NOW, 4, "orders-v3", "it is already being replaced by 'orders-v2'"),
         (replace(NOW, undone_ms=5), 4, "orders-v2", "its replacement by 'orders-v2' is being undone"),

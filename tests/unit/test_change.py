@@ -88,7 +88,7 @@ def test_steps_of_many_topics_are_sent_together_and_each_has_its_answer(calls: S
         "c": None,
         "e": None,
     }
-    assert "topic 'd': the response leaves it out" in str(failures["d"]), "no answer is no success"
+    assert "topic 'd': the controller's response lacks the topic" in str(failures["d"]), "no answer is no success"
 
 
 def test_where_the_mode_log_cannot_be_read_every_step_fails(calls: StubCalls) -> None:

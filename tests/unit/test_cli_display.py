@@ -218,8 +218,8 @@ def test_what_is_left_to_read_is_shown_every_ten_seconds_and_a_change_at_once() 
     drain = f"drain 4 ({reasons.text('group-lag:billing')})"
     again = "the active controller checks these groups about every 10s"
     assert told == [
-        f"{drain}; group billing: it has 7 000 records of partitions 4 to read; {again}",
-        f"{drain}; group billing: it has 4 000 records of partitions 4 to read; {again}",
+        f"{drain}; group billing: it has 7 000 unread records in partitions 4; {again}",
+        f"{drain}; group billing: it has 4 000 unread records in partitions 4; {again}",
         "done 4-5",
     ]
 
@@ -231,7 +231,7 @@ def test_groups_with_a_closed_gate_are_named_with_what_they_wait_for() -> None:
     report = report_topic(record, found, required_of(tuple("abcde"), found, (), (), 0), (0, 1), Moved())
     assert report.looks_within_ms == 10_000
     topic = TopicDescription(**vars(report))
-    waits = "it has 3 records of partitions 0 to read; all records of partitions 1 are committed, but no client"
+    waits = "it has 3 unread records in partitions 0; all records of partitions 1 are committed, but no client"
     lines = [line.strip() for line in describe_text([topic], expand=False).splitlines()]
     assert [line[:7] for line in lines if f": gate closed: {waits}" in line] == [f"Group {name}" for name in "abcde"]
     assert "The active controller checks these groups about every 10s" in lines
@@ -249,9 +249,7 @@ def test_groups_of_a_shrink_are_named_with_what_they_have_to_read() -> None:
     found = facts(2, {0: log(10), 1: log(10)}, {"g": group({0: 0, 1: 4}, members=True)})
     report = report_topic(held_up, found, required_of(("g",), found, (), (), 0), (0, 1))
     text = describe_text([TopicDescription(**vars(report))], expand=False)
-    assert (
-        "Group g: it has 6 records of partitions 1 to read\n  The active controller checks these groups about" in text
-    )
+    assert "Group g: it has 6 unread records in partitions 1\n  The active controller checks these groups about" in text
     done = replace(held_up, retired={1: RetiredPartition(seal_offset=10)})
     waits_for_no_group = report_topic(done, found, required_of(("g",), found, (), (), 0), (0, 1))
     assert (waits_for_no_group.looks_within_ms, groups_left(waits_for_no_group)) == (None, [])

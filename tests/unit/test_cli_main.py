@@ -122,7 +122,7 @@ def test_a_properties_file_is_read_as_kafkas_tools_read_it(write: Write) -> None
         ("sasl.jaas.config=org.apache", "topics --list", "use sasl.username and sasl.password"),
         ("", "topics --list", "environment variable MODEAWARE_VIEW_TIMEOUT_MS: "),
         ("", "check --role client --group=", "empty name of a topic, group"),
-        ("", "check --role operator --transactional-id t", "the operator has its own"),
+        ("", "check --role operator --transactional-id t", "not with --role operator"),
         ("", "check --role client --transactional-id t --group g", "check a client that reads and writes in two runs"),
         ("", "check --role client --closed-groups", "clients do not list groups"),
         ("", "apply no.such/topics.yaml", "error: cannot read no.such/topics.yaml"),

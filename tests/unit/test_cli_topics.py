@@ -236,7 +236,7 @@ def test_an_undo_says_what_stays_deleted() -> None:
     kept, gone = undo_note(replace(SHRUNK, facts=replace(SHRUNK.facts, partitions=logs)))
     assert kept == "Given back: partitions 4-11 with the 63 offsets they still hold."
     assert undo_note(FRESH) == []
-    assert gone.startswith("Records deleted before stay deleted: 17 offsets below the log starts of partitions 4,6 (")
+    assert gone.startswith("Already deleted records stay deleted: 17 offsets below the log starts of partitions 4,6 (")
 
 
 @pytest.mark.parametrize(
@@ -379,7 +379,13 @@ def on_site(monkeypatch: pytest.MonkeyPatch) -> TopicBrokers:
         (MOVES, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "--topic a", 0, "Partition: 1"),
         (MOVES, ErrorCode.INVALID_REQUEST, "--topic a", 1, "list partition reassignments"),
         (CONFIGS, ErrorCode.TOPIC_AUTHORIZATION_FAILED, "--topic a", 0, "Partition: 1"),
-        (CONFIGS, ErrorCode.TOPIC_AUTHORIZATION_FAILED, "--topics-with-overrides", 1, "the right to see its configs"),
+        (
+            CONFIGS,
+            ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            "--topics-with-overrides",
+            1,
+            "its configs are hidden from this",
+        ),
         (CONFIGS, ErrorCode.INVALID_REQUEST, "--topic a", 1, "describe the configs of topic 'a'"),
     ],
 )

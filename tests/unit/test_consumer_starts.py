@@ -598,7 +598,7 @@ def test_offset_that_a_callback_chose_holds_for_a_partition_that_is_read_later(
     world.view, world.stock.failures["seek"] = hiding(epoch=3), [KafkaError._STATE]
     world.poll()
     assert (world.stock.paused, world.stock.sought) == ({T1}, {})
-    assert "t [9] is not assigned to this consumer now" in caplog.text
+    assert "t [9] is ignored, because it is not assigned to this consumer now" in caplog.text
     world.poll(1.0)
     assert (world.held(), world.stock.sought, offered) == ({T0, T1}, {T1: 7}, [[1]])
     world.membership.subscription = Subscription(("t",))

@@ -90,7 +90,7 @@ def test_a_log_that_cannot_be_read_now_gives_no_old_modes_for_fresh_ones() -> No
     talk.ask(hello(1), modes_request(2, fresh=True))
     talk.broker_answers()
     talk.resolve(ModeSourceError("the log's leader is away: secret"))
-    assert talk.closed == "the mode log cannot be read to its end now, which a request with Fresh requires"
+    assert talk.closed == "a Metadata request with Fresh needs the end of the mode log, which cannot be read now"
     assert ids(talk.told) == [1]
 
 
@@ -378,7 +378,7 @@ def test_a_change_with_too_many_parts_is_answered_and_its_connection_stays(api_k
     talk = decided(payload)
     response = answered(talk, api_key)
     assert response.error_code == ErrorCode.INVALID_REQUEST
-    assert "name fewer topics, or rules, in one request" in response.error_message
+    assert "name fewer topics or rules in one request" in response.error_message
     assert talk.submitted == []
 
 

@@ -309,7 +309,7 @@ def test_what_is_shown_of_a_topic_has_its_groups_and_its_next_look() -> None:
     world.engine.check([seen.record.topic_id])
     shown = topic_status(seen, Snapshot(world.clock.time_ms, "c", Role.ACTIVE, topics=(seen,)))
     told = {group["group"]: (group["gate_open"], group["gate"]) for group in shown["groups"]}
-    assert told == {"a": (True, None), "b": (False, "gate closed: it has 10 records of partitions 0-1 to read")}
+    assert told == {"a": (True, None), "b": (False, "gate closed: it has 10 unread records in partitions 0-1")}
 
 
 def test_next_controller_takes_over_what_was_decided() -> None:

@@ -273,7 +273,10 @@ class Brokers(FakeBrokers):
 
 
 END_UNKNOWN = "gate closed: the end of the old topic is not known yet"
-UNNOTED = "gate closed: all records of partitions 0-1 are committed, but no client has noted that it has handled them"
+UNNOTED = (
+    "gate closed: all records of partitions 0-1 are committed, but no client has confirmed that the records were "
+    "handled"
+)
 TRUNCATED = (
     "gate closed: its commits on partitions 0-1 lie beyond the end of the log, or on a part that was truncated: reset "
     "them"

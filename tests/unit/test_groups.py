@@ -283,7 +283,7 @@ class TestDoubtAboutAllGroups:
                 brokers.leaders[1] = (1, 8)
 
         brokers.before = move
-        assert doubt(brokers).detail == "__consumer_offsets-1 moved while groups were listed"
+        assert doubt(brokers).detail == "the leader of __consumer_offsets-1 changed while groups were listed"
 
 
 class TestDoubtAboutOneGroup:

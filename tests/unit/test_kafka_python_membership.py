@@ -599,7 +599,7 @@ def test_assignment_by_the_application_is_left_alone_with_a_warning(
     announce(views, "orders", "orders-v2", 2)
     member.poll()
     assert member.held == {*OLD, *NEW}
-    assert caplog.text.count("Assign those of orders-v2") == 1
+    assert caplog.text.count("assign the partitions of orders-v2") == 1
     member.close()
 
 

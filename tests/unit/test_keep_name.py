@@ -132,7 +132,7 @@ def test_interim_topic_is_reserved(record: TopicRecord, command: TopicCommand) -
 
 def test_kept_name_is_not_forgotten() -> None:
     forget = ReplaceTopicCommand(TOPIC, INTERIM, 4, forget=True)
-    with pytest.raises(RequestRefused, match="the name is kept"):
+    with pytest.raises(RequestRefused, match="a change keeps this name"):
         forget_alias(forget, TopicFacts(TOPIC, None), [ALIAS])
     stays = replace(ALIAS, replacement=replace(GONE, keep_name=False))
     points_nowhere = replace(ALIAS, replacement=replace(GONE, reason=reasons.POINTS_NOWHERE))

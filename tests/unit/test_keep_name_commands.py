@@ -240,7 +240,7 @@ def test_wait_ends_with_the_second_half() -> None:
     assert not watch.ended(of_wait(first(GONE), second(BACK), phase="announce", now=BACK))
     assert watch.ended(of_wait(second(OVER), phase="done", now=None))
     (told,) = outcome(cast(Any, SimpleNamespace()), "orders", watch)
-    assert told == f"orders: keeps its name, with 4 partitions; 8 fewer partitions. {INTERIM} is deleted."
+    assert told == f"orders: keeps its name, with 4 partitions; 8 fewer partitions. {INTERIM} was deleted."
 
 
 def test_wait_ends_where_retention_decides_when_the_old_topic_goes() -> None:
@@ -249,7 +249,7 @@ def test_wait_ends_where_retention_decides_when_the_old_topic_goes() -> None:
     assert watch.ended(of_wait(first(released), phase="reclaim", now=released))
     assert watch.awaits_retention
     (told,) = outcome(cast(Any, SimpleNamespace()), "orders", watch)
-    assert told.endswith("its own retention has emptied it, and orders gets its name back then.")
+    assert told.endswith("its own retention has emptied it. Then a new topic gets the name orders.")
 
 
 def test_wait_fails_where_the_change_was_taken_back() -> None:
@@ -343,7 +343,7 @@ def test_certificate_that_is_missing_is_reported_once_and_fails_nothing(
     late.write(HALVES[3])
     late.write(HALVES[3])
     told = capsys.readouterr().err
-    assert told.count(f"orders: no certificate: the topic's record was removed; {INTERIM} has replaced the topic") == 1
+    assert told.count("orders: no certificate: its record is no longer in the mode log") == 1
     assert [file.name for file in tmp_path.iterdir()] == [f"{INTERIM}.json"]
 
 
@@ -363,7 +363,7 @@ def test_plan_has_the_steps_for_clients_without_modes() -> None:
         assert words in told
     assert "10 minutes" not in told
     more = plan_replacement(replace(command, num_partitions=9), facts, FOUND, {}, 10_000)
-    assert "10 minutes after its deletion" in "\n".join(replacement_text(more))
+    assert "10 minutes after the old orders is deleted" in "\n".join(replacement_text(more))
 
 
 # Brokers that create topics
@@ -526,12 +526,12 @@ def test_repetition_in_the_second_half_waits_for_it_and_sends_nothing(
 @pytest.mark.parametrize(
     ("records", "orders", "options", "told"),
     [
-        ([], OLD, ["--stay"], "its producers do not write to an interim topic yet"),
-        ([first(BEGUN)], OLD, ["--stay"], "to give the replacement up, pass --undo"),
+        ([], OLD, ["--stay"], "--stay works only after the first switch"),
+        ([first(BEGUN)], OLD, ["--stay"], "before that switch, pass --undo"),
         ([first(SWITCHED)], OLD, ["--undo"], "end the change there (--stay)"),
         ([first(GONE)], ABSENT, ["--undo"], "end the change there (--stay)"),
-        ([first(GONE), second(LED_BACK)], NEW, ["--undo"], "producers already write to the second new topic"),
-        ([first(GONE), second(LED_BACK)], NEW, ["--stay"], "already write to 'orders': to get another topic"),
+        ([first(GONE), second(LED_BACK)], NEW, ["--undo"], "producers already write to the new topic of this name"),
+        ([first(GONE), second(LED_BACK)], NEW, ["--stay"], "so nothing can be undone: for another partition count"),
         ([first(GONE)], ABSENT, ["--partitions", "5"], "another number of partitions (4): repeat the command"),
         ([first(GONE), second(BACK)], NEW, ["--partitions", "5"], "another number of partitions (4): repeat"),
         ([first(GONE)], ABSENT, ["--partitions", "4", "--delay", "5h"], "another delay ('0s'): repeat"),
@@ -600,7 +600,7 @@ def test_certificates_are_written_while_the_command_waits(run: Run, certificates
     ("options", "told"),
     [
         ("--certificates .", "--certificates works only with --wait"),
-        ("--wait --certificates nowhere/at/all", "--certificates: no folder nowhere/at/all"),
+        ("--wait --certificates nowhere/at/all", "--certificates: nowhere/at/all is not an existing folder"),
     ],
 )
 @pytest.mark.parametrize("command", ["replace orders --partitions 4 --keep-name", "apply /dev/null"])

@@ -177,7 +177,7 @@ def test_weakness_of_a_log_is_unknown_without_an_answer() -> None:
 
 def test_log_that_was_made_unfit_is_an_error() -> None:
     admin: Any = Admin(2)
-    with pytest.raises(ClusterError, match=r"has 2 partitions, .* this one changes nothing on brokers"):
+    with pytest.raises(ClusterError, match=r"has 2 partitions, .* the active one performs no change"):
         log_weakness(admin, "m")
 
 

@@ -77,7 +77,7 @@ def test_a_replacement_shows_records_left_events_and_the_next_command() -> None:
     assert [one["next"] for one in orders["blocked"]] == ["modeaware groups list orders"]
     assert orders["left"] == {"unread": 1200, "at_first": 10_800, "left_s": 50}
     assert {one["group"]: (one["text"], one["gate_open"]) for one in orders["groups"]} == {
-        "billing": ("gate closed: it has 1 200 records of partitions 0-11 to read", False),
+        "billing": ("gate closed: it has 1 200 unread records in partitions 0-11", False),
         "audit": (None, True),
     }
     assert (orders["groups_waiting"], payments["groups_waiting"]) == (1, 0)
@@ -250,8 +250,8 @@ NOT_CLAIMED = "the leader of the election's group has not claimed the mode log, 
         ({"role": Role.STARTING, "loop_age_s": None, "contact_age_s": None}, None, "starting"),
         (
             {"loop_age_s": 121.0},
-            "the controller's thread has begun no round for 121 s",
-            "the controller's thread has begun no round for 121 s",
+            "the controller's thread hangs: no progress for 121 s; restart the controller",
+            "the controller's thread hangs: no progress for 121 s; restart the controller",
         ),
         ({"contact_age_s": 46.0}, None, "no contact with the cluster for 46 s"),
         ({"contact_age_s": None}, None, "no contact with the cluster yet"),

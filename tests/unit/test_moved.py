@@ -158,7 +158,7 @@ STORIES = {
     "a commit of a stock client proves nothing before the longest poll interval is over": Story(
         [step.commits(10, 10, note=READ_NOTE), step.notes(0, Note.NONE), step.look(), step.opens()],
         [step.look(UNNOTED_MS - 1), step.opens(), step.waits(due_in_ms=1, unnoted=[0])],
-        [step.look(1), step.opens("g"), step.warns("no client has noted that it has handled all records")],
+        [step.look(1), step.opens("g"), step.warns("no client has confirmed that all records were handled")],
     ),
     "that time begins anew with another commit": Story(
         [step.commits(10, 10), step.look(), step.look(UNNOTED_MS - 1), step.opens()],
@@ -253,14 +253,14 @@ STORIES = {
     ),
     "nor does it hold up a group that is waived": Story(
         [step.commits(10, 12, note=READ_NOTE), step.waived(), step.look(), step.opens("g")],
-        [step.warns("it is waived on partitions 1, which have 0 unread records")],
+        [step.warns("the group is waived on partitions 1, which have 0 unread records")],
     ),
     "what retention has taken need not be read, whatever was committed": Story(
         [step.emptied(0, 1), step.commits(10, 12), step.look(), step.opens("g"), step.warns()],
     ),
     "a waiver": Story(
         [step.commits(3), step.look(), step.opens(), step.waived(), step.look(), step.opens("g")],
-        [step.warns("it is waived on partitions 0-1, which have 17 unread records")],
+        [step.warns("the group is waived on partitions 0-1, which have 17 unread records")],
     ),
     "our metadata on the new topic prove that the gate was open before": Story(
         [step.commits(), step.commits_on_new(0, note=OPENED_NOTE), step.look(), step.opens()],
@@ -433,10 +433,10 @@ def test_reports_say_what_a_group_waits_for() -> None:
     progress = progress_of(topic.record, found, required_of((), found, (), (), 0), Moved(groups=frozenset({"f"})))
     assert {name: group.gate for name, group in progress.items()} == {
         "a": "gate closed: all records of partitions 1 are delivered, but the application has not committed 2 of them; "
-        "all records of partitions 0 are committed, but no client has noted that it has handled them",
-        "b": "gate closed: it has 15 records of partitions 0-1 to read",
-        "c": "gate closed: all records of partitions 0-1 are committed, but no client has noted that it has handled "
-        "them",
+        "all records of partitions 0 are committed, but no client has confirmed that the records were handled",
+        "b": "gate closed: it has 15 unread records in partitions 0-1",
+        "c": "gate closed: all records of partitions 0-1 are committed, but no client has confirmed that the "
+        "records were handled",
         "d": "gate closed: the application has paused partitions 0-1, or has sought back in them",
         "e": "gate closed: it has read all records; the gate is about to open",
         "f": None,

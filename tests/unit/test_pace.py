@@ -155,7 +155,7 @@ def test_the_first_alarm_stops_it_and_a_repetition_passes_it(fleet: Fleet, capsy
     out, err = capsys.readouterr()
     assert "Topics: 2 of 6 done, 1 under way, 2 to begin, 1 in trouble." in out
     assert f"error: topic 'c': {reasons.text('straggler')}" in err
-    assert "No further topic is begun" in err
+    assert "no further topic begins" in err
     fleet.left.clear()
     del fleet.now["c"], fleet.now["d"]  # of these a look would find the shrinks in progress
     fleet.now |= {"c": CurrentTopic(4), "d": CurrentTopic(4)}
@@ -177,7 +177,7 @@ def test_an_alarm_of_an_earlier_run_is_seen_before_another_topic_begins(fleet: F
 def test_left_and_repeated_it_goes_on(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
     fleet.interrupted_after = 2
     assert fleet.run("--yes", "--at-once", "2") == cli.INTERRUPTED
-    assert "Run the command again for the rest." in capsys.readouterr().err
+    assert "Run the command again to change the remaining topics." in capsys.readouterr().err
     done = [name for name, topic in fleet.now.items() if topic.count == 4]
     assert (fleet.begun, done) == ([*"abcd"], [*"ab"])
     fleet.interrupted_after, fleet.left = 99, {}
@@ -196,7 +196,7 @@ def test_a_topic_is_looked_at_again_when_its_turn_comes(fleet: Fleet, capsys: py
     fleet.monkeypatch.setattr(Change, "send", lambda _, steps: send(steps))
     assert fleet.run("--yes", "--at-once", "1") == SOME_FAILED
     assert fleet.begun == ["a"]
-    assert "error: topic 'c': changed since it was shown; run the command again" in capsys.readouterr().err
+    assert "error: topic 'c' has changed since its steps were shown; run the command again" in capsys.readouterr().err
     assert fleet.run("--yes", "--at-once", "1") == 0
     assert fleet.begun == [*"acdef"]
 
@@ -214,7 +214,7 @@ def test_no_topic_begins_beside_one_that_was_changed(fleet: Fleet, capsys: pytes
     out, err = capsys.readouterr()
     assert "Topics: 2 of 6 done, 3 to begin, 1 in trouble." in out
     assert [line for line in err.splitlines() if line.startswith("error")] == [
-        "error: topic 'c': changed since it was shown; run the command again"
+        "error: topic 'c' has changed since its steps were shown; run the command again"
     ]
 
 

@@ -117,7 +117,7 @@ def test_what_is_not_known_is_no_reason_to_shrink() -> None:
     unsized = topic(logs=replace(logs_of(12, 2_400), sizes=[-1] * 12))
     assert advised(unsized).reason == "the size of its records is unknown"
     young = topic(logs=replace(logs_of(12, 2_400), first_ms=[NOW_MS - 5 * HOUR_MS] * 12))
-    assert advised(young).reason.startswith("its logs show 5 of the 24 hours")
+    assert advised(young).reason.startswith("its logs cover only 5 of the 24 hours")
     assert {advised(of).do for of in (silent, unsized, young)} == {"leave"}
     hidden = advised(topic(configs=LogConfigs(None, None, None, None), groups_doubt=GroupsDoubt("no right")))
     assert {note.code for note in hidden.notes} == {"peak-bound", "configs-unknown", "groups-unknown"}

@@ -141,7 +141,7 @@ def test_written_topics_keep_their_names_where_the_cluster_admits_that(why: str 
     kept, renamed = ((None, True), (None, True)), (("a-v2", False), ("b-v2", False))
     assert tuple((each.replace, each.keep_name) for each in read_files([file])) == (renamed if why else kept)
     comment = " ".join(line.removeprefix("# ") for line in file.read_text().partition("version:")[0].splitlines())
-    assert comment == (f"Topics do not keep their names (keep_name: true): {why}" if why else "")
+    assert comment == (f"No topic keeps its name (keep_name: true): {why}" if why else "")
 
 
 def test_a_topic_whose_interim_topic_cannot_be_named_gets_a_new_name(tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def planned(
         ("murmur2", 4, "4 divides 12: a hash modulo the number of partitions moves only keys of the retired ones.", ""),
         ("minimal", 5, "By minimal_movement only keys of the retired partitions move.", ""),
         ("none", 5, "12 -> 5: keys are not kept together now", "not kept together (round-robin, random or sticky)"),
-        ("own", 5, "With any hash modulo the count it would be 91.7 %; the least possible is 58.3 %.", ""),
+        ("own", 5, "hash modulo the count, 91.7 % of the keys move; with any other rule, at least 58.3 %.", ""),
         ("half own", 5, "it is unknown which keys move", "keys are kept together in part, by another rule or by one"),
         ("shrunk", 3, "6 -> 3: ", ""),
         ("grown", 3, "", "The topic has grown from 8 to 12 partitions"),

@@ -184,7 +184,8 @@ def test_groups_of_a_replacement_that_is_admitted_fit_the_record_of_those_that_h
     assert 1_000 in admitted_counts
     assert 4_000 not in admitted_counts
     assert refused.code is ErrorCode.MESSAGE_TOO_LARGE
-    assert "and its 4000 groups. Delete groups that are not needed" in str(refused)
+    assert "With the topic's 4000 groups" in str(refused)
+    assert "retired partitions fit. Delete groups that are not needed" in str(refused)
 
 
 def test_names_of_late_groups_give_way_and_hold_nothing_up() -> None:

@@ -104,14 +104,14 @@ def test_each_topic_is_shown_with_its_groups() -> None:
     assert gone.endswith("2-3: no, waived (why)")
     assert "  noted when the change began  " in gone, "it may have been registered alone"
     assert lines[-3:] == ["  No group uses it.", "", "There are no rules about groups."]
-    assert groups_text(GroupsReport.of((), (), NOW)).startswith("No topic is in a change: no group is waited for.")
+    assert groups_text(GroupsReport.of((), (), NOW)).startswith("No topic is being changed.")
 
 
 def test_a_waiver_gives_up_what_its_group_has_not_read() -> None:
     waiver = _rule("waive", "done")
     before, after = (report_groups(RECORD, FACTS, rules, IGNORED, NOW) for rules in ([], [waiver]))
     assert given_up([before], [after], waiver) == [
-        "orders: group 'done' has read partitions 2-3: none of their records may be deleted unread."
+        "orders: group 'done' has read partitions 2-3: no record there will be deleted unread."
     ]
     gone = _rule("waive", "gone")
     after = report_groups(RECORD, FACTS, [gone], IGNORED, NOW)

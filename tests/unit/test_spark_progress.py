@@ -165,7 +165,7 @@ def test_a_failure_is_logged_and_retried(
         assert listener.flush(10)
     assert {entry[0] for entry in world.done} >= {"require", "commit"}
     first, last = [record.message for record in caplog.records]
-    assert "progress of g not published" in first
+    assert "progress of group g not published" in first
     assert {"require": "no controller is running", "commit": "no coordinator"}[kind] in first
     assert "published again" in last
 

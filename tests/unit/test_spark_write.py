@@ -155,7 +155,7 @@ def test_a_refusal_behind_the_fence_says_where_a_retry_writes(views: FakeViews) 
     switched = ReplacedBy("orders-v2", "id-of-v2", 4, switched=True)
     views.put(TopicView("orders", "id", (1, 2), modes_of(6, 0), replaced_by=switched))
     FakeProducer.made[0].fail(KafkaError.MSG_SIZE_TOO_LARGE)
-    said = r"partition 3 of orders: .*orders was replaced by orders-v2.*it goes to orders-v2 .*MSG_SIZE_TOO_LARGE"
+    said = r"partition 3 of orders: .*orders was replaced by orders-v2.*then goes to orders-v2 .*MSG_SIZE_TOO_LARGE"
     with pytest.raises(WriteFailed, match=said) as failed:
         sender.__exit__(None, None, None)
     assert failed.value.code is ErrorCode.MESSAGE_TOO_LARGE

@@ -265,7 +265,7 @@ def test_assignment_by_the_application_is_left_alone_with_a_warning(caplog: pyte
     world.membership.assign([TopicPartition("a", 0), TopicPartition("b", 0)])
     world.poll()
     assert world.held() == {("a", 0), ("b", 0)}
-    assert caplog.text.count("Assign those of b") == 1
+    assert caplog.text.count("assign the partitions of b") == 1
 
 
 def test_setting_by_which_deleted_topics_would_be_created_again() -> None:
@@ -371,4 +371,4 @@ def test_deletion_that_no_broker_confirms_is_told(caplog: pytest.LogCaptureFixtu
         world.poll()
         world.now_s += NOTICE_RETRY_S
     assert len(world.stock.renewed) == NOTICE_S / NOTICE_RETRY_S + 1
-    assert [record.message for record in caplog.records if "no broker has confirmed it" in record.message]
+    assert [record.message for record in caplog.records if "no broker has confirmed the deletion" in record.message]

@@ -201,8 +201,8 @@ class Copying:
                 if tries[key] > self.job.tries:
                     raise self.job.failed(
                         self.partition,
-                        f"producers wrote the key {key!r} during each of the {self.job.tries} tries of its copy; allow "
-                        "more passes",
+                        f"producers wrote the key {key!r} during each of the {self.job.tries} tries of its copy "
+                        "(evacuate(passes=...) allows more tries)",
                     )
 
     def _check_topic_id(self) -> None:

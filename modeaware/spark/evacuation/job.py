@@ -347,8 +347,8 @@ def warn_of_lost_tombstones(client: TopicClient, switched_ms: int) -> None:
         return
     if kept_ms is not None and kept_ms.isdecimal() and SYSTEM_CLOCK.now_ms() - switched_ms > int(kept_ms):
         logger.warning(
-            "%s: the switch was longer ago than %s (%s ms): tombstones of keys deleted since may be gone, and then "
-            "the old values are copied",
+            "%s: the switch was longer ago than the topic's %s (%s ms). Tombstones of keys that were deleted since the "
+            "switch may be gone; then the deleted values are copied",
             client.topic,
             RETENTION,
             kept_ms,
@@ -512,11 +512,13 @@ def _check_partitioner(frame: DataFrame, places: KeyPlaces, count: int, right: i
     if ours >= LEAST_SHARE:
         return
     fitting = ", ".join(f"{name} ({share:.1%})" for name, share in shares.items())
-    advice = f"the keys look like those of {fitting}; use that partitioner" if fitting else "no known hash fits"
+    advice = "No known hash fits: pass the producers' own partitioner"
+    if fitting:
+        advice = f"The keys look like those of {fitting}: use that partitioner"
     raise OtherPartitioner(
         f"{places.topic}: only {right} of {of} keys are where {places.partitioner!r} places "
-        f"them among {count} partitions, so keys would be copied to where producers do not write them; {advice}, or "
-        "disable the check (check_partitioner, --no-partitioner-check). Nothing was copied",
+        f"them among {count} partitions, so copies would go to partitions where producers do not write these keys. "
+        f"{advice}, or disable the check (check_partitioner, --no-partitioner-check). Nothing was copied",
         topic=places.topic,
     )
 

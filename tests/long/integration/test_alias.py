@@ -53,7 +53,7 @@ def test_alias_is_forgotten(site: Site, controller: Controller, make_topic: Make
     replaced(site, topic)
     assert f"{topic} -> {topic}-v2\n" in site.run("alias", "list").out
     dry = site.run("alias", "forget", topic, "--dry-run")
-    assert (dry.status, f"no longer points to {topic}-v2" in dry.err) == (0, True), dry.err
+    assert (dry.status, f"no longer point to {topic}-v2" in dry.err) == (0, True), dry.err
     assert site.run("alias", "forget", topic, "--yes").out == f"{topic}: forgotten.\n"
     assert alias(site, topic) is None
 

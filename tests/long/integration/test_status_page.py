@@ -75,7 +75,7 @@ def test_a_drain_from_blocked_to_done(
     card = page.locator(f'article[data-topic="{topic}"]')
     row = card.locator("tr", has_text=group)
     expect(row.locator("td")).to_have_text(
-        [group, "it has 41 records of partitions 3 to read", NO_CURVE_TEXT, NO_PACE, "no members"]
+        [group, "it has 41 unread records in partitions 3", NO_CURVE_TEXT, NO_PACE, "no members"]
     )
     expect(card.locator(".blocked")).to_contain_text([f"group '{group}' has not read to the seal"])
     expect(card.locator(".blocked code")).to_have_text([f"modeaware groups list {topic}"])
@@ -135,7 +135,7 @@ def test_a_replacement_is_drawn_with_its_steps_and_both_topics(page: Page, width
         expect(card.locator(".side").first.locator(".cell")).to_have_count(12)
         expect(card.locator(".side").last.locator(".cell.rw")).to_have_count(4)
         expect(card.locator(".side").last).to_contain_text("4 partitions, takes writes; its gate is closed to 1 group")
-        closed = "gate closed: it has 1 200 records of partitions 0-11 to read"
+        closed = "gate closed: it has 1 200 unread records in partitions 0-11"
         expect(card.locator("td.left")).to_have_text([closed, "-"])
         expect(card.locator("td:last-child")).to_have_text(["running", "gate open, running"])
         expect(card).to_contain_text(re.compile(r"Checked \d+ s ago; the next check is due in \d+ s"))
