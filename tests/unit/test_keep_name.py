@@ -157,7 +157,8 @@ def test_replacement_by_another_topic_than_the_interim_one_cannot_keep_the_name(
     asked = replace(FIRST, new_topic="orders-v2", accept_state_loss=("app",))
     with pytest.raises(RequestRefused, match=rf"is no interim topic, so it cannot keep its name: .*{remedy}"):
         ask(asked, facts(12), record=record)
-    assert ask(replace(asked, keep_name=False), facts(12), record=record).record == record
+    again = ask(replace(asked, keep_name=False), facts(12), record=record)
+    assert again.record is None or again.record == record, "the plain replacement is repeated"
 
 
 def test_name_is_not_kept_after_all_once_the_interim_topic_is_replaced_by_another_one() -> None:
