@@ -84,7 +84,7 @@ def test_a_cut_window_counts_from_its_first_record() -> None:
     assert found.seen_ms == 2 * DAY_MS
     assert found.records_per_s == pytest.approx(0.5)
     (note,) = (note for note in found.notes if note.code == "window-cut")
-    assert note.text.startswith("the log shows 48 of 168 hours")
+    assert note.text.startswith("the log covers 48 of 168 hours")
 
 
 @pytest.mark.parametrize(

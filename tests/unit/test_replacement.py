@@ -496,7 +496,7 @@ def test_what_cannot_be_replaced_is_refused_with_a_code_and_what_to_do(
     ],
 )
 def test_a_repeat_with_other_settings_is_refused(fields: dict[str, Any], says: str) -> None:
-    for record, remedy in ((admitted(COMMAND, seen=seen()), "--undo"), (SWITCHED, "as it was")):
+    for record, remedy in ((admitted(COMMAND, seen=seen()), "--undo"), (SWITCHED, "with the same options")):
         refusal = refused(replace(COMMAND, **fields), record, seen(new_topic()))
         assert refusal.code is ErrorCode.REASSIGNMENT_IN_PROGRESS
         assert says in str(refusal)
