@@ -152,9 +152,9 @@ def check_access(command: ReplaceTopicCommand, acls: TopicAcls | None) -> None:
     """
     if acls is not None and (acls.commands or acls.denied):
         raise RequestRefused(
-            f"topic {command.topic!r}: users would gain or lose access at the switch: {len(acls.commands)} of its ACLs "
-            f"do not cover {command.new_topic!r}, and {len(acls.denied)} other ACLs deny access to "
-            f"{command.new_topic!r} alone. "
+            f"topic {command.topic!r}: users would gain or lose access at the switch: {len(acls.commands)} ACLs of "
+            f"{command.topic!r} do not cover {command.new_topic!r}, and {len(acls.denied)} ACLs deny access to "
+            f"{command.new_topic!r} but not to {command.topic!r}. "
             "Align the ACLs as `modeaware replace --dry-run` shows, or accept the difference (--accept-access-loss)",
             code=ErrorCode.POLICY_VIOLATION,
             topic=command.topic,

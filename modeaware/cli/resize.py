@@ -52,7 +52,7 @@ class Resize(Request):
         if admission.record is None:
             return replace(diff, steps=(), warnings=(), notes=messages, begun=diff.steps)
         (step,) = diff.steps
-        if isinstance(step, GrowStep):  # shrink and grow do not have the option
+        if isinstance(step, GrowStep):  # only topics --alter has --min-required-replication-factor
             step = replace(step, minimum=getattr(self.args, "min_required_replication_factor", None))
         self.change.validate(topic, step, situation.facts.topic_id)
         self._warnings = warnings(command, situation)
@@ -96,8 +96,8 @@ def undo_note(situation: Situation) -> list[str]:
     lost = "None of their records were deleted."
     if gone:
         lost = (
-            f"Already deleted records stay deleted: {sum(gone.values())} offsets below the log starts of partitions "
-            f"{format_ranges(sorted(gone))} (by the shrink, or by the topic's retention)."
+            f"Records that were already deleted stay deleted: {sum(gone.values())} offsets below the log starts of "
+            f"partitions {format_ranges(sorted(gone))} (by the shrink, or by the topic's retention)."
         )
     return [f"Given back: partitions {format_ranges(sorted(revived))} with the {kept} offsets they still hold.", lost]
 
@@ -112,7 +112,8 @@ DELAY_HELP = (
 
 
 def add_shrink_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of :func:`shrink_command`, except the delay, which ``topics`` has in KIP-694's form."""
+    """Add the options of :func:`shrink_command`, except the delay: ``modeaware topics`` has its own option for it, in
+    KIP-694's form."""
     add_state_loss_option(parser, "shrink")
     add_flags(parser, immediate_delete="delete the retired partitions' records at once, consumed or not")
 

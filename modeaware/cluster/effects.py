@@ -317,7 +317,7 @@ def delete_topics(
         return DeleteTopicsRequest(topics=wanted, timeout_ms=OPERATION_TIMEOUT_MS, min_version=6)  # with ids
 
     results: dict[str, ClusterError | None] = {
-        name: ClusterError(f"cannot delete topic {name!r}: the brokers' response lacks the topic", topic=name)
+        name: ClusterError(f"delete topic {name!r}: the response does not mention it; outcome unknown", topic=name)
         if topic_id
         else no_topic_id(name)
         for name, topic_id in topics.items()

@@ -25,7 +25,7 @@ from modeaware.modelog.records import TopicRecord
 
 @dataclass(frozen=True)
 class Admitted:
-    """A command that was admitted, with the record before it."""
+    """An admitted command, and the topic's record from before the command."""
 
     command: TopicCommand
     record: TopicRecord | None
@@ -47,8 +47,11 @@ class Admitted:
 
     @property
     def to_validate(self) -> tuple[Effect, ...]:
-        """Return the effects for brokers to validate: of a growth (also if the command itself only validates), of a new
-        replacement, or of an undo (the deletion of the new topic)."""
+        """Return the effects that brokers validate.
+
+        For a growth: the new partitions, also if the command only validates. For a new replacement: the creation of the
+        new topic, the fence and the deletion. For an undo of a replacement: the deletion of the new topic.
+        """
         command, count = self.command, self.facts.partition_count
         if self.admission.elsewhere:
             return ()

@@ -25,11 +25,12 @@ _NEWEST = codec.VERSIONS[codec.API_VERSIONS_KEY][1]
 _BOUNDS = {
     codec.API_VERSIONS_KEY: (0, _NEWEST),
     codec.METADATA_KEY: (0, codec.METADATA_WITHOUT_IDS),
-    codec.SASL_HANDSHAKE_KEY: (1, 32_767),  # after version 0, the credentials would follow without a request header
+    codec.SASL_HANDSHAKE_KEY: (1, 32_767),  # after a handshake of version 0, credentials have no request header
 }
 _FEATURES_SINCE = 3
 _LIBRDKAFKA = "rdkafka"
-"""A librdkafka has this in its software name (``librdkafka``) or, in a binding, version (``2.16.1-rdkafka-2.16.0``)."""
+"""A librdkafka has this in its software name (``librdkafka``). A binding has it in its software version
+(``2.16.1-rdkafka-2.16.0``)."""
 
 
 def is_known(version: int) -> bool:
@@ -78,8 +79,12 @@ def unsupported(correlation_id: int) -> bytes:
 def answered(
     payload: bytes, version: int, controller_id: str, answers: Answers, *, modes: bool
 ) -> tuple[bytes, int | None]:
-    """Return the broker's response (a whole frame) with the endpoint's requests and features added; and the broker's
-    newest version of Metadata, or None if it has none. All clients with the same broker's response share one result."""
+    """Return the broker's response (a whole frame), changed for the endpoint; and the broker's newest version of
+    Metadata, or None if the broker has none.
+
+    The endpoint's requests and features are added; some of the broker's requests are removed or limited. Equal
+    responses of brokers share one result for each version, controller and ``modes``.
+    """
     body = answers.get(
         memoryview(payload)[4:],
         ("versions", version, controller_id, modes),

@@ -27,7 +27,9 @@ def modeaware_modes(request: pytest.FixtureRequest) -> Iterator[ScriptedModes]:
         pytest.UsageError: the test also uses ``modeaware_controller``, whose modes no client would see.
     """
     if "modeaware_controller" in request.fixturenames:
-        raise pytest.UsageError("modeaware_modes hides the modes of modeaware_controller; use one of them")
+        raise pytest.UsageError(
+            "modeaware_modes hides the modes of modeaware_controller; use only one of these two fixtures"
+        )
     from modeaware.testing.modes import ScriptedModes
 
     with ScriptedModes() as modes:

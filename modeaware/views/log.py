@@ -238,8 +238,8 @@ class LogSource:
             if held is not None and view.is_older_than(held) and view.topic not in self._older:
                 self._older.add(view.topic)
                 logger.warning(
-                    "mode log %r: the record of %s has version %s, older than the view in force (%s), which stays. "
-                    "If the log was replaced on purpose, restart this client",
+                    "mode log %r: the record of %s has version %s, but this client already has the newer version %s, "
+                    "and keeps it. If the log was replaced on purpose, restart this client",
                     *(self._topic, view.topic, view.version, held.version),
                 )
         self._store.publish(views, [topic for topic, record in records.items() if record is None])

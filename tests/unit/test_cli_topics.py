@@ -236,7 +236,9 @@ def test_an_undo_says_what_stays_deleted() -> None:
     kept, gone = undo_note(replace(SHRUNK, facts=replace(SHRUNK.facts, partitions=logs)))
     assert kept == "Given back: partitions 4-11 with the 63 offsets they still hold."
     assert undo_note(FRESH) == []
-    assert gone.startswith("Already deleted records stay deleted: 17 offsets below the log starts of partitions 4,6 (")
+    assert gone.startswith(
+        "Records that were already deleted stay deleted: 17 offsets below the log starts of partitions 4,6 ("
+    )
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,7 @@ def test_a_log_that_lost_its_tail_takes_no_view_back(log: Log, caplog: pytest.Lo
         log.tell(topic_record(epoch=4, writable=12))
     assert log.epoch() == 5
     assert [call["orders"].epoch for call in log.heard] == [5]
-    assert sum("older than the view in force" in message for message in caplog.messages) == 1
+    assert sum("already has the newer version" in message for message in caplog.messages) == 1
     log.tell(topic_record(epoch=6))
     assert log.epoch() == 6
 

@@ -237,7 +237,7 @@ def test_acls_become_the_commands_for_the_new_name_and_those_that_deny_come_firs
             "allow-principal User:a --operation All",
         )
     )
-    with pytest.raises(RequestRefused, match="2 of its ACLs do not cover 'orders-v2', and 0 other") as refused:
+    with pytest.raises(RequestRefused, match="2 ACLs of 'orders' do not cover 'orders-v2', and 0 ACLs") as refused:
         check_access(COMMAND, found)
     assert refused.value.code is ErrorCode.POLICY_VIOLATION
 
@@ -276,7 +276,7 @@ def test_acls_of_the_new_topic_alone_that_deny_refuse_and_those_that_allow_are_s
     assert found.allowed == ("prefix 'orders-' allows User:x Read from host 10.0.0.1",)
     told = "\n".join(acls_text(COMMAND, found))
     assert all(line in told for line in (*found.denied, *found.allowed))
-    with pytest.raises(RequestRefused, match="0 of its ACLs do not cover 'orders-v2', and 1 other"):
+    with pytest.raises(RequestRefused, match="0 ACLs of 'orders' do not cover 'orders-v2', and 1 ACLs"):
         check_access(COMMAND, found)
     check_access(COMMAND, replace(found, denied=()))
 

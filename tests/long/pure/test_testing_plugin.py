@@ -65,7 +65,7 @@ def test_scripted_modes_and_a_controller_exclude_each_other(tmp_path: Path) -> N
     test = "def test_both(modeaware_modes, modeaware_controller): pass\n"
     done = run_pytest(tmp_path, test, "--tb=line", conftest=NO_CONTROLLER)
     assert done.returncode == 1
-    assert "UsageError: modeaware_modes hides the modes of modeaware_controller; use one of them" in done.stdout
+    assert "UsageError: modeaware_modes hides the modes of modeaware_controller; use only one of these" in done.stdout
 
 
 def test_a_run_that_asks_for_no_fixture_loads_no_client(tmp_path: Path) -> None:
