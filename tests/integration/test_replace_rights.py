@@ -130,7 +130,7 @@ def test_switch_is_refused_until_the_new_topic_has_the_acls_of_the_topic(
         def replaced(wanted: TopicReplacement = wanted, **options: Any) -> TopicResult:
             return admin.replace_topics({topic: wanted}, **options)[topic].result()
 
-        with pytest.raises(RequestRefused, match="1 ACLs of .* do not cover") as refused:
+        with pytest.raises(RequestRefused, match=r"1 ACLs of .* do not cover") as refused:
             replaced()
         assert refused.value.code is ErrorCode.POLICY_VIOLATION
         assert guarded.record(topic) is None
