@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from confluent_kafka import Message
+from confluent_kafka import Consumer, Message, TopicPartition
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
@@ -14,8 +14,8 @@ from modeaware.lifecycle.commands import ReplaceTopicCommand
 from modeaware.spark.connector import spark_options
 from modeaware.spark.plug_ins import plug_in_options
 from tests.conftest import MakeTopic
-from tests.support.controlled import Controlled, commit_zero
-from tests.support.plain import drain_topic
+from tests.support.controlled import Controlled
+from tests.support.plain import drain_topic, ends
 from tests.support.spark_writing import expected_places
 from tests.support.waiting import eventually
 
@@ -36,6 +36,14 @@ def pass_batches(query: StreamingQuery, count: int) -> int:
     return last_batch(query)
 
 
+def commit(served: Controlled, group: str, topic: str, offsets: Mapping[int, int]) -> None:
+    consumer = Consumer({**served.conf, "group.id": group})
+    try:
+        consumer.commit(offsets=[TopicPartition(topic, p, offset) for p, offset in offsets.items()], asynchronous=False)
+    finally:
+        consumer.close()
+
+
 def batch_of(message: Message) -> int:
     return int(message.value() or b"") // ROWS
 
@@ -43,9 +51,10 @@ def batch_of(message: Message) -> int:
 def test_a_running_query_follows_a_shrink_and_a_replacement(
     spark: SparkSession, served: Controlled, make_topic: MakeTopic, make_group: Callable[[], str], tmp_path: Path
 ) -> None:
-    """The query writes on while a controller sets the fence. A group that has read nothing keeps the old topic."""
+    """The query writes on while a controller sets the fence. A group that lags keeps the old topic."""
     old, conf = make_topic(12, retention_ms=-1), {**served.conf, "modeaware.mode.log.topic": served.log}
-    commit_zero(served, make_group(), old, 12)
+    group = make_group()
+    commit(served, group, old, dict.fromkeys(range(12), 0))
     options = spark_options(conf, "producer") | plug_in_options(conf, "murmur2_random", None)
     rate = spark.readStream.format("rate-micro-batch").options(rowsPerBatch=ROWS, numPartitions=2).load()
     rows = rate.selectExpr(f"CONCAT('key-', CAST(value % {KEYS} AS STRING)) AS key", "CAST(value AS STRING) AS value")
@@ -61,6 +70,9 @@ def test_a_running_query_follows_a_shrink_and_a_replacement(
         served.shrink(old, 5)
         shrunk = last_batch(query) + 1  # it runs now, or is the next one
         pass_batches(query, 4)
+        before = drain_topic(served.servers, old)
+        commit(served, group, old, ends(served.servers, old))  # of the rows that come afterwards it reads none
+        served.wait_done(old)
         new = f"{old}-v2"
         result = served.ask(ReplaceTopicCommand(old, new, 4))
         assert result.code is ErrorCode.NONE, result.message
@@ -70,7 +82,8 @@ def test_a_running_query_follows_a_shrink_and_a_replacement(
         done = pass_batches(query, 4)
     finally:
         query.stop()
-    in_old, in_new = drain_topic(served.servers, old), drain_topic(served.servers, new)
+    kept, in_new = drain_topic(served.servers, old), drain_topic(served.servers, new)
+    in_old = {(message.partition(), message.offset()): message for message in (*before, *kept)}.values()
     numbers = sorted(int(message.value() or b"") for message in (*in_old, *in_new) if batch_of(message) <= done)
     assert numbers == list(range((done + 1) * ROWS)), "each row once"
     assert {message.partition() for message in in_old if batch_of(message) < shrunk} > set(range(5))
