@@ -82,7 +82,7 @@ def _frame(records: int) -> Iterator[DataFrame]:
 
 
 def _timed(work: Callable[[], object], spark: int) -> Timing:
-    """``spark``: the process id of Spark's JVM, in which the sink works. Its CPU time varies less than the rate."""
+    """``spark``: the process id of Spark's JVM. The sink works there alone; its CPU time varies less than the rate."""
     before_s = cpu_s(spark)
     with stopwatch() as timing:
         work()

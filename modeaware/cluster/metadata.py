@@ -259,7 +259,7 @@ class LeaderRequests:
                 error = refused or _leader_error(what, (topic, p), KafkaError.LEADER_NOT_AVAILABLE)
                 errors[topic, p] = _Answered(error, None, refused is None)
             elif only_under is not None and epoch != only_under.get((topic, p)):
-                text = f"put off: {what} {topic}-{p}: the leader has changed since the check (leader epoch {epoch})"
+                text = f"put off: {what} {topic}-{p}: its leader epoch {epoch} is not the one that was checked"
                 errors[topic, p] = _Answered(ClusterError(text, topic=topic, partition=p), (node, epoch), True)
             else:
                 led.setdefault(node, {}).setdefault(topic, {})[p] = epoch

@@ -264,21 +264,38 @@ def check_drain(
     end, on a truncated part of the log, and beyond ``truncated_to`` without a leader epoch. The evacuation comes
     first: its reason is shown before other reasons, because a person has to start the job.
 
-    Under a doubt nothing is drained. A group that surely holds up the drain is shown first: it is what a person can act
-    on, while most doubts pass.
+    Under a doubt nothing is drained. If the only doubt is a rebalance, which passes, a group that surely holds up the
+    drain is shown: a person can act on that.
 
     Args:
         truncated_to: as in :class:`~modeaware.modelog.records.RetiredPartition`.
     """
     if log.log_start >= seal_offset:
         return Drain()
-    if requirement.doubt is not None:
-        certain = _without_doubt(requirement, requirement.doubt, facts)
-        held_up = check_drain(partition, seal_offset, truncated_to, log, facts, certain).reason
-        return Drain(reason=held_up or doubt_reason(requirement.doubt))
+    doubt = requirement.doubt
+    if doubt is None:
+        return _proof(partition, seal_offset, truncated_to, log, facts, requirement)
+    # Without the name of the group in a rebalance: names that change would be appended in every pass.
+    reason = doubt_reason(doubt) if doubt.rebalancing is None else reasons.GROUPS_UNKNOWN
+    if doubt.rebalancing is not None:
+        reason = _proof(partition, seal_offset, truncated_to, log, facts, requirement).reason or reason
+    return Drain(reason=reason)
+
+
+def _proof(
+    partition: int,
+    seal_offset: int,
+    truncated_to: int | None,
+    log: PartitionFacts,
+    facts: TopicFacts,
+    requirement: Requirement,
+) -> Drain:
+    """Check each group (invariant I2). Under a doubt, leave out groups whose facts are uncertain."""
+    is_in_doubt = requirement.doubt is not None
+    unclear = facts.unclear_groups if is_in_doubt else {}
     proof: dict[str, int] = {}
     waived: dict[str, str] = {}
-    if requirement.evacuation is not None:
+    if requirement.evacuation is not None and requirement.evacuation not in unclear:
         name, job = requirement.evacuation, facts.groups.get(requirement.evacuation)
         reason = _not_evacuated(name, job, partition, seal_offset, truncated_to, log)
         if job is None or reason is not None:
@@ -290,6 +307,8 @@ def check_drain(
         if waiver is not None:
             waived[name] = waiver.reason
             continue
+        if (is_in_doubt and group is None) or name in unclear:
+            continue
         if group is None:
             return Drain(reason=reasons.of_group(reasons.GROUP_GONE, name))
         if group.stateful and name not in requirement.accept_state_loss:
@@ -300,17 +319,6 @@ def check_drain(
         if partition in group.committed:
             proof[name] = group.committed[partition]
     return Drain(proof=proof, waived=waived)
-
-
-def _without_doubt(requirement: Requirement, doubt: GroupsDoubt, facts: TopicFacts) -> Requirement:
-    """Return what is certain of the requirement: the groups whose commits are known. A doubt that does not pass by
-    itself is shown before any group, so nothing is left of the requirement then."""
-    if doubt.hidden or doubt.too_many:
-        return Requirement()
-    known = facts.groups.keys() - facts.unclear_groups.keys()
-    evacuation = requirement.evacuation if requirement.evacuation in known else None
-    groups = tuple(name for name in requirement.groups if name in known)
-    return replace(requirement, doubt=None, groups=groups, evacuation=evacuation)
 
 
 def is_evacuated(

@@ -117,7 +117,7 @@ def why_not_now(command: TopicCommand, current: TopicRecord, replacement: Replac
         return f"its replacement by {new_topic!r} is being undone: wait until that is done"
     if command.keep_name and not command.returns_name and new_topic != interim_name(command.topic, current.topic_id):
         name = f"it is already being replaced by {new_topic!r}, which is no interim topic, so it cannot keep its name"
-        rename = f"wait until that is done, then rename back (modeaware replace {new_topic} --with {command.topic})"
+        rename = f"wait until that is done, then rename back: replace {new_topic!r} by a new {command.topic!r}"
         return f"{name}: {rename if switched else 'undo the replacement first (--undo)'}"
     again = repetition_of(command, current)
     if again is not None and again.differs:

@@ -60,7 +60,8 @@ _TEXTS = {
     "drained)",
     COMPACTED: "cleanup.policy is no longer delete alone, and the latest value of each key must be kept: set it back "
     "to delete, or undo the change (--undo) and replace the topic with --evacuate",
-    GROUPS_UNKNOWN: "the list of groups may be incomplete, because of an error; see the controller's log",
+    GROUPS_UNKNOWN: "the list of groups may be incomplete, because of an error or a group in a rebalance; see the "
+    "controller's log",
     GROUP_REBALANCING: "group {group} is in a rebalance, and may use the topic; waiting until the rebalance ends. If "
     "it does not end, stop the group's consumers",
     GROUPS_HIDDEN: "the controller's user cannot list all groups: grant the user DESCRIBE on the cluster, or register "

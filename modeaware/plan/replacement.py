@@ -263,7 +263,7 @@ def acls_text(what: ReplacementPlan | ReplaceTopicCommand, acls: TopicAcls | Non
     if acls.denied:
         lines.append(
             f"ACLs deny access to {new} that {old} does not deny. Without --accept-access-loss the switch is refused "
-            "until they are removed, or added for {old}:"
+            f"until they are removed, or added for {old}:"
         )
         lines += [f"  {acl}" for acl in acls.denied]
     if acls.allowed:

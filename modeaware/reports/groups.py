@@ -302,10 +302,7 @@ def _freed(group: GroupReport, waiver: GroupRule) -> str | None:
         return None
     unread = {p: group.unread.get(p, 0) for p in partitions if group.unread.get(p, 0) > 0}
     if not unread:
-        return (
-            f"group {group.group!r} has read partitions {format_ranges(partitions)}: no record there will be deleted "
-            "unread."
-        )
+        return f"group {group.group!r} has read partitions {format_ranges(partitions)}: nothing there is unread now."
     return (
         f"group {group.group!r} has not read {number(sum(unread.values()))} offsets of partitions "
         f"{format_ranges(sorted(unread))}: these records may be deleted unread."

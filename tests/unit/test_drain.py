@@ -12,7 +12,7 @@ from modeaware.errors import ErrorCode, RecordError, RequestRefused
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.admission import LATEST_MS, alter_group_rules
 from modeaware.lifecycle.commands import AlterGroupRulesCommand
-from modeaware.lifecycle.drain import Drain, Requirement, check_drain, required_of
+from modeaware.lifecycle.drain import Drain, Requirement, check_drain, evacuation_group, required_of
 from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, PartitionFacts
 from modeaware.lifecycle.seal import seal_partition
 from modeaware.modelog.group_rules import GROUP_RULES_KEY, GroupRule, GroupRulesRecord
@@ -60,19 +60,16 @@ def test_a_waived_group_is_not_waited_for_and_stands_beside_the_proof() -> None:
     assert (drain.proof, drain.waived) == ({"a": SEAL, "c": SEAL}, {"b": "it is retired"})
 
 
-REBALANCING = "group-rebalancing:elsewhere"
-
-
 @pytest.mark.parametrize(
     ("rules", "expected"),
     [
-        ([], REBALANCING),
+        ([], "groups-unknown"),
         ([rule("waive", "elsewhere")], None),
         ([rule("waive", "else*")], None),
-        ([rule("waive", "other")], REBALANCING),
-        ([rule("waive", "*", uncommitted_only=True)], REBALANCING),  # it may have committed
-        ([rule("waive", "else*"), rule("require", "elsewhere")], REBALANCING),
-        ([rule("closed")], REBALANCING),
+        ([rule("waive", "other")], "groups-unknown"),
+        ([rule("waive", "*", uncommitted_only=True)], "groups-unknown"),  # it may have committed
+        ([rule("waive", "else*"), rule("require", "elsewhere")], "groups-unknown"),
+        ([rule("closed")], "groups-unknown"),
     ],
 )
 def test_a_group_that_cannot_be_judged_is_forgiven_by_its_own_waiver_and_nothing_else(
@@ -89,6 +86,14 @@ def test_a_group_that_cannot_be_judged_is_forgiven_by_its_own_waiver_and_nothing
     assert reason(done, unclear_groups=unclear, groups_doubt=incomplete, rules=rules) == "groups-unknown"
 
 
+def test_a_waiver_for_all_spares_no_evacuation_of_which_nothing_is_known() -> None:
+    job = evacuation_group(TOPIC, 5)
+    now = facts(unclear_groups={job: GroupsDoubt("no answer")})
+    requirement = replace(required_of((), now, [rule("waive", "*")], (), LATER_MS), evacuation=job)
+    assert requirement.doubt is None
+    assert check_drain(P, SEAL, None, log(SEAL), now, requirement).reason == "not-evacuated"
+
+
 EPOCHLESS = {"a": group({P: SEAL}, epochless=frozenset({P}))}
 CAUGHT_UP = {"a": group({P: SEAL - 1}, caught_up=(P,), epochless=frozenset({P}))}
 BEHIND = {"a": group({P: SEAL - 2}, epochless=frozenset({P}))}
@@ -96,6 +101,7 @@ ETL, ALL_ETL = {"etl-main": group({P: 3}), "etl-old": group({P: 3})}, rule("waiv
 CONSOLE, IGNORED = "console-consumer-7", ("console-consumer-*",)
 CLOSED, HIDDEN = [rule("closed"), rule("require", "a")], GroupsDoubt("no DESCRIBE", hidden=True)
 DONE, NO_ANSWER = {"a": group({P: SEAL})}, GroupsDoubt("no answer")
+IN_REBALANCE = {"unclear_groups": {"g": GroupsDoubt("group 'g' is in a rebalance", rebalancing="g")}}
 
 
 @pytest.mark.parametrize(
@@ -112,11 +118,12 @@ DONE, NO_ANSWER = {"a": group({P: SEAL})}, GroupsDoubt("no answer")
         ({"a": group({P: SEAL})}, {"required": ("a", "lost")}, "group-gone:lost"),
         ({"a": group({P: SEAL + 1})}, {}, "group-beyond-end:a"),
         ({"a": group({P: SEAL})}, {"groups_doubt": NO_ANSWER}, "groups-unknown"),
-        # A doubt that passes does not hide a group that is certain to hold up the drain, and blames no other.
-        ({"a": group({P: 3})}, {"groups_doubt": NO_ANSWER}, "group-lag:a"),
-        ({"a": group({P: 3})}, {"groups_doubt": NO_ANSWER, "required": ("_lost", "a")}, "group-lag:a"),
-        ({"a": group({P: SEAL})}, {"groups_doubt": NO_ANSWER, "required": ("a", "lost")}, "groups-unknown"),
-        ({"a": group(members=True)}, {"unclear_groups": {"a": NO_ANSWER}}, "groups-unknown"),
+        # A rebalance, which passes, does not hide a group that surely holds up the drain, and blames no other.
+        ({"a": group({P: 3})}, IN_REBALANCE, "group-lag:a"),
+        ({"a": group({P: 3})}, IN_REBALANCE | {"required": ("_lost", "a")}, "group-lag:a"),
+        ({"a": group({P: SEAL})}, IN_REBALANCE | {"required": ("a", "lost")}, "groups-unknown"),
+        ({"g": group(members=True)}, IN_REBALANCE, "groups-unknown"),
+        ({"a": group({P: 3})}, {"groups_doubt": NO_ANSWER}, "groups-unknown"),
         ({"a": group({P: 3})}, {"groups_doubt": HIDDEN}, "groups-hidden"),
         # A consumer commits the offset after its last record, never past a commit marker at the end.
         ({"a": group({P: SEAL - 1}, caught_up=(P,))}, {}, None),

@@ -111,7 +111,7 @@ def test_a_waiver_gives_up_what_its_group_has_not_read() -> None:
     waiver = _rule("waive", "done")
     before, after = (report_groups(RECORD, FACTS, rules, IGNORED, NOW) for rules in ([], [waiver]))
     assert given_up([before], [after], waiver) == [
-        "orders: group 'done' has read partitions 2-3: no record there will be deleted unread."
+        "orders: group 'done' has read partitions 2-3: nothing there is unread now."
     ]
     gone = _rule("waive", "gone")
     after = report_groups(RECORD, FACTS, [gone], IGNORED, NOW)
