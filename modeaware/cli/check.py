@@ -34,8 +34,8 @@ setting: pass, fail, or unknown with the cause. Then prints the commands of kafk
 and the effect of each missing right. docs/permissions.md describes the rights.
 
 A client is a producer of its topics, or with --group a consumer. Check a client that is both in two runs. Without TOPIC
-only the rights that modeaware adds are checked. A client needs no right on the mode log if a bootstrap server returns
-the modes (the controller's endpoint does).
+only the rights are checked that the role needs because of modeaware. A client needs no right on the mode log if a
+bootstrap server returns the modes (the controller's endpoint does).
 
 {json_help(CheckReport)}
 Exit status: 0 if nothing fails; {FAILED} if something does; 1 for an error, for example if no broker answers.

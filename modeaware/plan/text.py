@@ -146,8 +146,8 @@ def _hash_section(plan: ResizePlan) -> Section:
 
 def _targets(plan: ResizePlan) -> Section:
     note = (
-        "Keys, Bytes: the share that moves (±: in 95 of 100 such samples). Survivors': the share that moves of the "
-        "keys whose partition stays. Least: the share that any rule would move."
+        "Keys, Bytes: the share that moves (±: 95 of 100 such samples lie within). Survivors': of the keys in "
+        "partitions that stay, the share that moves all the same. Least: every possible rule moves at least this share."
     )
     headings = ("", "Target", "Divides", "Keys that move", "Bytes", "Survivors'", "Least")
     right = frozenset({"Target", "Bytes", "Survivors'", "Least"})

@@ -282,7 +282,7 @@ class WireSource:
         if held is not None and held.version[0] > 0 and held.modes != modes and name not in self._contradicted:
             self._contradicted.add(name)
             logger.warning(
-                "%s returns modes of %s that differ from the view in force (%s), without an epoch; the view stays. If "
+                "%s returns modes of %s without an epoch, which differ from the view in force (%s). The view stays. If "
                 "a broker with KIP-694 has taken the place of modeaware's controller, restart this client",
                 *(self.server, name, held.describe()),
             )
