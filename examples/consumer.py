@@ -1,7 +1,7 @@
 """Consume a topic that may be shrunk meanwhile. Only the import differs from plain confluent_kafka.
 
-Retired partitions are read to their end like any other; once the group has done so they leave the assignment. Ends
-after --idle-s without a record; without that option it consumes for ever.
+Retired partitions are read to their end like all others. Once the group has read them, they leave the assignment. The
+program ends after --idle-s without a record; without that option, it consumes for ever.
 
     python examples/consumer.py --bootstrap-server localhost:9092 --topic orders --group billing --idle-s 5
 """

@@ -26,8 +26,8 @@ def main() -> None:
 
     admin = AdminClient({"bootstrap.servers": args.bootstrap_server})
 
-    # delay_ms=0: delete as soon as every group has consumed the retired partitions. Without a delay nothing is deleted
-    # early; the topic's own retention takes the records. The future is done when the shrink is in force.
+    # delay_ms=0: delete as soon as every group has consumed the retired partitions. With delay_ms=None (the default),
+    # only the topic's own retention deletes the records. The future is done when the shrink is in force.
     shrink = admin.delete_partitions({args.topic: DeletePartitions(total_count=args.partitions)}, delay_ms=0)
     shrink[args.topic].result()
 
@@ -45,7 +45,7 @@ def main() -> None:
             raise SystemExit("not reclaimed in time: see what it waits for with `modeaware topics --describe`")
         time.sleep(0.5)  # the drain takes as long as the slowest group
 
-    # Retired partitions are revived before new ones are created; create_partitions is confluent_kafka's own otherwise.
+    # Retired partitions are revived before new ones are created. The rest is confluent_kafka's create_partitions.
     admin.create_partitions([NewPartitions(args.topic, args.then)])[args.topic].result()
     print(admin.describe_modes([args.topic])[args.topic].result().describe())
 

@@ -44,7 +44,7 @@ def main() -> None:
     batches = [progress for progress in query.recentProgress if progress.numInputRows]
     print(f"{sum(progress.numInputRows for progress in batches)} records")
     spark.stop()
-    listener.close()  # what is not published yet, is now
+    listener.close()  # first publishes the progress that is left
 
 
 if __name__ == "__main__":

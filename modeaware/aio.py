@@ -25,7 +25,7 @@ V = TypeVar("V")
 
 
 def with_names(init: Callable[..., Any], **others: Any) -> Callable[..., Any]:
-    """Return a copy of ``init``, a constructor of ``confluent_kafka.aio``, with ``others`` in place of its globals.
+    """Return a copy of ``init``, a constructor of ``confluent_kafka.aio``, in which ``others`` replace globals.
 
     Such a constructor calls ``confluent_kafka.Producer(conf)``, and has no parameter for another class. If the stock
     client were made first and replaced later, it would have connected already. So the copy runs the constructor's code
@@ -97,7 +97,7 @@ class AIOProducer(stock.AIOProducer):
 
     async def close(self) -> None:
         """Close the producer, then the inner client. If the producer's close fails or is cancelled, messages may be
-        left. As closing the inner client would wait for these, it is left to garbage collection."""
+        left. Then the inner client is left to garbage collection, because closing it would wait for these messages."""
         await super().close()
         await asyncio.get_running_loop().run_in_executor(None, self._producer.close)
 

@@ -6,10 +6,11 @@ locks in opposite order, they wait for each other for ever.
 
 So every lock of the package is an :class:`InnerLock`, every logger comes from :func:`get_logger`, and application code
 is called through :func:`call_out`. A call by a thread that holds an inner lock is deferred: deferred calls run in that
-thread, in order, when the thread has released its last inner lock. A call whose result is needed cannot be deferred, so
-it is made elsewhere: sends ask the partitioner of an application, and reports of resizes, which are deferred.
+thread, in order, when the thread has released its last inner lock. A call whose result is needed cannot be deferred,
+for example that of an application's partitioner. Sends call the partitioner while they hold no inner lock. Reports of
+resizes call it, too, but these reports are deferred.
 
-One call is made under a lock: ``oauth_cb`` of a connection to a controller's endpoint, which needs a token to connect.
+One call is made under a lock: ``oauth_cb`` of a connection to a controller's endpoint. The connection needs a token.
 Every wait for that lock has a limit.
 """
 
@@ -77,7 +78,7 @@ def is_inside() -> bool:
 
 
 def call_out(function: Callable[..., object], *args: Any) -> None:
-    """Call ``function`` now; if this thread holds an inner lock, when it has released the last one.
+    """Call ``function`` now, or, if this thread holds inner locks, when the thread has released the last of them.
 
     An exception of an immediate call propagates. A deferred call has no caller, so its exception is logged.
     """

@@ -1,8 +1,9 @@
 """The chain of topics that begins at a name: each topic replaces the topic before it.
 
-Producers write to the new topic of the last switch in the chain (:mod:`modeaware.lifecycle.replacement`). The gates
-decide which topics of the chain a group reads (:mod:`modeaware.clients.subscription`). After a rename back, an earlier
-name is in the chain again, with another topic id. So :func:`walk` follows names, and yields each topic id once.
+From a *switch* on, producers write to the new topic (:mod:`modeaware.lifecycle.replacement`); the last switch in the
+chain counts. *Gates* decide which topics of the chain a group reads (:mod:`modeaware.clients.subscription`). The name
+of a deleted old topic is an *alias*. A *rename back* is a replacement whose new topic gets an earlier name: then the
+chain has this name twice, with two topic ids. So :func:`walk` follows names, and yields each topic id once.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ def written_topic(topic: str, views: Views) -> TopicView:
 
 
 def present_topic(topic: str, views: Views) -> TopicView:
-    """Return the view of the topic that has the name now. If there is none, return the view of the first topic of its
-    chain that exists, or else of the chain's last topic.
+    """Return the view of the topic that has the name now. If no topic has the name, return the view of the first
+    existing topic of the name's chain, or else of the chain's last topic.
 
     After a rename back (``a``, ``b``, ``a``), this is the view of the second ``a``, not of ``b``.
     """
@@ -54,8 +55,8 @@ def present_topic(topic: str, views: Views) -> TopicView:
 def segments(topic: str, views: Views) -> tuple[TopicView, ...]:
     """Return the views of the chain's topics up to the last switch. Producers write to the last of these topics.
 
-    If a topic of another id has the name of a new topic, the new topic's view ends the chain, without modes: records do
-    not apply across ids (invariant I8).
+    If another topic now has the name of a new topic, the chain ends with a view of the new topic that has no modes: the
+    record of one topic id does not apply to another id (invariant I8).
     """
 
     def switched_to(view: TopicView) -> Iterable[TopicView]:
@@ -79,7 +80,7 @@ def old_topics(views: Mapping[str, TopicView]) -> dict[str, TopicView]:
 def _following(new_topic: ReplacedBy, views: Callable[[str], TopicView | None]) -> TopicView | None:
     """Return the view of the new topic, or None if another topic has the new topic's name.
 
-    During a rename back, the view under the name may still be of a deleted topic (an alias). The name is free then.
+    During a rename back, the view under the name may still be that of an alias. The name is free then.
     """
     view = views(new_topic.topic)
     if view is not None and view.topic_id == new_topic.topic_id:
@@ -89,7 +90,7 @@ def _following(new_topic: ReplacedBy, views: Callable[[str], TopicView | None]) 
 
 
 def links(topic: str, views: Callable[[str], TopicView | None]) -> tuple[TopicView, ...]:
-    """Return the views of all topics of the chain that begins at ``topic``, switched or only announced."""
+    """Return the views of all topics of the chain that begins at ``topic``, also of a new topic before its switch."""
 
     def replaced_by(view: TopicView) -> Iterable[TopicView]:
         following = _following(view.replaced_by, views) if view.replaced_by is not None else None

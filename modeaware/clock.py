@@ -8,9 +8,9 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """A source of time. ``now_ms`` is wall-clock time, as in records. ``monotonic_s`` is for waits and leases, because
-    it never goes back. If the operating system has such a clock, it also runs while the machine is suspended.
-    ``cpu_s`` is the CPU time of the calling thread.
+    """A source of time. ``now_ms`` is wall-clock time, as in records. ``monotonic_s`` never goes back, so it is for
+    waits and leases. On an operating system with a clock that also runs while the machine is suspended,
+    ``monotonic_s`` is that clock. ``cpu_s`` is the CPU time of the calling thread.
     """
 
     def now_ms(self) -> int: ...

@@ -1,7 +1,7 @@
 """The error classes of modeaware, and the Kafka error codes that they have.
 
-Every error names what happened, on which topic and partition, and what to do next. An error that a broker or the
-controller returned has its Kafka error code in :attr:`ModeAwareError.code`.
+A message names what happened, on which topic and partition if there is one, and what to do next. For an error that a
+broker or the controller returned, :attr:`ModeAwareError.code` is the Kafka error code.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def without_frames(error: _E) -> _E:
 
 
 class ErrorCode(IntEnum):
-    """The Kafka error codes that the controller returns, with Kafka's names and numbers."""
+    """The Kafka error codes that modeaware uses, with Kafka's names and numbers."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -54,7 +54,7 @@ class ErrorCode(IntEnum):
 
 
 class ModeAwareError(Exception):
-    """Base class of every error raised by modeaware.
+    """Base class of modeaware's own errors.
 
     Args:
         message: what happened, on which topic and partition, and what to do. ``modeaware.printable``
@@ -96,7 +96,7 @@ class RequestRefused(ModeAwareError):
 
 
 class CreatedUnderReplicated(ModeAwareError):
-    """Partitions were created, but replicas are missing (KIP-409). There is no code: its 79 has another meaning now."""
+    """Partitions were created, but replicas are missing (KIP-409). No code: the KIP's 79 has another meaning now."""
 
 
 class ModeSourceError(ModeAwareError):
@@ -104,7 +104,7 @@ class ModeSourceError(ModeAwareError):
 
 
 class NotAuthorized(ModeSourceError):
-    """The principal may not read the mode log. It may exist, so this is an error to report, not a missing log."""
+    """The principal may not read the mode log. The log may exist, so this is an error to report, not a missing log."""
 
     default_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
@@ -120,7 +120,7 @@ class RecordError(ModeAwareError):
 
 
 class NewerRecord(RecordError):
-    """A record of the mode log was written for a newer reader (``min_reader``). This version does not change it."""
+    """A record of the mode log needs a newer reader (``min_reader``). This version does not change the record."""
 
     default_code = ErrorCode.UNSUPPORTED_VERSION
 
@@ -139,8 +139,9 @@ class PartitionRetired(ModeAwareError):
 class TopicReplaced(ModeAwareError):
     """Brokers rejected a record that was queued for an old topic before the switch.
 
-    The rejected attempt has not stored the record. If it was a retry, the outcome is unknown: an earlier attempt may
-    have stored the record. The application may send the record again under the same name, which reaches the new topic.
+    The rejected attempt has not stored the record. If this attempt was a retry, the outcome is unknown: an earlier
+    attempt may have stored the record. The application may send the record again under the same name. Then the record
+    goes to the new topic.
 
     Attributes:
         new_topic: the name of the new topic, if known.
@@ -170,7 +171,7 @@ class ControllerFenced(ModeAwareError):
 
 
 class ClusterError(ModeAwareError):
-    """The cluster did not answer, or answered an admin request of the controller with an error."""
+    """The cluster did not answer a request of modeaware, or answered with an error."""
 
 
 class LocalKafkaError(ModeAwareError):

@@ -1,5 +1,5 @@
-"""The name of the interim topic, by way of which a replaced topic keeps its name
-(:mod:`modeaware.lifecycle.keep_name`)."""
+"""The name of the *interim topic*. To keep a topic's name, the interim topic replaces the topic, and then a new topic
+with the *kept name* replaces the interim topic (:mod:`modeaware.lifecycle.keep_name`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The jar of the producer plug-ins for the JVM (docs/jvm.md). A package that was built without a JDK lacks the jar."""
+"""The jar of the producer plug-ins for the JVM (docs/jvm.md). A package that was built without a JDK, or without
+Kafka's jars, lacks the jar."""
 
 from __future__ import annotations
 

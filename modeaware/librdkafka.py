@@ -1,4 +1,5 @@
-"""The only module that imports confluent_kafka's clients and admin client. Other modules import them from here.
+"""confluent_kafka's clients and admin client. Other modules import them from here; only ``modeaware.aio`` imports
+``confluent_kafka.aio`` itself.
 
 ``Producer``, ``Consumer``, ``SerializingProducer`` and ``DeserializingConsumer`` are the classes that
 ``confluent_kafka`` exports when this module is first imported. So if a tracer or a mock has replaced such a class
@@ -61,14 +62,14 @@ RENEW_S = 10.0
 """A client that gets no answer for this long is replaced. The reason: if a broker that has just started returns an
 empty list of brokers, librdkafka drops all its brokers, and never connects again (librdkafka#5301)."""
 REFUSED_S = 60.0
-"""If no new client can be made, the next attempt to make one comes this much later."""
+"""If no new client can be made, the next attempt to make one comes this much plus :data:`RENEW_S` later."""
 TO_THE_END: Mapping[str, object] = {
     "enable.auto.commit": False,
     "enable.partition.eof": True,
     "fetch.wait.max.ms": 5,
 }
-"""Settings of a consumer that reads a log to its end. Only an empty response shows the end, so fetches wait briefly. In
-500 ms, the default, a producer that aborts again and again would always have written another marker."""
+"""Settings of a consumer that reads a log to its end. Only an empty response shows the end, so fetches wait briefly. If
+they waited 500 ms, the default, a producer that aborts again and again could always write another marker meanwhile."""
 _C = TypeVar("_C")
 _A = TypeVar("_A")
 

@@ -108,7 +108,7 @@ class ClientCollector(Collector):
         yield from families.values()
 
     def _add(self, families: Families, labels: tuple[str, str], labelled: list[Source]) -> None:
-        """Add the worst value of all sources with equal labels, so that a failing source is visible."""
+        """Add one value for all sources with equal labels: the worst one, so that a failure shows. Counts are sums."""
         stats = [source.stats for source in labelled]
         if (age_ms := max(one["view_age_ms"] for one in stats)) >= 0:
             families["view_age_seconds"].add_metric(labels, age_ms / 1000)

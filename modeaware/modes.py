@@ -89,13 +89,13 @@ def runs(partitions: Iterable[int]) -> Iterator[tuple[int, int]]:
 
 
 def divides(one: int, other: int) -> bool:
-    """Return whether one number of partitions divides the other. A hash modulo the number then moves fewest keys."""
+    """Return whether one partition count divides the other. A hash modulo the count then moves the fewest keys."""
     return max(one, other) % min(one, other) == 0
 
 
 def nearest_dividing(before: int, wanted: int) -> list[int]:
-    """Return the nearest numbers, one up to ``wanted`` and one from it on, that divide ``before`` or are its multiples.
-    If ``wanted`` is such a number, return it alone. ``before`` itself is left out.
+    """Return the nearest numbers below and above ``wanted`` that divide ``before`` or are multiples of ``before``. If
+    ``wanted`` itself is such a number, return only ``wanted``. ``before`` is left out of the result.
 
     Raises:
         ValueError: a number is not positive.

@@ -1,8 +1,9 @@
 """Notes: a member's report about a partition, in the metadata of its group's commits.
 
-A committed offset does not prove that the application has handled the records before it: a client library may commit by
-a timer. So mode-aware members add a note to commits on an old topic. By these notes the controller decides for which
-groups it opens the gate of the new topic (:mod:`modeaware.lifecycle.moved`).
+A committed offset does not prove that the application has handled the records before this offset: a client library may
+commit by a timer. So mode-aware members add a note to commits on an old topic. By these notes the controller decides
+for which groups it opens the *gate*, which hides the new topic (:mod:`modeaware.lifecycle.moved`). The *end* of a
+partition is the offset behind its last record.
 """
 
 from __future__ import annotations

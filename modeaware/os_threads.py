@@ -2,8 +2,9 @@
 
 gevent and eventlet replace threads by greenlets. Our helper threads are then greenlets as well, so locks, events,
 loggers and callbacks work as everywhere in that process. But librdkafka's calls block in C: a greenlet that makes such
-a call would stop all other greenlets. So the call runs in a thread of the operating system. The greenlet waits at a
-socket for its end, and other greenlets run. The thread runs nothing else, and takes no lock of this package.
+a call would stop all other greenlets. So the call runs in a thread of the operating system. Meanwhile the greenlet
+waits at a socket for the end of the call, and other greenlets run. The thread runs only the call, and takes no lock of
+this package.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ def call(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
 
 def call_apart(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Call ``function`` in another thread, and return its result. No greenlet runs meanwhile, so callbacks from C may
-    call this, too.
+    use this function, too.
 
     Raises:
         NoThread: no thread can be started.

@@ -76,7 +76,7 @@ class _Escaping(logging.Handler):
             record.msg, record.args = printable(message), ()
         last = logging.lastResort
         if last is not None and record.levelno >= last.level and not self._has_others(record.name):
-            last.handle(record)  # logging uses lastResort only without a handler, and this is one
+            last.handle(record)  # logging uses lastResort only without a handler, and this object is a handler
         return True
 
     def _has_others(self, name: str) -> bool:

@@ -10,7 +10,7 @@ import difflib
 from collections.abc import Iterable
 
 ALIKE, NEARLY_SAME = 0.6, 0.85
-"""The similarity of two names (0 to 1) that is enough for a hint; the second one is enough for a refusal."""
+"""The least similarity (0 to 1) of two names: ``ALIKE`` for a hint, ``NEARLY_SAME`` to refuse an unknown name."""
 
 
 def nearest(name: str, known: Iterable[str], cutoff: float = ALIKE) -> str | None:

@@ -1,7 +1,8 @@
-"""A topic's id, and the *view* of the topic with that id: the immutable part of its record that clients apply.
+"""A topic id, and the *view* of the topic with this id: the part of the topic's record that clients apply. Immutable.
 
-A topic id has one form here: Kafka's own, URL-safe base64 without padding, 22 characters. The records of the mode log
-have this form as their key. On the wire an id is 16 bytes; kafka-python returns a ``UUID``, librdkafka its own type.
+A topic id has one form here: Kafka's own, URL-safe base64 without padding, 22 characters. A topic's record in the mode
+log has the id in this form as its key. On the wire an id is 16 bytes; kafka-python returns a ``UUID``, librdkafka its
+own type.
 """
 
 from __future__ import annotations
@@ -64,7 +65,8 @@ class ReplacedBy:
         gone: whether the old topic has ceased to exist.
         read_up_to: partition of the old topic -> the offset behind its last record, once that offset is final.
         groups: the groups that used the old topic at the switch, and read the new topic from its start. After a
-            controller has deleted the old topic, only waived groups: all others have offsets on the new topic.
+            controller has deleted the old topic, this set has only the waived groups: all others had offsets on the new
+            topic by then.
         groups_complete: False if ``groups`` may lack a group: any group then reads the new topic from its start.
         moved: the groups with an open gate: by the controller's decision they have read the old topic.
     """
@@ -101,10 +103,11 @@ class TopicView:
         modes: the mode of partition 0, 1, 2, ...; empty if the topic has no record. While a topic has retired
             partitions, a partition that is not listed is readable but not writable: another tool may have grown the
             topic, and groups may not read the partition yet.
-        resume_offsets: for retired and newly opened partitions, the offset from which a group without a commit has to
-            read the partition once it is readable: the seal, or the offset at which the partition was opened.
-        reclaimed: the partitions whose records were deleted up to the resume offset.
-        previous_count: how many partitions were writable before the shrink in force; None if none is in force.
+        resume_offsets: partition -> the offset from which a group without a commit has to read it. For a retired
+            partition, this is the first seal, or a lower end after a truncation. For a new partition that takes no
+            writes yet, it is the log start.
+        reclaimed: the partitions whose records the controller has deleted, or has found deleted.
+        previous_count: how many partitions were writable before the shrink in force; None if no shrink is in force.
         replaced_by: the topic that replaces this one, once it exists.
     """
 
@@ -128,7 +131,7 @@ class TopicView:
         return topic_id is None or self.topic_id is None or self.topic_id == topic_id
 
     def is_older_than(self, other: TopicView | None) -> bool:
-        """Return whether ``other`` is a later view of the same topic id. This view never replaces it (invariant I4)."""
+        """Return whether ``other`` is a later view of this topic id. No view replaces a later one (invariant I4)."""
         return other is not None and other.topic_id == self.topic_id and self.version < other.version
 
     def over(self, held: TopicView | None) -> TopicView:
@@ -172,7 +175,7 @@ class TopicView:
 
     @cached_property
     def all_writable(self) -> bool:
-        """Whether no partition is retired, so that this topic needs no more than a stock client does."""
+        """Whether no partition is retired, so that producers need no more than what a stock client does."""
         return len(self.writable) == len(self.modes)
 
     @cached_property
@@ -181,7 +184,7 @@ class TopicView:
         return len(self.readable) == len(self.modes)
 
     def is_writable(self, partition: int) -> bool:
-        """Whether producers may write to ``partition``. An unlisted one: only if none is retired (invariant I3)."""
+        """Whether producers may write to ``partition``; to an unlisted one only if none is retired (invariant I3)."""
         if self.all_writable:
             return True
         return 0 <= partition < len(self.modes) and self.modes[partition].writable

@@ -1,8 +1,9 @@
 """Key hashing and the choice of a partition.
 
-This package is independent of Kafka clients, of their configuration, and of partition modes. The caller gives the
-number of candidates, and a partitioner returns the index of one. librdkafka's partitioners have librdkafka's names and
-rules (``rdkafka_msg.c``). ``murmur2_random`` also places keys as Kafka's Java producer does.
+This package is independent of Kafka clients, of their configuration, and of partition modes. The *candidates* are the
+partitions to which a record may go. The caller gives their number, and a partitioner returns the index of one.
+librdkafka's partitioners have librdkafka's names and rules (``rdkafka_msg.c``). ``murmur2_random`` also places keys as
+Kafka's Java producer does.
 
     >>> from partitioners import named
     >>> named("murmur2_random").for_topic("orders").partition(b"N14228", 4)

@@ -1,6 +1,6 @@
 """The hash functions of Kafka's clients, in Python. A caller may pass implementations in C, which are 20 times as fast.
 
-Each function maps a key and a number of candidates to an index below that number. A null key hashes as an empty key.
+Each function maps a key and a number of candidates to an index below that number. For a null key, pass an empty key.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ class StickyRandom:
 
 
 class TopicLibrdkafkaPartitioner(TopicHashPartitioner):
-    """Records that are not hashed stick to a random candidate for a while if the rule says so; others go anywhere."""
+    """A record that is not hashed goes to the sticky pick if :meth:`Rule.is_sticky` holds, else to any candidate."""
 
     def __init__(self, made_by: HashPartitioner, topic: str) -> None:
         super().__init__(made_by, topic)

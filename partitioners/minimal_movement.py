@@ -57,7 +57,7 @@ class MinimalMovement(HashPartitioner):
 
     A shrink from any ``old`` to any ``new`` moves only the keys of the retired (highest) partitions, ``1 - new/old`` of
     all keys, and spreads them evenly over the others. A growth moves ``1 - old/new`` of all keys, and only to new
-    partitions. No other Kafka client places keys this way, so every producer of the topic must use this partitioner.
+    partitions. Other projects' clients do not place keys this way, so every producer must use this partitioner.
     """
 
     RULE = Rule(

@@ -4,7 +4,7 @@ A :class:`Partitioner` makes a :class:`TopicPartitioner` for each topic, which p
 index (franz-go's design). The caller chooses the candidates. For a record whose key must stay in one partition, they
 are all partitions that take writes. For any other record, they are the partitions that take writes and have a leader.
 
-Callers never compare a partitioner's name or class. They use only these facts:
+Callers do not distinguish partitioners by name. They use these facts:
 
 ====================================  ==================================================================
 fact                                  where it is
@@ -53,7 +53,7 @@ class TopicPartitioner(Protocol):
 
 def checked_index(given: object, count: int, which: str) -> int:
     """Return ``given``, a partitioner's pick. Raise ValueError if it is not an index below ``count``, because an
-    application's own partitioner may return anything. The message calls the partitioner ``which``."""
+    application's own partitioner may return anything. ``which`` describes the partitioner in the message."""
     try:
         index = operator.index(given)  # type: ignore[arg-type] # the call checks the type
     except TypeError:
@@ -94,14 +94,14 @@ class Partitioner(Protocol):
 
     def for_topic(self, topic: str) -> TopicPartitioner:
         """Return a new topic partitioner, with its own state. A client calls this while it sends a record to the topic;
-        of concurrent calls, one result is used. It also calls this with an empty name, to learn about the partitioner.
+        of concurrent calls, one result is used. The name is empty if the caller inspects the result, or knows none.
         """
         ...
 
 
 def is_built_in(partitioner: Partitioner) -> bool:
     """Return whether ``partitioner`` is one of this package's own, so that its methods run no code of an application,
-    except a hash function."""
+    except functions given to it (:class:`Options`, ``hash_function``)."""
     is_ours = type(partitioner).__module__.partition(".")[0] == __name__.partition(".")[0]
     return is_ours and isinstance(partitioner, HashPartitioner)
 
@@ -141,7 +141,7 @@ class Placer:
     """The way from a key to its index: the key's hash (a number) modulo the count. Subclasses may use another rule.
 
     Attributes:
-        name: the name of the hash. If the index is not the hash modulo the count, it is the partitioner's name.
+        name: the name of the hash; or the partitioner's name, if the index is not the hash modulo the count.
         hash: the hash of the key.
         clients: the clients that place keys by this function.
         hashes_empty: most of these clients hash an empty key like any other key.
@@ -212,9 +212,9 @@ class Rule:
         return self.empty_hashed or len(key) > 0
 
     def is_sticky(self, key: bytes | None) -> bool:
-        """Return whether a record with this key goes to the sticky pick, as records without a key do.
+        """Return whether a record with this key goes to the sticky pick, as records without a key do if not hashed.
 
-        In librdkafka, a record with an empty key does so, too, if the partitioner hashes only keys that are not empty.
+        In librdkafka, a record with an empty key goes there, too, if the partitioner hashes only other keys.
         """
         return not self.is_hashed(key) and (key is None or self.hash is not None)
 
@@ -314,8 +314,8 @@ def share_moved_of(keys: Iterable[bytes], index: Callable[[bytes, int], int], ol
 def expected_share_moved(partitioner: Partitioner, old: int, new: int) -> float:
     """Return the share of keys that ``partitioner`` moves: exact if its rule is known, else that of 2000 random keys.
 
-    It is 0.0 if the partitioner hashes no keys. The error of the sample is below 0.03, with a probability of 99 %. The
-    sample is always the same.
+    The share is 0.0 if the partitioner hashes no keys. The error of the sample is below 0.03, with a probability of
+    99 %. The sample is always the same.
     """
     if isinstance(partitioner, HashPartitioner):
         placer = partitioner.rule.placer

@@ -123,9 +123,9 @@ class UniformSticky(HashPartitioner):
 
     This is KIP-794, the rule of Java's producer since Kafka 3.3. A candidate has the weight ``longest queue + 1 - own
     queue``, so that a slow broker, whose queue grows, is drawn less often. All weights are equal while the load is
-    unknown. A change after ``batch_size`` bytes makes the candidates' shares equal. KIP-480's change at the end of a
-    batch sends most records to the slowest broker. The caller leaves out candidates that should get no records (Java:
-    ``partitioner.availability.timeout.ms``).
+    unknown. A change after ``batch_size`` bytes makes the candidates' shares equal. A change at the end of a batch, as
+    in KIP-480, would send most records to the slowest broker. The caller leaves out candidates that should get no
+    records (Java: ``partitioner.availability.timeout.ms``).
 
     Keys, the empty one included, are hashed with murmur2, unless ``ignore_keys`` (Java: ``partitioner.ignore.keys``)
     spreads these records, too. The topic partitioners are :class:`~partitioners.seam.LoadAware`. Their ``partition``,

@@ -117,7 +117,7 @@ class FunctionPartitioner:
     """A function as a partitioner, for all topics. Safe to use from several threads if the function is.
 
     The function is called for each record, also for one without a key (None). All records have the same candidates,
-    whichever have a leader. ``name`` is for messages.
+    whether or not a candidate has a leader. ``name`` is for messages.
     """
 
     def __init__(self, function: KeyFunction, name: str) -> None:

@@ -3,7 +3,7 @@ package modeaware;
 import java.util.zip.CRC32;
 import org.apache.kafka.common.utils.Utils;
 
-/** Where keys go, by the name of the Python package's partitioner. */
+/** The rule by which keys get a partition. Each has the name of the Python package's partitioner. */
 enum Hash {
     /** Kafka's own. */
     murmur2_random,

@@ -20,7 +20,7 @@ import org.apache.kafka.common.errors.SerializationException;
 final class Json {
     static final int MAX_BYTES = 1 << 20;
     static final int MAX_DEPTH = 100;
-    private static final int MAX_DIGITS = 4300; // of an integer, as in Python
+    private static final int MAX_DIGITS = 4300; // of any number; Python limits only integers
     private static final Pattern WORD =
         Pattern.compile("true|false|null|-?(?:0|[1-9][0-9]*)(?:\\.[0-9]+)?(?:[eE][-+]?[0-9]+)?");
 

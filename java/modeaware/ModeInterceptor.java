@@ -8,13 +8,15 @@ import org.apache.kafka.clients.producer.RecordMetadata;
 /**
  * Sends records that name a replaced topic to the new topic ({@code interceptor.classes}). Thread-safe.
  *
- * <p>Kafka swallows an interceptor's exception and sends the record unchanged, so an interceptor can only wait, or throw
- * an Error, which leaves {@code send()} and ends most threads. A partitioner can fail one send. So the interceptor waits
- * for the first view, and where none comes in time it passes the record on to {@link ModePartitioner}, which fails the
- * send as Kafka fails one without metadata: by a TimeoutException in its future and callback. Where no ModePartitioner
- * sees the record (it names its partition, or the producer has another partitioner), and on an unexpected error, the
- * interceptor throws an Error: the record must not go to a topic that may be replaced. In Connect both end the
- * task (with errors.tolerance=none), with the reason in its status; a restart of the task sends the record again.
+ * <p>Kafka swallows an interceptor's exception and sends the record unchanged. So an interceptor can only wait, or
+ * throw an Error, which leaves {@code send()} and ends most threads. A partitioner can fail one send.
+ *
+ * <p>So the interceptor waits for the first view. If none comes in time, it passes the record on to
+ * {@link ModePartitioner}, which fails the send. With {@code block}, future and callback get a TimeoutException, as
+ * from Kafka without metadata. The interceptor throws an Error if no ModePartitioner sees the record (the record
+ * names its partition, or the producer has another partitioner), and on an unexpected error: the record must not go to
+ * a topic that may be replaced. In Connect, both end the task (with errors.tolerance=none), with the reason in the
+ * task's status; a restart of the task sends the record again.
  *
  * <p>Names are resolved by the mode log alone: an interceptor does not see the ids of the cluster's topics.
  */

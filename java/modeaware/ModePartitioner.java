@@ -13,8 +13,8 @@ import org.apache.kafka.common.errors.InvalidTopicException;
 /**
  * Chooses among the writable partitions of a topic ({@code partitioner.class}). Thread-safe.
  *
- * <p>{@code modeaware.partitioner} names the {@link Hash}. A record that names its partition does not get here. What is
- * thrown here fails the send: its future and its callback.
+ * <p>{@code modeaware.partitioner} names the {@link Hash}. Kafka does not call this class for a record that names its
+ * partition. An exception from this class fails the send: Kafka passes it to the future and the callback.
  */
 public final class ModePartitioner extends PlugIn implements Partitioner {
     private final Map<String, StickyIndex> stickyIndexes = new ConcurrentHashMap<>();
@@ -23,7 +23,7 @@ public final class ModePartitioner extends PlugIn implements Partitioner {
     private boolean hasInterceptor;
     private int batchBytes;
 
-    /** What a thread has decided by, and where it has placed its last record without a key. */
+    /** The inputs of a thread's last decision, and the place of the thread's last record without a key. */
     private static final class Placed {
         Views views; // these and the next two decide what is writable
         Cluster cluster;
@@ -46,8 +46,8 @@ public final class ModePartitioner extends PlugIn implements Partitioner {
 
     /**
      * Notes that {@code topic}'s record begins a batch. kafka-clients before 4.0 call this, and then place the record once
-     * more; without this method its bytes would count twice. They also call it for a record that names its partition,
-     * which is not placed here. Later versions have no such method to override.
+     * more; without this method the record's bytes would count twice. These versions also call this for a record that
+     * names its partition, which is not placed here. Later versions have no such method to override.
      */
     public void onNewBatch(String topic, Cluster cluster, int partition) {
         Placed last = placed.get();
@@ -82,7 +82,7 @@ public final class ModePartitioner extends PlugIn implements Partitioner {
         if (sticky == null || !sticky.takes(count, bytes)) {
             sticky = new StickyIndex(batchBytes, count, bytes,
                 index -> cluster.leaderFor(new TopicPartition(topic, partition(writable, index))) != null);
-            stickyIndexes.put(topic, sticky); // of several threads the last one
+            stickyIndexes.put(topic, sticky); // the last of several threads wins
         }
         last.topic = topic;
         last.isFresh = true;
@@ -97,8 +97,8 @@ public final class ModePartitioner extends PlugIn implements Partitioner {
                 + ProducerConfig.INTERCEPTOR_CLASSES_CONFIG + "=" + ModeInterceptor.class.getName()
                 + " after the other interceptors");
         }
-        // These may be beyond the metadata's partitions. Kafka then requests metadata, and keeps the record until it comes,
-        // at most delivery.timeout.ms.
+        // A writable partition may be beyond the metadata's partitions. Kafka then requests metadata, and keeps the
+        // record until the metadata comes, at most delivery.timeout.ms.
         int[] writable = views.writable(topic, cluster.topicId(topic));
         int count = writable == null ? cluster.partitionCountForTopic(topic) : writable.length;
         if (count == 0) {

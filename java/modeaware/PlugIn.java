@@ -6,7 +6,7 @@ import org.apache.kafka.common.errors.TimeoutException;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
-/** A plug-in of one producer: it has the views, and decides what happens to records while there is none. Thread-safe. */
+/** A plug-in of one producer: it has the views, and decides about records before the first view. Thread-safe. */
 abstract class PlugIn {
     private static final Logger LOG = LoggerFactory.getLogger(PlugIn.class);
 
@@ -20,13 +20,13 @@ abstract class PlugIn {
         tail = Tail.acquire(settings);
     }
 
-    /** Returns the views in force, which decide a record; null: none in time, and it must be refused. */
+    /** Returns the views in force, which decide a record; null: none in time, and the record must be refused. */
     final Views views() {
         Views views = tail.views;
         return views == null ? firstViews() : views;
     }
 
-    /** Returns why a record without a view is refused; producers may retry it with {@code block}, not with {@code error}. */
+    /** Returns the exception for a record without a view: not retriable with {@code error}, else retriable. */
     final ApiException noView() {
         String why = "no view of the partition modes within " + settings.getLong(Settings.VIEW_TIMEOUT_MS) + " ms ("
             + Settings.VIEW_TIMEOUT_MS + "): " + tail.trouble;

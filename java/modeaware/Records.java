@@ -16,14 +16,14 @@ import java.util.TreeMap;
 import org.apache.kafka.common.errors.SerializationException;
 
 /**
- * The records of the mode log (docs/mode-log.md). All methods throw {@link SerializationException} on another value.
+ * The records of the mode log (docs/mode-log.md). Methods throw {@link SerializationException} on a malformed value.
  *
- * <p>A record is checked as a whole, though a producer needs few of its fields: a reader that took a record which
- * another one rejects would send the records of a key to another partition. Unknown fields are ignored.
+ * <p>A record is checked as a whole, though a producer needs few of its fields. If one reader accepted a record that
+ * another reader rejects, the two would send a key to different partitions. Unknown fields are ignored.
  *
- * <p>{@code records.json} has the form of each record. An object has the forms of its known fields: {@code !} behind a
- * name is a field that has to be there, {@code ?} one that may be null, {@code *} stands for each field, and {@code #}
- * for the columns of rows. A list has the form of each of its values. {@code a|b} is one of these words.
+ * <p>{@code records.json} has the form of each record. An object has the forms of its known fields: a name with
+ * {@code !} is a required field, a name with {@code ?} a field that may be null. {@code *} stands for every field, and
+ * {@code #} for the columns of rows. A list has the form of each of its values. {@code a|b} is one of these words.
  */
 final class Records {
     private static final long READER_VERSION = 1;
@@ -54,7 +54,7 @@ final class Records {
         return columns == null ? List.of() : partitions(object(columns).get("partitions"), 2).keySet();
     }
 
-    /** Returns the partitions of ranges that ascend, each with the last number of its range: first, last, and others. */
+    /** Returns the partitions of ascending ranges, each with the last number of its range: first, last, others. */
     private static SortedMap<Integer, Long> partitions(Object ranges, int size) {
         SortedMap<Integer, Long> found = new TreeMap<>();
         for (Object range : cast(List.class, ranges)) {

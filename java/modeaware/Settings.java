@@ -42,7 +42,7 @@ final class Settings extends AbstractConfig {
         }
     }
 
-    /** Returns the names of the settings. Public, because modeaware.spark looks up this method: it needs kafka-clients. */
+    /** Returns the settings' names. Public for modeaware.spark, whose look-up fails if kafka-clients is missing. */
     public static Set<String> names() {
         return DEFINITION.names();
     }
@@ -53,8 +53,8 @@ final class Settings extends AbstractConfig {
     }
 
     /**
-     * Returns the settings of a consumer that reads the mode log as the producer's user. They have the producer's
-     * connection and security, and nothing else of it: no interceptors, no serializers, no client id.
+     * Returns the settings of a consumer that reads the mode log as the producer's user. Of the producer's settings,
+     * only those of connection and security are among them: no interceptors, no serializers, no client id.
      */
     Map<String, Object> consumer() {
         Map<String, Object> found = new HashMap<>();

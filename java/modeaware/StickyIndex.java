@@ -5,8 +5,8 @@ import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.IntPredicate;
 
 /**
- * Where records without a key go in one topic, for as many bytes as a batch takes, as Kafka's own partitioner sends them
- * (KIP-794). A producer does not report new batches since kafka-clients 4.0. Thread-safe.
+ * The index to which one topic's records without a key go, for as many bytes as a batch takes (KIP-794, as in Kafka's
+ * own partitioner). Since kafka-clients 4.0 a producer does not report new batches. Thread-safe.
  */
 final class StickyIndex {
     private static final int MAX_DRAWS = 5;
@@ -17,7 +17,7 @@ final class StickyIndex {
     private final int count;
     private final AtomicLong leftBytes;
 
-    /** Draws an index among {@code count} for a record and those after it, preferring partitions that are available. */
+    /** Draws an index below {@code count} for a record and later ones. Available partitions are preferred. */
     StickyIndex(long batchBytes, int count, int recordBytes, IntPredicate isAvailable) {
         this.count = count;
         leftBytes = new AtomicLong(batchBytes - BATCH_OVERHEAD_BYTES - recordBytes - RECORD_OVERHEAD_BYTES);
@@ -30,9 +30,9 @@ final class StickyIndex {
         index = drawn;
     }
 
-    /** Returns whether the next record goes there, among {@code count} partitions; otherwise a new index is drawn. */
+    /** Returns whether the next record, of {@code count} partitions, goes to this index; else the caller draws anew. */
     boolean takes(int count, int recordBytes) {
-        // The first record of which the batch has no room begins the next one: behind it that would be a batch by itself.
+        // A record for which the batch has no room goes to a new index: at this one it would be a batch by itself.
         return this.count == count && leftBytes.addAndGet(-recordBytes - RECORD_OVERHEAD_BYTES) >= 0;
     }
 }

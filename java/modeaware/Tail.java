@@ -20,8 +20,8 @@ import org.slf4j.LoggerFactory;
 /**
  * Follows the mode log in a thread of its own, for all producers of a class loader that connect in the same way.
  *
- * <p>The log is read from its beginning, then followed. After anything that could hide a change of the log itself (it is
- * shorter, gone, was out of reach) it is read from its beginning again; the last views stay in force meanwhile.
+ * <p>The log is read from its beginning, then followed. A log that is shorter, gone or was unreachable may be another
+ * log now, so it is read from its beginning again. The last views stay in force meanwhile.
  */
 final class Tail {
     private static final Logger LOG = LoggerFactory.getLogger(Tail.class);
@@ -41,7 +41,7 @@ final class Tail {
     private final CountDownLatch first = new CountDownLatch(1);
     private final CountDownLatch stopped = new CountDownLatch(1);
     volatile Views views; // in force; null before the first
-    volatile String trouble = "the mode log has not been read to its end yet"; // why there are none
+    volatile String trouble = "the mode log has not been read to its end yet"; // why there are no views
     private long pauseMs = FIRST_PAUSE_MS; // longer after a failure
     private int users; // guarded by TAILS
 
@@ -52,7 +52,7 @@ final class Tail {
         log = new TopicPartition(topic, 0);
     }
 
-    /** Returns the tail for a connection and a log, which {@link #release} gives back. Never blocks. */
+    /** Returns the tail for a connection and a log; the caller has to {@link #release} the tail. Never blocks. */
     static Tail acquire(Settings configs) {
         Map<String, Object> settings = configs.consumer();
         String topic = configs.getString(Settings.LOG_TOPIC);
@@ -66,7 +66,7 @@ final class Tail {
         }
     }
 
-    /** Gives back what one {@link #acquire} returned. After the last one the thread ends within some seconds. */
+    /** Gives the tail back, once per {@link #acquire}. After the last release the thread ends within some seconds. */
     void release() {
         synchronized (TAILS) {
             if (--users == 0) {
@@ -76,7 +76,7 @@ final class Tail {
         }
     }
 
-    /** Waits for the first views, at most until the thread is interrupted, and returns them; null: none in time. */
+    /** Waits for the first views, and returns the views; null: none within the timeout, or before an interrupt. */
     Views awaitViews(long timeoutMs) {
         try {
             first.await(timeoutMs, TimeUnit.MILLISECONDS);
@@ -93,7 +93,8 @@ final class Tail {
     Thread start() {
         Thread thread = new Thread(null, this::run, "modeaware-modes", 0, false);
         thread.setDaemon(true);
-        // The thread keeps no thread-local or class loader of the caller; before Java 24 its access control context.
+        // The thread keeps no thread-local or class loader of the caller. Before Java 24 it keeps the caller's access
+        // control context.
         thread.setContextClassLoader(Tail.class.getClassLoader());
         thread.start();
         return thread;
@@ -136,7 +137,7 @@ final class Tail {
                 isUnpublished = false;
                 publish(replay);
             }
-            // Only after what was read is in force: the answer comes behind that to the next fetch, which may take 5 s.
+            // Only once all read records are in force: the broker answers after the next fetch, which may take 5 s.
             if (System.nanoTime() - checkedNs > checkNs) {
                 checkedNs = System.nanoTime();
                 checkEnd(consumer);
@@ -147,7 +148,7 @@ final class Tail {
         }
     }
 
-    /** A log that was created again, and is shorter, returns nothing; its reader has to begin anew. */
+    /** Throws if the log is shorter than what was read: fetches from a log that was created again return nothing. */
     private void checkEnd(Consumer<byte[], byte[]> consumer) {
         long position = consumer.position(log, REQUEST);
         if (consumer.endOffsets(List.of(log), REQUEST).get(log) < position) {

@@ -16,18 +16,18 @@ final class TopicView {
     final long epoch;
     /** The partitions that take writes by the record, ascending. */
     final int[] open;
-    /** The same; null: all partitions that the cluster has. */
+    /** The same, or null if all partitions take writes: then all that the cluster has. */
     final int[] writable;
-    /** The topic that producers write to in place of this one since the switch, and its id; null: this one. */
+    /** The new topic, to which producers write since the switch, and its id; null: producers write to this topic. */
     final String newTopic;
     final String newTopicId;
-    /** How many partitions that topic was created with. */
+    /** How many partitions the new topic was created with. */
     final long newCount;
-    /** The ids as the cluster has them; null: an id of no topic of a cluster. */
+    /** Both ids in Kafka's form; null: no id, or one that Kafka cannot read. */
     final Uuid uuid;
     final Uuid newUuid;
 
-    /** Throws SerializationException where it is no record of a topic. */
+    /** Throws SerializationException if the bytes are no record of a topic. */
     TopicView(byte[] record) {
         Map<String, Object> fields = Records.read("topic", record);
         topic = (String) fields.get("topic");
@@ -57,7 +57,7 @@ final class TopicView {
         return newTopic != null;
     }
 
-    /** Returns whether {@code other} is a later view of the same topic id: this one never replaces it. */
+    /** Returns whether {@code other} is a later view of the same topic id, which this view never replaces. */
     boolean isOlderThan(TopicView other) {
         int controllers = Long.compare(controllerEpoch, other.controllerEpoch);
         return topicId.equals(other.topicId) && (controllers < 0 || (controllers == 0 && epoch < other.epoch));

@@ -8,21 +8,22 @@ import java.util.stream.IntStream;
 import org.apache.kafka.common.Uuid;
 
 /**
- * The views of one cluster that are in force. Immutable: one of these decides a record's topic and partition.
+ * The views of one cluster that are in force. Immutable: the same object decides a record's topic and its partition.
  *
- * <p>Only a tombstone removes a view, and no view is replaced by an older one, even where the log is read again.
+ * <p>Only a tombstone, or a later topic of the same name, removes a view. A topic's older view never replaces its later
+ * one, even if the log is read again.
  *
- * <p>A producer's metadata may be minutes old, and of a deleted topic: a change that keeps a name ends sooner. Neither that
- * topic's partitions nor its view count then, but those of the topic that has the name by the log.
+ * <p>A producer's metadata may be minutes old, and of a deleted topic: a change that keeps a name takes less time. Then
+ * the partitions and the view of the topic that has the name by the log count, not those of the deleted topic.
  */
 final class Views {
     static final Views NONE = new Views(Map.of(), Map.of(), Map.of(), null);
 
     final Map<String, TopicView> byName; // the view in force under a name
     private final Map<String, TopicView> byId; // also of topic ids whose name has a view of another id in force
-    private final Map<Uuid, String> pastIds; // removed, or another topic got the name later; and their names
+    private final Map<Uuid, String> pastIds; // id -> name, if removed or if another topic got the name later
     private final Replay replay; // the reading of the log that these views are of
-    private final Map<Uuid, int[]> writableById = new HashMap<>(); // of a stale id: of the topic that has its name
+    private final Map<Uuid, int[]> writableById = new HashMap<>(); // for a stale id: of the topic that has its name
     private final Map<String, int[]> writableByName = new HashMap<>(); // for metadata without ids
     private final Map<String, String> writtenTopics = new HashMap<>(); // of names that are replaced
 
@@ -33,7 +34,7 @@ final class Views {
         this.replay = replay;
         Map<Uuid, String> stale = new HashMap<>(pastIds); // no producer writes to these ids
         byId.values().stream().filter(TopicView::isReplaced).forEach(view -> stale.put(view.uuid, view.topic));
-        Map<String, int[]> live = new HashMap<>(); // by name: of the topic that has it by the log
+        Map<String, int[]> live = new HashMap<>(); // name -> partitions of the topic that has the name by the log
         byId.values().stream().filter(view -> view.isReplaced() && !stale.containsKey(view.newUuid)).forEach(
             view -> live.put(view.newTopic, all(view.newCount)));
         byId.values().stream().filter(view -> !stale.containsKey(view.uuid)).forEach(view -> {
@@ -47,7 +48,7 @@ final class Views {
             view -> writtenTopics.put(view.topic, endOfChain(view)));
     }
 
-    /** Returns the views after what {@code now} has read: under each name the view that was written last. */
+    /** Returns the views after the reading {@code now} of the log: under each name the view that was written last. */
     Views after(Replay now) {
         Map<String, TopicView> read = now.views();
         Map<String, TopicView> next = new HashMap<>();
@@ -94,7 +95,7 @@ final class Views {
         return IntStream.range(0, (int) Math.min(count, Records.MAX_PARTITIONS)).toArray();
     }
 
-    /** A chain may lead back to an earlier name, of a topic with another id: each id is passed once. */
+    /** Returns the chain's last name. A name may occur again, for a topic with another id; each id is passed once. */
     private String endOfChain(TopicView first) {
         Set<String> passedIds = new HashSet<>();
         TopicView view = first;

@@ -1,13 +1,15 @@
 """ACLs that match only the old or only the new topic's name: they change access at the switch.
 
-An ACL of one name is *covered* by an ACL of the other name that has the same permission, the same principal or
-``User:*``, and the same host or ``*``. The covering ACL's operation must be the same, or All. If the ACLs allow, it may
-also be an operation that implies the covered one.
+An ACL of one name may be *covered* by an ACL of the other name. The covering ACL has the same permission, the same
+principal or ``User:*``, and the same host or ``*``. Its operation is the same, or All. If both ACLs allow, the
+operation may also be one that implies the covered ACL's operation.
 
-- If an ACL of the old topic is not covered on the new topic, users lose access at the switch (if the ACL allows), or
-  gain access (if it denies). If an ACL of the new topic denies and is not covered on the old topic, users lose access.
-  In all these cases the replacement is refused.
-- If an ACL of the new topic allows and is not covered on the old topic, it is only shown: it may be intended.
+- An ACL of the old topic that is not covered: if it allows, users lose access at the switch; if it denies, they gain
+  access.
+- An ACL of the new topic that denies and is not covered: users lose access.
+- An ACL of the new topic that allows and is not covered is only shown: it may be intended.
+
+In the first two cases the replacement is refused, unless the user accepts the difference.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ OPERATIONS = (
     *("Unknown", "Any", "All", "Read", "Write", "Create", "Delete", "Alter", "Describe", "ClusterAction"),
     *("DescribeConfigs", "AlterConfigs", "IdempotentWrite", "CreateTokens", "DescribeTokens", "TwoPhaseCommit"),
 )
-"""The names of kafka-acls.sh, by number."""
+"""The operations as kafka-acls.sh names them, by Kafka's numbers."""
 _IMPLIED_BY = {"Describe": ("Read", "Write", "Delete", "Alter"), "DescribeConfigs": ("AlterConfigs",)}
 """Operation -> the operations that imply it in an ACL that allows, by the brokers' rules."""
 SECURITY_DISABLED, CLUSTER_AUTHORIZATION_FAILED = 54, 31
@@ -127,7 +129,7 @@ def read_acls(brokers: Brokers) -> ClusterAcls | None:
 
 
 def compare_acls(acls: ClusterAcls | None, topic: str, new_topic: str, servers: str) -> TopicAcls | None:
-    """Return the ACLs that the two topics do not share, if there is an authorizer. ``servers``: for the commands."""
+    """Return the ACLs that the two topics do not share; None without an authorizer. ``servers``: for the commands."""
     if acls is None or acls.unknown is not None:
         return None if acls is None else TopicAcls(unknown=acls.unknown)
     old, new = ([acl for acl in acls.bindings if acl.matches(name)] for name in (topic, new_topic))

@@ -1,8 +1,8 @@
 """Creating topics and partitions: typed answers (KIP-195), and a minimum of live replicas (KIP-409).
 
-If a creation has a minimum, this module chooses the brokers and sends the assignment: the brokers' own placement
-(KRaft's) ignores which brokers are alive. An error that concerns one topic alone is returned. RequestRefused means that
-nothing was created, ClusterError that the outcome is unknown.
+If a creation has a minimum and no assignment, this module assigns the brokers: the brokers' own placement (KRaft's)
+also uses brokers that are down. An error that concerns one topic alone is returned. RequestRefused means that nothing
+was created. After a ClusterError, something may have been created.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Placement:
     Attributes:
         first, count: the new partitions are those from ``first`` to ``count - 1``.
         assignments: the brokers of their replicas, or None if the cluster decides.
-        live: the brokers that were alive at the time, or None if this was not determined.
+        live: the brokers that were alive when the partitions were placed, or None if this was not determined.
     """
 
     topic: str
@@ -52,12 +52,12 @@ Send = Callable[[Sequence[Placement]], Mapping[str, object]]
 
 
 class Creation:
-    """The creations of one call. For one thread. Facts about the cluster are read once, when first needed.
+    """The creations of one call. For one thread. The policy and the list of brokers are read once, when first needed.
 
     Args:
         brokers: the connection; the caller closes it.
-        observed: reads the record of observed brokers and the policy, and returns it or None. Called only if a minimum
-            is requested.
+        observed: reads the record of observed brokers, which has the policy, and returns the record or None. Called
+            only if a minimum is requested.
         deadline: the deadline of all requests together.
     """
 
@@ -78,7 +78,7 @@ class Creation:
         """Grow topics by one request. A topic that the answer leaves out is missing from the outcomes.
 
         Args:
-            send: creates the placed partitions. By default, a request to the brokers does.
+            send: creates the placed partitions; by default, by a request to the brokers.
         """
         try:
             placements = self._place_growths(growths)
@@ -103,7 +103,7 @@ class Creation:
     def _place_growths(self, growths: Mapping[str, NewPartitions]) -> dict[str, Placement | ModeAwareError]:
         """Return which partitions to create and, if there is a minimum, on which brokers.
 
-        A topic that does not exist also gets a placement. The brokers then reject the creation.
+        If brokers do not list a topic, they validate its growth first. Their refusal, if any, is the topic's outcome.
         """
         shapes = created_partitions(self._brokers, growths)
         moving = self._moving({t: s for t, new in growths.items() if new.new_total_count > len(s := shapes.get(t, {}))})
@@ -127,7 +127,7 @@ class Creation:
             return set()
 
     def _result(self, placement: Placement, validate_only: bool) -> CreationResult:
-        """Return the cluster's description of the new partitions, once it shows them.
+        """Return the result: the new partitions as brokers list them or, for a validation, the expected ones.
 
         Raises:
             ClusterError: (REQUEST_TIMED_OUT) the partitions were created, but no broker shows them in time.
@@ -175,9 +175,10 @@ class Creation:
         return self._placed(placement, len(replicas[min(replicas)]), minimum)
 
     def _awaited(self, topic: str, count: int) -> Mapping[int, Sequence[int]]:
-        """Return the partitions of a topic that one broker did not show. The topic may be new.
+        """Return the partitions of a topic that the first broker did not list, once a broker lists them.
 
-        A growth needs the present partitions: they determine the first new one, and the replication factor.
+        The topic may be new. A growth needs the present partitions: they determine the first new one, and the
+        replication factor.
 
         Raises:
             RequestRefused: there is no such topic, or the growth is refused for another reason.

@@ -1,5 +1,8 @@
-"""Topics and partitions to create, their placement, and the results. Pure. The classes extend confluent_kafka's by
-KIP-195's form and KIP-409's minimum. A placement is rack-aware and even, and gives each partition enough live replicas.
+"""Topics and partitions to create, their placement, and the results. Pure.
+
+``NewTopic`` and ``NewPartitions`` add KIP-409's minimum of live replicas to confluent_kafka's classes.
+``NewPartitions`` also adds KIP-195's ``increaseTo``. A placement is rack-aware and even, and gives each partition
+enough live replicas.
 """
 
 from __future__ import annotations
@@ -39,9 +42,9 @@ class NewTopic(_WithMinimum, librdkafka.NewTopic):
     Args:
         args, kwargs: as the stock class takes them: ``topic``, ``num_partitions``, ``replication_factor``,
             ``replica_assignment``, ``config``.
-        min_required_replication_factor: the topic may be created while some of its brokers are down, if each partition
-            has this many live replicas and the controller's ``modeaware.under.replicated.creation`` allows it.
-            By default there is no minimum.
+        min_required_replication_factor: the least number of live replicas of each partition. The topic may then be
+            created while other brokers are down, if the controller's ``modeaware.under.replicated.creation`` allows
+            this. By default there is no minimum.
 
     Raises:
         TypeError, ValueError: the minimum is not an int, or below 1.
@@ -67,7 +70,7 @@ class NewPartitions(_WithMinimum, librdkafka.NewPartitions):
         *,
         min_required_replication_factor: int | None = None,
     ) -> NewPartitions:
-        """Return a growth to ``count`` partitions (KIP-195's ``increaseTo``), for a mapping from topic names.
+        """Return a growth to ``count`` partitions (KIP-195's ``increaseTo``): a value for a mapping by topic name.
 
         Args:
             count: the total number of partitions; for a topic with retired partitions, the number of writable ones.
@@ -80,7 +83,7 @@ class NewPartitions(_WithMinimum, librdkafka.NewPartitions):
 
 
 class Accepted(NamedTuple):
-    """Consequences of a switch that are accepted. Any other one prevents it: see :class:`TopicReplacement`."""
+    """Accepted consequences of a switch. The others are reasons to refuse a replacement (:class:`TopicReplacement`)."""
 
     access_loss: bool = False
     mirroring: bool = False
@@ -93,10 +96,10 @@ class TopicReplacement:
 
     Attributes:
         new_topic: the new topic's name. No topic may have this name yet.
-        num_partitions: the number of partitions of the new topic, more or fewer than the old topic has.
+        num_partitions: the new topic's number of partitions. It may be the old topic's, unless ``keep_name`` is set.
         replication_factor: the new topic's replication factor: by default the old topic's; -1 for the brokers' default.
-        config: configs of the new topic. They override those copied from the old topic: the configs set on that topic
-            itself. A copied ``retention.bytes``, which limits one partition, is scaled: the topic keeps as much data.
+        config: configs of the new topic. They override the copied configs: those that are set on the old topic itself.
+            A copied ``retention.bytes``, which limits one partition, is scaled, so that the topic keeps as much data.
         delete_partitions_delay_ms: delete the old topic when every group has read it, and no earlier than this many
             milliseconds from now. By default, its own retention has to empty it first.
         fence: ``config``: brokers refuse data for the old topic before its end counts as final; ``none``: brokers
@@ -167,9 +170,9 @@ class CreationResult:
     Attributes:
         topic: the topic's name.
         partitions: the new partitions; () if revived partitions were enough.
-        under_replicated: new partition -> its brokers that are not in sync, usually because they are down, and catch up
-            later. Empty if all replicas are in sync.
-        validate_only: whether nothing was created: the other attributes are then the expected result.
+        under_replicated: new partition -> its brokers whose replicas are not in sync yet, usually because the brokers
+            are down. Empty if all replicas are in sync.
+        validate_only: whether nothing was created. If so, the other attributes are the expected result.
     """
 
     topic: str
@@ -201,7 +204,7 @@ class CreationResult:
 
 
 def minimum_of(new: librdkafka.NewTopic | librdkafka.NewPartitions) -> int | None:
-    """Return the requested minimum, or None if there is none, as in stock classes."""
+    """Return the requested minimum, or None if there is none. Stock classes have none."""
     minimum: int | None = getattr(new, "min_required_replication_factor", None)
     return minimum
 
@@ -222,7 +225,7 @@ def place_by_policy(
         factor, minimum: the replication factor, and the number of replicas of each partition that must be live.
         brokers: all known brokers, live or down.
         policy: ``disabled``: all replicas must be live. ``enabled``: live brokers get replicas first, then others.
-            ``enabled_prefer_observed``: live brokers get the minimum of replicas, then any broker.
+            ``enabled_prefer_observed``: live brokers get the minimum of replicas, then any broker gets the rest.
         start: the start of the rotation: any number, preferably random.
 
     Raises:
@@ -271,8 +274,8 @@ def check_given(
 
 
 def place(count: int, factor: int, brokers: Sequence[RegisteredBroker], live_required: int, start: int) -> Assignments:
-    """Place partitions as Kafka does: the replicas of a partition are on different brokers and, if there are enough, on
-    different racks. Leaders, and then all replicas, are spread evenly over the brokers.
+    """Place partitions as Kafka does: the replicas of a partition are on different brokers and, if there are enough
+    racks, on different racks. Leaders, and then all replicas, are spread evenly over the brokers.
 
     Racks count only if every broker has a rack (Kafka's rule). In each partition, the first ``live_required`` replicas
     are on live brokers.

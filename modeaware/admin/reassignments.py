@@ -1,6 +1,6 @@
 """Reassignment of partitions and its cancellation (KIP-455), with KIP-860's guard of the replication factor.
 
-Every function sends through one ``Brokers``, on the thread of its caller.
+Functions that send requests use the ``Brokers`` of their caller, on the caller's thread.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _PERHAPS_DONE = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.UNKNOWN_SERVER_ERROR, Er
 
 @dataclass(frozen=True)
 class PartitionReassignment:
-    """A reassignment in progress, by the controller of the cluster (KIP-455).
+    """A reassignment in progress, as the controller of the cluster reports it (KIP-455).
 
     Attributes:
         replicas: all replicas now, including added ones and those that will be removed.
         adding_replicas: brokers that are getting a replica.
-        removing_replicas: brokers whose replica is removed when all other replicas are in sync.
+        removing_replicas: brokers whose replica is removed at the end of the reassignment.
     """
 
     replicas: Replicas
@@ -60,12 +60,11 @@ def list_reassignments(
     partitions: Iterable[PartitionKey] | None = None,
     timeout_s: float = REQUEST_TIMEOUT_S,
 ) -> dict[PartitionKey, PartitionReassignment]:
-    """Return the reassignments in progress, as the controller of the cluster reports them: of ``partitions``,
-    or of all.
+    """Return the reassignments of ``partitions``, or of all, that the controller of the cluster reports as in progress.
 
     Raises:
         RequestRefused: the user is not authorized, for example.
-        ClusterError: no broker answered.
+        ClusterError: no broker answered, or none is the controller.
     """
     topic = ListPartitionReassignmentsRequest.ListPartitionReassignmentsTopics
     topics = None
@@ -104,7 +103,7 @@ def alter_reassignments(
 
     Returns:
         Partition -> None if the request was accepted, or an error. RequestRefused: nothing was changed for the
-        partition, and ``code`` is Kafka's reason. ClusterError: there was no answer, so the outcome is unknown.
+        partition, and ``code`` is Kafka's reason. ClusterError: the outcome is unknown.
 
     Raises:
         ClusterError: no broker answered, and nothing was sent.
@@ -115,7 +114,7 @@ def alter_reassignments(
     answers = _alter(brokers, route, wanted, False, timeout_s)
     if any(error is None or error.code is not ErrorCode.UNSUPPORTED_VERSION for error in answers.values()):
         return answers
-    # The whole request was refused: by this client, or by a controller of the cluster that is older than the broker.
+    # The whole request was refused: by this client, or by a controller that is older than the broker.
     unsupported = ErrorCode.UNSUPPORTED_VERSION
     refused: dict[PartitionKey, ModeAwareError | None] = {
         (topic, p): RequestRefused(OPTION_NOT_SUPPORTED, code=unsupported, topic=topic, partition=p)
@@ -299,8 +298,9 @@ def uncertain_before(
 ) -> list[PartitionKey]:
     """Return, sorted, the partitions for which :func:`replicas_before` may be wrong.
 
-    A reassignment may be redirected while it is in progress. Kafka then takes all replicas of that moment, old and new,
-    as the original ones. So their number differs from the target's, as it does if the replication factor is changed.
+    A reassignment may be redirected while it is in progress. Kafka then counts all replicas of that moment, old and
+    new, as the original ones. So the numbers of original and target replicas differ. They also differ if the
+    replication factor is changed.
     """
     moving = {key: in_progress[key] for key in current if key in in_progress}
     return sorted(key for key, move in moving.items() if len(move.original) != len(move.target))

@@ -1,7 +1,11 @@
 """The creation of a replacement's new topic, with the old topic's own configs and replication factor.
 
-The client that requests a replacement copies the configs here, and the request contains all of them. So a plan can show
-them, the rights of that client's user limit them, and the controller creates what was requested.
+The client that requests a replacement reads the old topic's configs with this module, and its request contains all
+configs of the new topic. So a plan can show the configs, and the user needs the rights to read them. The controller
+creates the topic as requested.
+
+A change that keeps a name has two halves. First an *interim topic* replaces the old topic, then a new topic of the old
+name replaces the interim topic.
 """
 
 from __future__ import annotations
@@ -38,7 +42,7 @@ if TYPE_CHECKING:
 OF_PARTITIONS = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
 """Configs that are not copied, because they name partitions of the old topic."""
 PER_PARTITION = ("retention.bytes", "local.retention.bytes")
-"""Limits of one partition, which are scaled by the numbers of partitions. A negative value is not scaled."""
+"""Limits of one partition, which are scaled by the numbers of partitions. Only a positive value is scaled."""
 AUTO_CREATE = "auto.create.topics.enable"
 BROKER_RESOURCE = 4
 TOPICS_A_REQUEST = 500
@@ -62,8 +66,11 @@ class OldTopic:
 
 
 def describe_old_topics(brokers: Brokers, topics: Sequence[str]) -> dict[str, OldTopic | ModeAwareError]:
-    """Return topic -> the brokers' description, or an error: RequestRefused (there is no such topic, or the user lacks
-    DESCRIBE or DESCRIBE_CONFIGS on it) or ClusterError (no broker answers)."""
+    """Return topic -> the brokers' description, or an error.
+
+    It is RequestRefused if there is no such topic, or if the user lacks DESCRIBE or DESCRIBE_CONFIGS on the topic. It
+    is ClusterError if there is no usable answer.
+    """
     answers: dict[str, OldTopic | ModeAwareError] = {}
     for some in (topics[start : start + TOPICS_A_REQUEST] for start in range(0, len(topics), TOPICS_A_REQUEST)):
         try:
@@ -98,8 +105,8 @@ def _describe(brokers: Brokers, topics: Sequence[str]) -> dict[str, OldTopic | M
 
 
 def new_topic_configs(old_topic: OldTopic, wanted: TopicReplacement) -> dict[str, str]:
-    """Return the configs of the new topic: the copied ones, overridden by the requested ones. A fence is not copied (an
-    earlier replacement, whose mode log was lost, may have left one): with it, the new topic would take no records."""
+    """Return the configs of the new topic: copied configs, overridden by the requested ones. A fence is not copied,
+    because with it the new topic would take no records. (A replacement whose mode log was lost may have left one.)"""
     left_out = {*OF_PARTITIONS, *(FENCE_CONFIGS if is_fence(old_topic.configs) else ())}
     copied = {name: value for name, value in old_topic.configs.items() if name not in left_out}
     for name in PER_PARTITION:
@@ -121,7 +128,7 @@ def replace_command(
     undo: bool = False,
     validate_only: bool = False,
 ) -> ReplaceTopicCommand:
-    """Return the command to replace ``topic``. If ``old_topic`` is None (already under way), no config is copied."""
+    """Return the command to replace ``topic``. Without ``old_topic`` (already under way), no config is copied."""
     factor = wanted.replication_factor
     if factor is None:
         factor = -1 if old_topic is None else old_topic.replication_factor
@@ -154,7 +161,7 @@ def replace_commands(
     :func:`check_consequences` refuses.
 
     Args:
-        under_way: old topic -> new topic, of replacements under way: no configs are copied again.
+        under_way: old topic -> new topic, for replacements under way. Their configs are not copied again.
         servers: the bootstrap servers, to be shown in commands of Kafka's tools.
         retrying: makes retries of the requests about topics, ACLs, names and brokers.
         options: as for :func:`replace_command`.
@@ -186,8 +193,8 @@ def replace_commands(
 
 
 def in_second_half(command: ReplaceTopicCommand) -> ReplaceTopicCommand:
-    """Return the command for the second half of a change that keeps a name: the old topic of the first half no longer
-    exists, so the command names the interim topic. Return any other command unchanged."""
+    """Return the command for the second half of a change that keeps a name. In that half the old topic no longer
+    exists, so the command replaces the interim topic. Return any other command unchanged."""
     if not command.keep_name or not is_interim_of(command.new_topic, command.topic):
         return command
     return replace(command, topic=command.new_topic, new_topic=command.topic)
@@ -196,8 +203,8 @@ def in_second_half(command: ReplaceTopicCommand) -> ReplaceTopicCommand:
 def by_topic_asked(
     commands: Sequence[ReplaceTopicCommand], answers: Mapping[str, TopicResult | ModeAwareError], topics: Container[str]
 ) -> dict[str, TopicResult | ModeAwareError]:
-    """Return the answers by the topics that the caller has named: a command of :func:`in_second_half` names the interim
-    topic, and its answer is about the interim topic."""
+    """Return the answers by the topics that the caller has named. A command of :func:`in_second_half` names the interim
+    topic instead, and so does its answer."""
     found: dict[str, TopicResult | ModeAwareError] = {}
     for command in commands:
         topic = command.topic if command.topic in topics else command.new_topic
@@ -208,7 +215,8 @@ def by_topic_asked(
 
 def _interim_of(topic: str, old_topic: OldTopic | None, under_way: ReplacedBy | None) -> str:
     """Return the name of the interim topic of a replacement that keeps the name. ``under_way`` is the new topic of a
-    replacement in progress. If both are None, nothing can be undone: any name will be refused."""
+    replacement in progress. Without ``old_topic`` and ``under_way``, there is nothing to undo: any name will be
+    refused."""
     if old_topic is not None:
         return interim_name(topic, old_topic.topic_id)
     return topic if under_way is None else under_way.topic
@@ -222,7 +230,7 @@ def mirrors(names: Collection[str]) -> list[str]:
 
 
 def creating_broker(brokers: Brokers) -> int | None:
-    """Return the id of a broker that creates topics automatically, or None if no broker does.
+    """Return the id of a live broker that creates topics automatically, or None if there is none.
 
     Raises:
         RequestRefused: the user lacks DESCRIBE_CONFIGS on the cluster.
@@ -244,7 +252,7 @@ def creating_broker(brokers: Brokers) -> int | None:
 
 def automatic_creation(creates: Callable[[], int | None]) -> str | None:
     """Return why a change that keeps a name is risky in this cluster, or None. While no topic has the name, a broker
-    with automatic creation may create such a topic for a client.
+    with automatic creation may create a topic of that name for a client.
 
     Args:
         creates: returns the result of :func:`creating_broker`.
@@ -266,16 +274,18 @@ def check_consequences(
     creates: Callable[[], int | None],
     servers: str,
 ) -> None:
-    """Refuse a command that leads to the switch if the change would affect access or mirrors, or would keep a name
-    although brokers create topics automatically (:func:`automatic_creation`); unless the effect is accepted.
+    """Refuse a command that leads to the switch, if it has an effect that is not accepted.
+
+    There are three effects. The change would affect access; it would affect mirrors; or it would keep a name although
+    brokers create topics automatically (:func:`automatic_creation`).
 
     Args:
-        acls: returns the result of :func:`read_acls`. ``names`` returns the names of all topics, ``creates`` the result
-            of :func:`creating_broker`. Each of the three is called only if needed.
+        acls, names, creates: return the result of :func:`read_acls`, the names of all topics, and the result of
+            :func:`creating_broker`. Each of the three is called only if needed.
 
     Raises:
-        RequestRefused: with the code POLICY_VIOLATION; also as the three functions do.
-        ClusterError: as the three functions do.
+        RequestRefused: an effect is not accepted (POLICY_VIOLATION); or one of the three functions raises it.
+        ClusterError: one of the three functions raises it.
     """
     if command.undo or command.pause_before_switch:
         return
@@ -294,7 +304,7 @@ def check_consequences(
 
 
 def validate_new_topic(brokers: Brokers, command: ReplaceTopicCommand, timeout_s: float) -> None:
-    """Make the cluster validate the creation of the new topic. The controller checks an existing topic.
+    """Make the cluster validate the creation of the new topic. For an existing topic, return: the controller checks it.
 
     Raises:
         RequestRefused: the brokers would not create the topic; ``code`` is the broker's.

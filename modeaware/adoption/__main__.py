@@ -31,7 +31,7 @@ def main() -> None:
     """Call ``install()``, then run the program that the arguments name. Print our own errors without a traceback."""
     first, *rest = sys.argv[1:]
     if first != "-m" and not sys.flags.safe_path:
-        # Set before any other import, so that modules are searched in the file's folder, not in the working directory.
+        # Set before further imports, so that modules are searched in the file's folder, not in the working directory.
         sys.path[0] = _absolute(first) if _is_folder(first) else os.path.dirname(os.path.realpath(first))
     install()
     try:

@@ -71,7 +71,7 @@ def command_settings(servers: str | None, file: Path | None, environ: Mapping[st
 
 
 def check_variable(name: str, check: Callable[[], object]) -> None:
-    """Call ``check`` for the setting in the environment variable ``name``. A ConfigError also names the variable."""
+    """Call ``check`` for the setting ``name`` from the environment. A ConfigError then also names the variable."""
     try:
         check()
     except ConfigError as error:
@@ -130,7 +130,7 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 class _Loader(importlib.abc.Loader):
-    """Wraps another loader, which it restores once the module is executed."""
+    """Wraps another loader, and restores that loader right before the module is executed."""
 
     def __init__(self, inner: Any, finder: _Finder) -> None:
         self._inner = inner
@@ -182,7 +182,7 @@ def modules_holding(wanted: Mapping[type, object]) -> list[tuple[ModuleType, str
 def put(module: ModuleType, name: str, stock: type, ours: type) -> Callable[[], None]:
     """Set ``module.name`` to ``ours`` in place of ``stock``; return a function that restores ``stock``.
 
-    That function does nothing if the name has got another value since.
+    If the name has got another value since, the function keeps the other value.
     """
     if stock.__module__ == module.__name__:
         return _put_in_front(module, name, stock, ours)
@@ -197,7 +197,7 @@ def put(module: ModuleType, name: str, stock: type, ours: type) -> Callable[[], 
 
 
 def _put_in_front(module: ModuleType, name: str, stock: type, ours: type) -> Callable[[], None]:
-    """Do as :func:`put` in the module that defines ``stock``: importers get ``ours``, its own code still ``stock``.
+    """Do as :func:`put` in the module that defines ``stock``: importers get ``ours``, the module's own code ``stock``.
 
     ``super(AdminClient, self)`` in a method of ``stock`` looks up the name in that module. With the subclass ``ours``
     under the name, ``super`` would find the same method again, for ever.
@@ -209,7 +209,7 @@ def _put_in_front(module: ModuleType, name: str, stock: type, ours: type) -> Cal
         return shown[0]
 
     def take(_: ModuleType, value: Any) -> None:
-        # mock.patch saves the value of the module's namespace, which is the stock class, and restores it at its end.
+        # mock.patch saves and restores the value in the module's namespace, which is the stock class.
         shown[0] = ours if value is stock else value
 
     front = types.new_class(before.__name__, (before,), exec_body=lambda body: body.update({name: _Front(show, take)}))
@@ -238,7 +238,7 @@ log = get_logger(__name__)
 QUIXSTREAMS = "quixstreams"
 """QuixStreams looks up a consumer's partitions by the application's topics: for a new topic it raises KeyError."""
 
-# Each entry: the module from which applications import a class, the class's name, and the module of ours of that name.
+# Each entry: the module from which applications import a class, the class's name, and our module with that class.
 _CONFLUENT = (
     ("confluent_kafka", "Producer", "modeaware.confluent.producer"),
     ("confluent_kafka", "Consumer", "modeaware.confluent.consumer"),
@@ -259,8 +259,8 @@ _KAFKA_PYTHON = (
 def replacements() -> dict[type, type]:
     """Return stock class -> our class. The classes of kafka-python are included if it can be imported.
 
-    Other code, such as a tracer, may have put a subclass into a package. Then our class extends that subclass, which so
-    stays in effect, and replaces both the subclass and the stock class.
+    Other code, such as a tracer, may have put a subclass into a package. Then our class extends that subclass, so that
+    the subclass stays in effect. Our class replaces both the subclass and the stock class.
     """
     replaced: dict[type, type] = {}
     for package_name, name, our_module in (*_CONFLUENT, *_usable_kafka_python()):
@@ -284,7 +284,7 @@ def _usable_kafka_python() -> tuple[tuple[str, str, str], ...]:
     try:
         import_module("modeaware.kafka_python")
     except ImportError as error:
-        if error.name != "kafka" or not isinstance(error, ModuleNotFoundError):  # another release, or another package
+        if error.name != "kafka" or not isinstance(error, ModuleNotFoundError):  # kafka is another release or package
             log.warning("kafka-python's clients stay unchanged and ignore partition modes: %s", error)
         return ()
     return _KAFKA_PYTHON
@@ -298,9 +298,9 @@ _until_quixstreams: list[Callable[[], object]] = []
 def install(**settings: Any) -> None:
     """Make confluent_kafka's and kafka-python's clients mode-aware for all code of this process.
 
-    ``confluent_kafka.Producer``, ``Consumer``, ``SerializingProducer``, ``DeserializingConsumer``, their asyncio forms,
-    ``confluent_kafka.admin.AdminClient`` and, if kafka-python 3.0.12 is installed, ``kafka.KafkaProducer`` and
-    ``KafkaConsumer`` become ours, in the packages and in every module that has imported one of them. Ours are
+    ``confluent_kafka.Producer``, ``Consumer``, ``SerializingProducer``, ``DeserializingConsumer``, their asyncio forms
+    and ``confluent_kafka.admin.AdminClient`` become ours, in the packages and in every module that has imported one of
+    them. So do ``kafka.KafkaProducer`` and ``KafkaConsumer``, if kafka-python 3.0.12 is installed. Our classes are
     subclasses of the stock classes, so ``isinstance`` and ``issubclass`` checks still succeed.
 
     Not replaced (``docs/adoption.md``): existing clients and subclasses, and a stock class kept anywhere but in a

@@ -3,10 +3,11 @@
 To add a command, write a module here with a subclass of :class:`Command`, and name the class in :data:`COMMANDS`. The
 module is loaded when the command is chosen. A command declares its options in :meth:`Command.configure`, opens a
 session on the cluster (:mod:`modeaware.cli.session`) and prints a report of :mod:`modeaware.reports`. A command that
-changes topics passes a request through the engine :mod:`modeaware.cli.change`.
+resizes, replaces or applies topics passes a request through the engine :mod:`modeaware.cli.change`.
 
 Exit status: 0 done; 1 an error, printed on standard error as ``error: ...``; 2 bad usage; 130 ended by Ctrl-C; 141 the
-reader of the output has closed it (``| head``). A command may have further statuses, which its epilog documents.
+reader of standard output has closed the pipe (``| head``). If a command has other statuses, or gives one of these
+another meaning, its epilog or its docstring documents them.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ OUTPUT_CLOSED = 141
 
 
 class BadUsage(Exception):
-    """Raised for options that exclude each other. The command prints its usage, and ends with status 2."""
+    """Raised if options exclude each other or are missing. The command prints its usage, and ends with status 2."""
 
 
 class Command:
@@ -52,7 +53,7 @@ class Command:
 
 
 class Entry(NamedTuple):
-    """A command that is not loaded yet: its name, location (``module:Class``), line in ``--help``, and group there."""
+    """A command that is not loaded yet: its name, location (``module:Class``), and line and group in ``--help``."""
 
     name: str
     where: str
@@ -219,7 +220,7 @@ def _overview() -> str:
 
 
 def _check_word(parser: argparse.ArgumentParser, kind: str, words: Sequence[str], known: Collection[str]) -> None:
-    """If a word is unknown, end with the nearest known name. If no name is near, argparse refuses the word."""
+    """If a word is unknown, report the nearest known name, and exit. If no name is near, argparse refuses the word."""
     for word in words:
         if known and word not in known and (near := nearest(word, known)) is not None:
             parser.error(with_hint(f"no {kind}: {word!r}", near))

@@ -39,7 +39,7 @@ class AliasReport:
         points_to: the topic that clients use under the name.
         topic_id: the id of the deleted topic.
         since_ms: when a controller found the topic deleted, in ms since the epoch.
-        taken_by: the id of another topic that exists under the name, which clients do not use; null if there is none.
+        taken_by: the id of another topic that has the name now; clients do not use that topic. Null if there is none.
         reason: the problem that the controller has found, ``name-taken`` or ``points-nowhere``
             (docs/replace-reference.md); null if there is none.
     """

@@ -32,7 +32,7 @@ CHANGES_PENDING, SOME_FAILED = 3, 4
 
 
 class Apply(Command):
-    """Shows and validates the diff; without --dry-run and --check, also requests confirmation and carries it out."""
+    """Shows and validates the diff. Without --dry-run and --check, also requests confirmation and takes the steps."""
 
     epilog = f"""\
 Shows the changes as a diff, lets the brokers and the controller validate every step, asks for confirmation, and
@@ -135,7 +135,7 @@ class _Application(Request):
             raise ControllerUnavailable(f"no controller is running: {how}")
         if diff.needs_controller or diff.progress is None:
             return diff
-        with suppress(ControllerUnavailable):  # this host or user cannot find out
+        with suppress(ControllerUnavailable):  # unknown from this host, or as this user
             if not self._controller_runs():
                 return replace(diff, notes=(*diff.notes, f"no controller is running, so this change pauses: {how}"))
         return diff

@@ -1,4 +1,4 @@
-"""The certificates of topics that a change has deleted, which ``--wait`` writes to a folder (``--certificates``).
+"""The folder of ``--certificates``: ``--wait`` writes the certificate of each topic that a change deletes.
 
 A certificate is made from the topic's record in the mode log. The record of most replaced topics stays there, as an
 alias. But a change that keeps the topic's name, through an interim topic, leaves no alias. The record of the old topic
@@ -58,14 +58,14 @@ class CertificateFolder:
 
 
 def _deleted(topic: TopicDescription) -> list[str]:
-    """Return the topics that a change has deleted so far. To keep a name, it deletes two, one after the other."""
+    """Return the topics that a change has deleted so far. A change that keeps a name deletes two, one by one."""
     if (kept := topic.kept_name) is not None:
         return [kept.name] * (kept.half == 2) + [kept.interim] * (kept.phase == "done")
     return [topic.topic] if topic.replacement is not None and topic.replacement.gone_ms is not None else []
 
 
 def _take(session: Session, topic: str) -> Certificate:
-    # A connection of its own, because interrupted work may still use it.
+    # A session of its own: after Ctrl-C this work may still run while the command closes ``session``.
     with Session(session.conf, session.config, session.controller) as own:
         certificate = take_certificate(own, topic)
     if certificate.topic != topic:

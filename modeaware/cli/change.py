@@ -1,15 +1,15 @@
-"""The engine of changes: the phases of every command that changes topics, in this order.
+"""The engine of changes: the phases of each command that resizes, replaces or applies topics, in this order.
 
 1. *Look*: the mode log is read once, and the brokers describe the topics (:class:`Situation`).
 2. *Objections*: requests that a controller or the brokers would refuse are refused now, by the controller's own rules
-   (:meth:`Change.admission`) and by validations of the brokers (:meth:`Change.validate`). One request checks for all
-   topics whether brokers delete topics.
+   (:meth:`Change.admission`) and by validations of the brokers (:meth:`Change.validate`). One request shows,
+   for all topics, whether brokers delete topics.
 3. *Steps*: the effect of the command on each topic is a :class:`~modeaware.plan.diff.TopicDiff`. All later phases work
-   on its steps (:mod:`modeaware.plan.steps`).
+   on the diff's steps (:mod:`modeaware.plan.steps`).
 4. *Confirm*: the steps are shown, and the user decides. A question may stay open for hours, so the first three phases
    are repeated after the answer. If the steps have changed by then, nothing is done.
 5. *Carry out*: the running controller, or a controller in this process (``--wait``), carries out the steps. From here
-   on, an error fails only its topic.
+   on, an error about one topic fails only that topic.
 6. *Wait* (``--wait``): the wait for a topic ends when its change is done, needs another command, or only waits for the
    topic's retention (:mod:`modeaware.cli.outcome`).
 
@@ -73,7 +73,7 @@ Answers = Mapping[str, TopicDiff | ModeAwareError]
 
 @dataclass(frozen=True)
 class Situation:
-    """The current state of one topic, in the mode log and on the brokers; ``record`` is None if it was never changed.
+    """The current state of one topic, in the mode log and on the brokers. A topic never changed has no ``record``.
 
     Attributes:
         replaced: the records of all topics that are or were replaced.
@@ -126,8 +126,8 @@ class Change:
     Commands go to the running controller, or after :meth:`embed` to a controller in this process.
 
     Args:
-        timeout_s: how long attempts that changed nothing are retried. The limit holds for all looks and validations
-            before a question together, and for each command.
+        timeout_s: how long attempts that changed nothing are retried. All looks and validations before a question share
+            one such limit. So do all commands that are sent together.
     """
 
     def __init__(self, session: Session, timeout_s: float = REQUEST_TIMEOUT_S) -> None:
@@ -188,11 +188,11 @@ class Change:
         return self._embedded is not None
 
     def send(self, steps: Sequence[Step]) -> dict[str, ModeAwareError | None]:
-        """Make a controller take its steps among ``steps`` together; ``steps`` has at most one step of each topic.
+        """Send the commands of ``steps`` (at most one step for a topic) to a controller, all together.
 
         Returns:
-            Topic -> why the step failed; None if the controller carried it out. Topics whose steps need no controller
-            are missing.
+            Topic -> why the step failed; None if the controller carried out the step. A topic is missing if its step
+            does not go to a controller.
         """
         commands = {
             step.command.topic: step.command
@@ -271,7 +271,7 @@ class Change:
 
 
 def goes_to_controller(step: Step) -> bool:
-    """Return whether the controller carries out the whole step when it gets the step's command."""
+    """Return whether the step's command makes a controller carry out the whole step."""
     return step.by_controller and not (isinstance(step, Grow) and step.minimum is not None)
 
 
@@ -284,12 +284,12 @@ class Request:
     """A command's request to change some topics, and one run of the engine. Each command has a subclass.
 
     Attributes:
-        what: the action of the command, as errors of Kafka name it.
-        together: whether nothing is changed if one topic is refused. Such a command also prints no hints.
+        what: the action of the command, as messages about errors of Kafka name it.
+        together: whether nothing is changed if one topic is refused. Such a command prints hints only after Ctrl-C.
         failed: the exit status if a topic failed.
         change: the connection by which the phases send requests.
         claim: the active controller's claim, as :meth:`find` has read it.
-        drafts: topic -> the diff that is shown, with the reason, if the topic is refused.
+        drafts: topic -> the diff to show if the topic is refused; :meth:`find` adds the reason.
         diffs: topic -> the diff with its steps, and later with its outcome.
     """
 
@@ -319,7 +319,7 @@ class Request:
         raise NotImplementedError
 
     def find(self, topics: Sequence[str] | None = None) -> dict[str, TopicDiff]:
-        """Look, check, and return the steps of ``topics``, or of all topics of the command. Change and show nothing."""
+        """Return the diffs of ``topics``, or of all topics of the command. Change and show nothing."""
         self._made.clear()
         self._deletes = cache(lambda: deletes_topics(self.change.session.cluster.brokers))
 
@@ -348,9 +348,9 @@ class Request:
             return error
 
     def admit(self, command: TopicCommand, seen: Seen) -> Admission:
-        """Return how a controller would admit a command after those that this method has admitted already.
-        Raises RequestRefused if the controller would refuse it, and ClusterError if brokers would not delete a topic
-        that the command deletes in the end."""
+        """Return how a controller would admit a command after the commands that this method has already admitted.
+        Raises RequestRefused if the controller would refuse the command. Raises ClusterError if the command ends with a
+        deletion, and brokers delete no topics."""
         situation = seen.situation(command.topic)
         facts, record = situation.facts, self._made.get(command.topic, situation.record)
         if isinstance(command, ReplaceTopicCommand):
@@ -369,8 +369,8 @@ class Request:
                 raise deletion_disabled(effect)
 
     def shown(self, diff: TopicDiff) -> Iterable[str]:
-        """Return the lines about one topic to show before the question; :meth:`show` adds refusals, and why nothing is
-        to be done."""
+        """Return the lines about one topic to show before the question. :meth:`show` adds refusals, and the notes of
+        topics where nothing is to be done."""
         return () if diff.status in (REFUSED, UNCHANGED) else diff.lines()
 
     def show(self) -> None:

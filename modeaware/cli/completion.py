@@ -16,7 +16,7 @@ from modeaware.cluster.group_listing import list_groups
 SHELLS = ("bash", "zsh", "fish")
 KINDS = ("topics", "groups")
 TIMEOUT_S = 3.0
-"""How long brokers may take to list names, because the user waits after the Tab key."""
+"""How long brokers may take to list names. Short, because the user waits after the Tab key."""
 _KIND_OF = {"topic": "topics", "topics": "topics", "group": "groups"}
 _INTERNAL = "__"
 
@@ -59,7 +59,7 @@ def script(shell: str) -> str:
 
 
 def names(kind: str, line: Sequence[str]) -> list[str]:
-    """Return the names of topics or groups on the cluster that a command line's options, or the environment, name.
+    """Return the names of topics or groups. A command line's options, or the environment, name the cluster.
 
     Raises:
         ConfigError, ClusterError: no broker is named, or none answers within :data:`TIMEOUT_S`.
@@ -76,7 +76,7 @@ def names(kind: str, line: Sequence[str]) -> list[str]:
 
 
 def _names_of(kind: str) -> dict[str, object]:
-    """Return each shell's code that requests the names. It passes on the typed line, for its connection options."""
+    """Return each shell's code that requests the names. The code passes on the line, for its connection options."""
     function, ask = f"_modeaware_{kind}", f"modeaware completion {kind}"
     # COMP_LINE, because bash splits its list of words at colons.
     bash = f'{function}() {{ compgen -W "$({ask} $COMP_LINE 2>/dev/null)" -- "$1"; }}'

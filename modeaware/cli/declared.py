@@ -1,4 +1,4 @@
-"""How topics differ from what a file or a command declares, by the brokers and one reading of the mode log."""
+"""The differences between topics and their declarations in files or commands, from one reading of brokers and log."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def diff_of(desired: DesiredTopic, topics: Mapping[str, CurrentTopic], log: Mode
         if record.topic != name:
             continue
         is_it = current is not None and current.record is record
-        has_returned = current is not None and current.topic_id in log.replaces  # so the record is of a deleted topic
+        has_returned = current is not None and current.topic_id in log.replaces  # then the record's topic is deleted
         if is_it or (replacement.switched_ms is not None and not has_returned):
             if desired.replace is not None:
                 return diff_replaced(desired, record, replacement, topics.get(replacement.new_topic))

@@ -41,8 +41,8 @@ def embedded_controller(session: Session, claim: ClaimRecord | None) -> Iterator
 def alter_group_rules(session: Session, claim: ClaimRecord | None, command: AlterGroupRulesCommand) -> None:
     """Make the running controller, or a controller in this process, change the rules about groups.
 
-    A controller in this process gets the rules before it first looks at topics, so no decision uses the old rules.
-    RequestRefused means that nothing was changed.
+    A controller in this process gets the rules before it first looks at topics, so no decision uses the old rules. Only
+    a controller that begins as a standby gets the rules after its election. RequestRefused: nothing was changed.
     """
     _alter(session, claim, command, lambda admin: admin.alter_group_rules(command.add, command.remove))
 
@@ -119,7 +119,8 @@ def _seems_to_run(session: Session, claim: ClaimRecord | None) -> bool:
 
 
 def _elected(session: Session, commands: Sequence[Command]) -> tuple[Controller | None, list[CommandResult]]:
-    """Elect a controller in this process. Return it, or None if another one was elected; and the commands' results."""
+    """Elect a controller in this process. Return the controller and the commands' results. If another controller was
+    elected, return None and no results."""
     tell("No controller is running: this command does the controller's work.")
     controller = Controller(session.conf, session.controller, listen=default_listen(session.conf))
     results = controller.submit(commands) if commands else None
@@ -148,7 +149,7 @@ def _elected(session: Session, commands: Sequence[Command]) -> tuple[Controller 
             return controller, []
         try:
             return controller, results.result(ANSWER_TIMEOUT_S)
-        except ControllerUnavailable:  # it refused them while it was a standby, before its election
+        except ControllerUnavailable:  # the controller refused the commands as a standby, before its election
             return controller, controller.submit(commands).result(ANSWER_TIMEOUT_S)
     except FutureTimeoutError as error:
         controller.stop()

@@ -133,8 +133,8 @@ def _list(args: argparse.Namespace, session: Session) -> int:
 
 
 def _prepare(args: argparse.Namespace, session: Session) -> int:
-    """Commit the log start for a stopped group, on each partition of a new topic where its commit is missing or below
-    the log start. Otherwise, ``auto.offset.reset`` would decide there, and its default, ``latest``, skips records."""
+    """Commit the log start for a stopped group on partitions of a new topic where the group's commit is missing, or
+    below the log start. Otherwise ``auto.offset.reset`` decides, and its default, ``latest``, skips records."""
     group, name, log = args.group, args.topic, session.read_log()
     pairs = sorted(replaced(log.replaced), key=lambda pair: pair.record.is_alias)  # aliases last
     pair = next((pair for pair in pairs if pair.replacement.new_topic == name), None)
@@ -187,8 +187,8 @@ def _prepare(args: argparse.Namespace, session: Session) -> int:
 def _starts(
     session: Session, group: str, kind: str, topic: str, partitions: Collection[int]
 ) -> tuple[dict[int, int], int]:
-    """Return the log start of each partition where the group's commit is missing or below the log start; and the number
-    of unread offsets before these log starts."""
+    """Return the log start of each partition where the group has no commit, or one below the log start. Also return the
+    number of unread offsets before these log starts."""
     held = group_commits(session.cluster, group, topic, partitions, kind)
     logs = session.cluster.offsets((topic, p) for p in partitions)
     if silent := [p for p in partitions if (topic, p) not in logs]:

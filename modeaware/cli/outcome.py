@@ -23,8 +23,8 @@ class Watch:
         last: the last description.
         wanted: the requested replacement, if one was requested.
         count: the partition count of a replaced topic, from the time before its deletion.
-        is_replaced: whether a replaced topic is deleted, and another topic has its name. (As long as the topic exists,
-            its description shows the replacement.)
+        is_replaced: whether a replaced topic is deleted, and another topic has its name. (As long as the old topic
+            exists, its description shows the replacement.)
         kept: the change that keeps the topic's name, as last described.
         pause_ms: the time from the switch of a replacement until all partitions were sealed, if both were observed.
     """
@@ -82,7 +82,7 @@ class Watch:
 
     @property
     def awaits_retention(self) -> bool:
-        """Whether the rest of the change waits only for the own retention of the old topic."""
+        """Whether the rest of the change waits only for the old topic's own retention."""
         return self.report is not None and self.last is not None and self.last.awaits_retention
 
     @property
@@ -139,8 +139,8 @@ def _kept_name_text(topic: str, watch: Watch, kept: KeptNameReport, count: int) 
 
 
 def _check_count(topic: str, watch: Watch) -> None:
-    """Raise ModeAwareError if a topic does not have the number of writable partitions that this change requested, for
-    example because another command has undone the change."""
+    """Raise ModeAwareError if a topic does not have the number of writable partitions that this change requested.
+    Another command may have undone the change."""
     for step in watch.steps:
         if isinstance(step, Resizes) and watch.last is not None and watch.last.writable != step.to:
             counts = f"{watch.last.writable} partitions take writes, not {step.to}"

@@ -1,4 +1,7 @@
-"""The terminal: the display of progress, work that Ctrl-C can interrupt, and the question before a change."""
+"""The terminal: the display of progress, work that Ctrl-C can interrupt, and the question before a change.
+
+A *look* is one reading of the progress of all topics that are waited for.
+"""
 
 from __future__ import annotations
 
@@ -74,8 +77,8 @@ def run_interruptibly(work: Callable[[], _T], stop: Callable[[], None] | None = 
     """Return the result of ``work``, or raise its error.
 
     Python raises a KeyboardInterrupt at any point of the main thread, and the client libraries do not handle the
-    exception. kafka-python logs the exception and continues, or keeps a lock; confluent_kafka loses it while a client
-    is closed. So ``work`` runs in another thread, and the main thread only waits.
+    exception. kafka-python logs the exception and continues, or keeps a lock; confluent_kafka loses the exception while
+    a client is closed. So ``work`` runs in another thread, and the main thread only waits.
 
     Args:
         stop: makes the work end early. After an interruption, this function calls ``stop``, and waits for the end of
@@ -122,7 +125,7 @@ class Progress:
         self._last: dict[str, tuple[str, str, float]] = {}
 
     def note(self, text: str, topic: str = "", detail: str = "") -> None:
-        """Show a line about a topic; without a topic, an error about all. An equal line is not repeated right after.
+        """Show a line about a topic, or without a topic about all. A line equal to the one before it is not repeated.
 
         Args:
             detail: the end of the line. If only the detail changes, a line is shown every :data:`DETAIL_INTERVAL_S`.
@@ -139,7 +142,7 @@ class Progress:
             print(f"{time.strftime('%H:%M:%S')} {printable(text)}", file=self._out, flush=True)
 
     def show(self, *topics: TopicDescription) -> None:
-        """Show the progress of each partition of ``topics`` that is not ReadWrite."""
+        """Show the progress of ``topics``, with the partitions of the changes in progress (:func:`concerned`)."""
         if "" in self._last:  # after an error, every line is shown again
             self._last.clear()
         if self._live is not None:
@@ -204,7 +207,7 @@ def _rows(*headings: str) -> Table:
 
 
 def concerned(topic: TopicDescription) -> list[PartitionReport]:
-    """Return the partitions of the change in progress, without those whose earlier shrink is complete."""
+    """Return the partitions of the change in progress, without those that an earlier, complete shrink retired."""
     deletion = topic.deletion
     retired = range(deletion.delete_partitions, deletion.previous_count) if deletion is not None else range(0)
     return [p for p in topic.partitions if p.phase is not None and (p.phase != "done" or p.partition in retired)]
@@ -253,7 +256,7 @@ def wait_until_done(
     Args:
         describe: describes the topics that have not ended. Raises RequestRefused for the first that does not exist.
         changed: set by a listener for changes; cleared here.
-        failure: returns the error of the controller in this process, once it has stopped. The error ends all waits.
+        failure: returns the error that has stopped the controller in this process. The error ends all waits.
         ended: returns whether to stop waiting for a topic; called with each description.
         lost: called with the error about a topic that no longer exists. The wait for this topic ends.
     """

@@ -1,4 +1,8 @@
-"""``modeaware replace``: replace a topic by a new topic with another number of partitions."""
+"""``modeaware replace``: replace a topic by a new topic with another number of partitions.
+
+With ``--keep-name``, the change has two halves. First an *interim topic* replaces the old topic. Then a new topic with
+the old name replaces the interim topic.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +54,7 @@ ACCEPTING = {
 class Replace(Command):
     """``replace TOPIC=NAME ... --partitions N``, or ``replace TOPIC ... --partitions N --keep-name``.
 
-    A repeated command watches the replacement, continues a paused one, or does nothing if the replacement is done.
+    A repeated command continues a paused replacement, watches one (``--wait``), or does nothing if the change is done.
     """
 
     epilog = f"""\
@@ -209,8 +213,8 @@ class _Replacement(Request):
         return seen
 
     def _finished(self, topics: Sequence[str], seen: Seen) -> dict[str, str]:
-        """Return topic -> why nothing is to be done, of topics that are as the command requests: an earlier run has
-        replaced them. The decision is that of ``modeaware apply`` about a file with the same words."""
+        """Return topic -> why nothing is to be done, for topics that an earlier run has already replaced as requested.
+        ``modeaware apply`` makes the same decision about a file that declares the same."""
         declared = [declared for topic in topics if (declared := self._declared(topic, seen)) is not None]
         if not declared:
             return {}
@@ -226,9 +230,10 @@ class _Replacement(Request):
         return {topic.name: why(topic) for topic in as_declared}
 
     def _declared(self, topic: str, seen: Seen) -> DesiredTopic | None:
-        """Return the command as a declaration, if an earlier run may have completed it: the topic is gone, or it keeps
-        its name and has the requested number of partitions. (Without --keep-name a replacement by as many partitions
-        may still be wanted. Options that exclude --keep-name are refused, whatever the number.)"""
+        """Return the command as a declaration, or None if no earlier run can have completed the command. A completed
+        command leaves no topic of the name, or with --keep-name a topic with the requested number of partitions.
+        (Without --keep-name, a new topic may have as many partitions as the old one. Options that exclude --keep-name
+        are refused later.)"""
         args, facts, new_topic = self.args, seen.observed[topic], self._new_topics[topic]
         if args.undo or args.stay or args.pause_before_switch or args.partitions is None:
             return None
@@ -288,8 +293,8 @@ class _Replacement(Request):
         return TopicDiff(topic, steps=(step,), notes=notes, refusal=refusal)
 
     def _judge_second_half(self, topic: str, change: KeptName, seen: Seen) -> TopicDiff:
-        """Judge a command about a change that keeps a name and whose first half is over: the interim topic has
-        replaced ``topic``. The command replaces the interim topic by a topic of the old name, or ends the change."""
+        """Judge a command in the second half of a change that keeps a name: the interim topic has replaced ``topic``.
+        The command replaces the interim topic by a new topic of the name, or ends the change on the interim topic."""
         args = self.args
         if args.undo or change.first is None:
             has_new = change.second is not None and change.second.replacing.switched_ms is not None
@@ -336,7 +341,7 @@ class _Replacement(Request):
 def _wanted(
     args: argparse.Namespace, topic: str, new_topic: str | None, current: Replacement | None
 ) -> TopicReplacement:
-    """Return the wanted replacement. If an option is missing, the value in the replacement in progress applies."""
+    """Return the wanted replacement. The replacement in progress supplies a missing name, count or fence."""
     count, fence = args.partitions, args.fence
     if current is not None:
         new_topic = current.new_topic if new_topic is None else new_topic

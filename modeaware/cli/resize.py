@@ -66,7 +66,7 @@ class Resize(Request):
 
 
 # GROWTH_WARNING and CHANGING_WARNING quote KIP-694 ("Kafka Topic Command changes"). The KIP's second warning is
-# omitted: it is about brokers that implement modes ("only enabled with Metadata version above 10"), and none does.
+# omitted: it is about brokers that implement modes ("only enabled with Metadata version above 10"). No broker does.
 GROWTH_WARNING = (
     "WARNING: If partitions are increased for a topic that has a key, the partition logic or ordering of the messages "
     "will be affected"

@@ -108,7 +108,7 @@ def add_confirmation_options(parser: argparse.ArgumentParser) -> None:
 
 
 def add_change_options(parser: argparse.ArgumentParser) -> None:
-    """Add ``--yes``, ``--dry-run``, ``--wait`` and ``--timeout``, and the configs of the controller of ``--wait``."""
+    """Add ``--yes``, ``--dry-run``, ``--wait`` and ``--timeout``, and the configs of a controller of ``--wait``."""
     add_confirmation_options(parser)
     wait = "show the progress until all is done (Ctrl-C is harmless); if no controller runs, do the controller's work"
     add_flags(parser, wait=wait)
@@ -154,7 +154,7 @@ def connection(args: argparse.Namespace, log_level: int | None = 0) -> Connectio
 
     Options take precedence over the file of ``--command-config``, and the file over the environment
     (``MODEAWARE_MODE_LOG_TOPIC`` and so on). A controller in this process uses the mode log of the clients' settings.
-    A command without a controller ignores a controller's configs in the file.
+    A command without an option for a controller's configs ignores such configs in the environment.
 
     Args:
         log_level: librdkafka's. With 0, the command's own error line replaces librdkafka's lines; with None, the file
@@ -196,7 +196,7 @@ def connect(connection: Connection) -> Session:
         raise ConfigError(f"client settings: {error.args[0].str()}") from error
     session = Session(*connection, cluster)
     try:
-        # Not by librdkafka's describe_cluster, which waits for the one broker that it chose, even if that is frozen.
+        # Not by librdkafka's describe_cluster, which waits for the broker that it chose, even if that broker is frozen.
         cluster.brokers.ask(metadata_request([]))
     except ClusterError as error:
         cluster.close()

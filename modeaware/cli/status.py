@@ -51,5 +51,5 @@ class Status(Command):
 def _controller_runs(session: Session, claim: ClaimRecord | None) -> bool | None:
     try:
         return is_running(session.conf, claim)
-    except ControllerUnavailable:  # this host or user cannot find out
+    except ControllerUnavailable:  # unknown from this host, or as this user
         return None

@@ -256,7 +256,7 @@ def _alter_command(args: argparse.Namespace, situation: Situation) -> ResizeComm
 
 
 def undo_command(situation: Situation) -> ResizeCommand | None:
-    """Return the growth to the number of writable partitions before the last shrink; None if there is none to undo."""
+    """Return the growth to the number of writable partitions before the last shrink; None without a shrink to undo."""
     record = situation.current.known
     before = record.deletion.previous_count if record.deletion is not None else 0
     if not record.has_replacement and before <= record.writable_count:  # if replaced, the admission refuses
@@ -292,7 +292,7 @@ def _create(args: argparse.Namespace, session: Session) -> int:
 
 
 def _delete(args: argparse.Namespace, session: Session) -> int:
-    """Delete topics. Like ``kafka-topics``, print nothing. The controller later removes the topics' records."""
+    """Delete topics; then print nothing, like ``kafka-topics``. The controller later removes the topics' records."""
     brokers, log = session.cluster.brokers, session.config.mode_log_topic
     listed = list_topics(brokers).topics
     named = named_for_change(listed, args.topic, log)
@@ -387,7 +387,7 @@ def _describe(args: argparse.Namespace, session: Session) -> int:
 def _records(
     args: argparse.Namespace, log: ModeLog, chosen: Iterable[ListedTopic]
 ) -> tuple[_Records, dict[str, list[str]]]:
-    """Return the records of the chosen topics; and for each topic, lines about records of deleted topics of its name.
+    """Return the chosen topics' records, and for each topic lines about the records of deleted topics with its name.
 
     An unusable record is an error only if the options name the topic itself, not a pattern.
     """
@@ -433,7 +433,7 @@ def _lines(
 
 
 def _passes(name: str, partition: PartitionReplicas, min_isr: int | None) -> bool:
-    """Return whether the filter ``name`` shows the partition; ``min_isr`` is its ``min.insync.replicas``, if known."""
+    """Return whether the filter ``name`` shows the partition; ``min_isr``: the topic's minimum in sync, if known."""
     if name == "under_replicated_partitions":
         return partition.replication_factor > len(partition.isr)
     if name == "unavailable_partitions":

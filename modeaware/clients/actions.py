@@ -89,8 +89,8 @@ class Event(Enum):
 class Show:
     """Call the application's callback for ``event``.
 
-    Answer: None, unless an ``ASSIGNED`` callback has called ``assign`` itself. Then the answer maps each partition that
-    the callback has assigned to its offset, or to None if it gave no offset. The action fails if the callback raises.
+    Answer: None, unless an ``ASSIGNED`` callback has called ``assign`` itself. Then the answer has each partition of
+    that call -> the offset that the callback gave, or None. The action fails if the callback raises.
     """
 
     event: Event

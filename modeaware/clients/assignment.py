@@ -13,8 +13,9 @@ A member cannot see which views of the modes the other members used. Still two m
 * In one generation every partition has one owner. A partition that is readable in J belongs to the member to which
   range assigns it over the readable partitions. A partition that is hidden in J belongs to the member to which the
   coordinator gave it (:func:`owned`). Later modes change which partitions are *read*, never their owners.
-* If a member's view after the assignment equals the view that it noted, this view is J. Any other member takes only the
-  partitions that it owns under every view that may be J (:func:`share`), and requests another rebalance.
+* If a member's view after the assignment equals the view that it noted, this view is J. A member whose two views differ
+  takes only the partitions that it owns under every view that may be J (:func:`share`). Then a rebalance is requested
+  (:func:`rejoin_turns`).
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def range_order(given: Given) -> tuple[str, ...] | None:
     """Return the members in range's order, or None if ``given`` is not range's assignment of partitions 0..P-1.
 
     The partitions show the order, so it does not depend on how a client sorts member ids or instance ids. Members
-    without a partition are left out: range would give them none of fewer partitions, either.
+    without a partition are left out: range would also give them no partition if there were fewer.
     """
     holders = sorted((min(partitions), member) for member, partitions in given.items() if partitions)
     order = tuple(member for _, member in holders)
@@ -81,8 +82,8 @@ def owned(given: Given, hidden_partitions: frozenset[int]) -> dict[str, frozense
 
 def share(given: Given, member: str, possible: Iterable[frozenset[int]] | None) -> frozenset[int]:
     """Return the partitions that ``member`` may take in this generation: those that it owns under each of the hidden
-    sets in ``possible``. If ``possible`` is None, any set is possible, so the member may take none. A single member, or
-    one whose assignment is not range's, may take all partitions that it was given.
+    sets in ``possible``. If ``possible`` is None, any set is possible, so the member may take none. If ``given`` is not
+    range's assignment, or only one member has partitions, the member may take all partitions that it was given.
     """
     order = range_order(given)
     if order is None or len(order) == 1:
@@ -96,7 +97,8 @@ def share(given: Given, member: str, possible: Iterable[frozenset[int]] | None) 
 def possible_hidden(
     known: TopicView | None, seen: Iterable[TopicView], current: TopicView
 ) -> frozenset[frozenset[int]] | None:
-    """Return the hidden sets of all views from ``known`` (before the join) to ``current`` (after the assignment).
+    """Return the hidden set of each view from ``known`` (before the join) to ``current`` (after the assignment). The
+    hidden set of a view is the result of :func:`hidden`.
 
     Args:
         known: the view at the join, or None if there was no view.
@@ -107,7 +109,8 @@ def possible_hidden(
         The sets, or None if a view in between may have been missed: without the missed hidden set, a partition might
         have no reader (invariant I2). A missed epoch 0 does no harm: a topic's first record hides nothing, because a
         partition is ReadOnly before it is None. The result is also None if the topic was deleted or recreated in
-        between, even if an old record came again after the tombstone: versions do not order the views of two topics.
+        between, because versions do not order the views of two topics. This includes an old record that is appended
+        again after the topic's record was removed.
     """
     if known is None:
         return None
@@ -135,7 +138,7 @@ def rejoin_turns(
     """Return, in range's order, the members that would read other partitions after a new rebalance than now.
 
     The result is empty if no rebalance is needed. All members of a generation compute the same result. So the first
-    member in it requests the rebalance. Another member requests it only if the first does not.
+    member in the result requests the rebalance. Another member requests one only if the first member does not.
     """
     order = range_order(given)
     if order is None:

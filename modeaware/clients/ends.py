@@ -1,18 +1,18 @@
-"""Topics that take no more writes: a member reports how far the group has read them, and shows a revocation.
+"""Partitions that take no more writes: a member reports how far the group has read them, and shows a revocation.
 
 The *end* of a partition is the offset behind its last record. Only partitions that take no more writes have one: the
 sealed partitions of an old topic, and the retired partitions of a shrunk topic.
 
-* *The group's progress is reported* until the controller opens the gate for the group. In each assignment, the member
-  sends one commit with a note for each end (:mod:`modeaware.notes`). With automatic commits, the library first commits
-  the stored offsets, because its own later commit would overwrite the note. If a retired partition delivered nothing,
-  the member commits its start, because the drain waits for a commit. If the application commits with transactions, the
-  member commits only where the group has no commit, or has committed the end. Elsewhere, its commit would override a
-  transaction's offsets.
+* *The group's progress is reported* until the controller opens the gate of the new topic for the group. In each
+  assignment, the member sends one commit with a note for each end (:mod:`modeaware.notes`). With automatic commits, the
+  library first commits the stored offsets, because the library's later commit would overwrite the note. If a retired
+  partition delivered nothing, the member commits its start, because the drain waits for a commit. If the application
+  commits with transactions, the member commits only in two cases: the group has committed the end, or has no commit on
+  a partition that delivered nothing. Elsewhere, the member's commit would override a transaction's offsets.
 * *A revocation is shown* once for each old topic or retired partition. It is shown if the application itself decides
   when to commit, got all records to the ends, and has not committed all. The application sees its partitions revoked,
-  commits, and gets them again from the committed offsets, as in a rebalance. Otherwise an application that commits
-  every N records would hold up its group, or the drain of a shrunk topic, for ever.
+  commits, and gets the partitions again from the committed offsets, as in a rebalance. Otherwise an application that
+  commits every N records would hold up its group, or the drain of a shrunk topic, for ever.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """One client's share of the views, and its wait for the first view.
 
-The views do not keep a client alive: when a client is dropped without ``close()``, its share is released. If no view
-comes within ``modeaware.view.timeout.ms``, ``modeaware.on.unknown`` decides. Until the first view, ``block`` refuses
-records or reads nothing, ``writable`` takes every partition as ReadWrite, and ``error`` raises. If no view can come any
-more, as in an exit handler, ``block`` acts like ``writable`` at once.
+A *share* is a client's handle on the views (:mod:`modeaware.views.registry`). The views do not keep a client alive:
+when a client is dropped without ``close()``, its share is released. If no view comes within
+``modeaware.view.timeout.ms``, ``modeaware.on.unknown`` decides. Until the first view, ``block`` refuses records or
+reads nothing, ``writable`` takes every partition as ReadWrite, and ``error`` raises. If no view can come any more, as
+in an exit handler, ``block`` acts like ``writable`` at once.
 """
 
 from __future__ import annotations

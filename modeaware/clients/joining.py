@@ -1,8 +1,8 @@
 """What a member requests of its group: its subscription, and a rebalance if a new topic has no owner.
 
 * A new topic is left out of the subscription until brokers return it. Otherwise the application would get an error
-  about a topic that it has not named. A new topic that the application names is subscribed at once. If its name is
-  still an alias, the topic may not exist yet, so brokers have to return it first.
+  about a topic that it has not named. A new topic that the application names is subscribed at once, except while the
+  name is still an alias: the new topic may not exist yet, so brokers have to return it first.
 * A static member that restarts gets its earlier assignment without a rebalance, even if it subscribes to more topics
   than before (KAFKA-12759). So a static member requests a rebalance if a new topic has no owner.
 """

@@ -1,24 +1,25 @@
 """A member of a consumer group: one state machine over a client library, without IO, clock or threads.
 
-A mode-aware consumer hides partitions in mode None, holds a new topic behind its gate, and reports how far the group
-has read an old topic. This module makes all of these decisions. :mod:`.partition` has the states of one partition,
-:mod:`.subscription` the subscription and the gates, and :mod:`modeaware.notes` the reports.
+A mode-aware consumer hides partitions in mode None, hides a new topic until the topic's gate opens, and reports how far
+the group has read an old topic. This module makes all of these decisions. :mod:`.partition` has the states of one
+partition, :mod:`.subscription` the subscription and the gates, and :mod:`modeaware.notes` the reports.
 
 **Inputs** are events: an assignment (:meth:`Member.assigned`, :meth:`~Member.revoked`), new views
 (:meth:`~Member.viewed`), and calls of the application (:meth:`~Member.pause`, :meth:`~Member.sought`,
 :meth:`~Member.polled`, ...). The methods note what has happened, and call nothing. **Outputs** are actions. The shell
-(the code over one library) calls :meth:`Member.next` until it returns None. It carries out each action in the polling
-thread, and answers the action. An action is the difference between the present state and the wanted one. So an action
-that failed, or was answered in part, is repeated while the difference remains; :attr:`Member.due_s` is the time of the
-repetition. Within the library's callback for an assignment or a revocation, only actions of that event are done.
+(the code over one library) calls :meth:`Member.next` until the result is None. The shell carries out each action in the
+polling thread, and answers each action. An action is the difference between the present state and the wanted one. So an
+action that failed, or was answered in part, is repeated while the difference remains; :attr:`Member.due_s` is the time
+of the repetition. Within the library's callback for an assignment or a revocation, only actions of that event are done.
 
 Rules, and their reasons:
 
 * *A hidden partition is paused in each assignment*, after it is assigned: librdkafka ignores a pause of a partition
-  that it does not have, and loses its pause flags when it forgets a topic that was deleted.
-* *A hidden partition stays in the library's assignment*, paused. Under an eager protocol, its removal would discard
-  positions and stored offsets. Under an incremental protocol, librdkafka may have a revocation in its queue, and would
-  take the removal as the answer to that. The group's assignment does not change either, so each partition has an owner.
+  that it does not have, and loses the pause flags of a topic that was deleted.
+* *A hidden partition stays in the library's assignment*, paused. Under an eager protocol, the partition's removal would
+  discard positions and stored offsets. Under an incremental protocol, librdkafka may have a revocation in its queue,
+  and would take the removal as the answer to this revocation. The group's assignment does not change either, so each
+  partition has an owner.
 * *Only the application resumes what the application has paused*, even if the partition was hidden in between.
   librdkafka keeps a partition's pause flag when the partition is assigned again (:attr:`Traits.keeps_pauses`);
   kafka-python does not.
@@ -76,8 +77,8 @@ RETRY_S = 0.1
 LONGEST_RETRY_S = 10.0
 """The longest wait before a commit is repeated. The wait doubles with each failure."""
 JOIN_S = 10.0
-"""For this time after the member has rejoined its group, no revocation is shown: brokers would reject a commit in the
-application's callback, because the generation has changed. An assignment ends the wait early. The wait is limited,
+"""For this time after the member has subscribed or rejoined, no revocation is shown: brokers would reject a commit in
+the application's callback, because the generation has changed. An assignment ends the wait early. The wait is limited,
 because under an incremental protocol the group may have no assignment to send. A library that reports
 :attr:`Member.joining` needs no wait."""
 
@@ -91,8 +92,8 @@ class Traits:
             protocol is *eager*: each assignment replaces the last one as a whole.
         static: a member of the classic protocol with a ``group.instance.id``.
         keeps_pauses: a paused partition is still paused when it is assigned again.
-        waits_for_starts: a partition may be assigned before its start is known. If false, the library decides the
-            start.
+        waits_for_starts: a partition may be assigned before its start is known. If false, the library decides a start
+            that is not found in time.
     """
 
     incremental: bool = False
@@ -140,7 +141,7 @@ class Member:
         joining: the library is rejoining the group and rejects commits. It is None if the library does not report this.
         has_dropped: the application may have dropped records of a partition, and has got no record of it since. Any
             thread may read this.
-        due_s: when to call :meth:`next` again after it has returned None. If ``due_s`` is None: after the next input.
+        due_s: when to call :meth:`next` again after a result of None. If ``due_s`` is None: after the next input.
     """
 
     def __init__(self, reader: Reader, traits: Traits, committing: Committing) -> None:
@@ -174,7 +175,7 @@ class Member:
     # Inputs: views and subscription
 
     def viewed(self, views: Mapping[str, TopicView]) -> None:
-        """Put ``views`` in force, which contain all topics that have a record."""
+        """Put ``views`` in force. They contain all topics that have a record."""
         before, self.reading = self.reading, read(self.reading.reader, views)
         if self.committing.transactional:  # a transaction may have committed, without a note, before the end was known
             self.doubted(key for key in self.partitions if self._is_new_end(key, before))
@@ -235,9 +236,9 @@ class Member:
             self._apply(turn, None)
 
     def assigned_by_application(self, places: Mapping[Key, int | None], *, incremental: bool = False) -> None:
-        """Note that the application assigns partitions outside of its callbacks, each from an offset, or None if it
-        gives no offset. The call does not decline a partition of the group's assignment that was never shown: that one
-        is shown later. An incremental call may take a partition that was declined.
+        """Note that the application assigns partitions outside of its callbacks. ``places`` has the offset of each, or
+        None if the application gives none. The call does not decline a partition of the group's assignment that was
+        never shown: this partition is shown later. An incremental call may take a partition that was declined.
         """
         self._is_assigned = self._is_assigned and self._is_subscribed
         self.manual = not self._is_assigned
@@ -335,10 +336,10 @@ class Member:
                 self._choose(partition, offset)
 
     def metadata(self, key: Key, offset: int, position: int | None, *, in_transaction: bool = False) -> str:
-        """Return the metadata to send with the application's commit of ``offset``, which has no metadata of its own.
+        """Return the metadata for a commit of the application at ``offset`` that has no metadata of its own.
 
         Args:
-            position: the library's present position. The poll that :meth:`polled` noted may have returned records.
+            position: the library's present position, which counts the records that the last poll has returned.
         """
         partition, topic = self.partitions.get(key), self.reading.topic(key[0])
         end = topic.ends.get(key[1])
@@ -356,8 +357,8 @@ class Member:
                 partition.committed, partition.knows_commit = at, at.offset >= (partition.start or 0)
 
     def doubted(self, keys: Iterable[Key]) -> None:
-        """Note that commits of the application have failed or were not seen, so the committed offsets have to be
-        requested where a decision needs them."""
+        """Note that the committed offsets are unknown, because commits of the application have failed or were not seen.
+        The offsets are requested where a decision needs them."""
         for key in keys:
             if (partition := self.partitions.get(key)) is not None:
                 partition.knows_commit = False
@@ -375,13 +376,14 @@ class Member:
     # Outputs
 
     def next(self, now_s: float, *, rebalancing: bool = False, carrying: bool = False) -> Action | None:
-        """Return the next action, the same until it is answered. Return None if nothing is due before :attr:`due_s`.
+        """Return the next action, repeatedly until it is answered. Return None if no action is due before
+        :attr:`due_s`.
 
         Args:
             now_s: the time, on any monotonic clock.
             rebalancing: within a callback of the library for an assignment or a revocation.
             carrying: the library has returned records that the application gets only after this call. Until then only
-                requests and commits are made, because a seek would make the library return them again.
+                requests and commits are made, because a seek would make the library return these records again.
         """
         self.due_s, self._asked_s, self._is_carrying = None, now_s, carrying
         found = self._first(self._to_show, self._to_assign, self._to_pause)
@@ -502,7 +504,7 @@ class Member:
 
     def _change(self, hides: frozenset[Key], shows: frozenset[Key], revoked: frozenset[Key] = frozenset()) -> None:
         """Have the callbacks show which partitions are hidden, shown, and revoked, in the form of the group's protocol.
-        If the partitions that stay are read again, they are shown once their commits are known."""
+        Partitions that stay, but are read again, are shown once their commits are known."""
         held = frozenset(key for key, partition in self.partitions.items() if partition.state is State.SHOWN)
         eager = not self.traits.incremental
         goes = held if eager else hides | revoked

@@ -51,7 +51,7 @@ class MemberViews:
 
     def before_assignment(self, topics: Collection[str]) -> None:
         """Verify the views of ``topics`` before their partitions are assigned. If the member meets a topic without a
-        record for the first time, also read the mode log to its end: the topic may have replaced another one."""
+        record for the first time, also refresh all views: the topic may have replaced another one."""
         self.verify(topics)
         unknown = set(topics) - self._known
         unknown -= self._views.recorded(unknown) | old_topics(self._views.views()).keys()

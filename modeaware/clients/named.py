@@ -2,7 +2,8 @@
 
 From the switch on, the name of an old topic in a call about *writing* stands for the topic to which records under the
 name go. In a call about *offsets* (committed ones, and those of the log), the name stands for the topic that brokers
-have under this name. If they have none, the name stands for the first topic of its chain that exists on the brokers.
+have under this name. If brokers have no such topic, the name stands for the first topic of the name's chain that
+exists. :mod:`modeaware.chain` defines the terms.
 """
 
 from __future__ import annotations
@@ -36,11 +37,11 @@ class PairedName(str):
 class NamedTopics:
     """The topics that names stand for, by one client's share of the views. Thread-safe.
 
-    Calls wait up to ``timeout_s`` seconds (-1: up to ``modeaware.view.timeout.ms``) for the first view. If it has not
+    Calls wait up to ``timeout_s`` seconds (-1: up to ``modeaware.view.timeout.ms``) for the first view. If no view has
     come by then, the name stands for itself.
 
     Raises, from every call:
-        ClientErrors.timeout: there is no first view, and ``modeaware.on.unknown`` is ``error``.
+        ClientErrors.timeout: no view within ``modeaware.view.timeout.ms``, and ``modeaware.on.unknown`` is ``error``.
     """
 
     def __init__(self, views: Views, first_view: FirstView) -> None:
@@ -81,8 +82,8 @@ class NamedTopics:
         return topic_of(name, self._views.view).topic
 
     def _verify(self, name: str) -> None:
-        """Compare the topic ids of the chain with the cluster's (invariant I8). Aliases are left out: the cluster has
-        no id for them, and the log alone decides where they point."""
+        """Compare the topic ids of the chain with the cluster's (invariant I8). Aliases are left out, because the log
+        alone decides where an alias points."""
         chain = segments(name, self._views.view)
         there = {view.topic for view in chain if not view.is_alias}
         self._views.verify(there, VERIFY_TIMEOUT_S)

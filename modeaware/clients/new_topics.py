@@ -1,4 +1,4 @@
-"""Start offsets that a member commits on a new topic, once the gate is open for its group.
+"""Start offsets that a member commits on a new topic, once the topic's gate is open for the member's group.
 
 The old topic is kept until the group has a commit on every partition of the new topic. But a client library commits
 nothing on a partition that delivered nothing. So each member commits the start offsets of its own partitions, with a
@@ -22,8 +22,8 @@ from modeaware.topic_view import ReplacedBy
 ASK_S = 1.0
 """How often the group's committed offsets on a new topic are requested."""
 UNCOMMITTED_S = 15.0
-"""How long other members may take to commit their start offsets before this member does. A member that receives records
-commits sooner, after ``auto.commit.interval.ms`` (5 s)."""
+"""How long other members may take to commit their start offsets before this member commits them. A member that receives
+records commits sooner, after ``auto.commit.interval.ms`` (5 s)."""
 
 
 @dataclass(eq=False)

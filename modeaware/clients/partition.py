@@ -6,7 +6,7 @@ state               meaning
 GIVEN               assigned to this member and not shown yet, because its position is not known
 WITHHELD            another member owns it, or may own it (``range``: :mod:`modeaware.clients.assignment`)
 HIDDEN_BY_MODE      in mode None
-HIDDEN_BY_GATE      its topic is a new topic with a closed gate, or one that the group no longer reads
+HIDDEN_BY_GATE      its topic is a new topic with a closed gate, or a topic that the group no longer reads
 SHOWN               the application holds it
 DECLINED            the application did not take it when it was shown
 ==================  =====================================================================================
@@ -26,15 +26,15 @@ SHOWN              a revocation shown for a commit,         GIVEN, read again fr
 any                revoked, lost, unassigned                (none)
 =================  =======================================  ==========================================
 
-A gate closes only because new records of the mode log show that a topic replaces another one, or that the group uses
-the old topic after all. An application that holds a partition of a released topic keeps it: only the next subscription
-leaves the topic out.
+A gate closes only by new records of the mode log: a topic replaces another one, or the group uses the old topic after
+all. An application that holds a partition of a released topic keeps the partition: only the next
+subscription leaves the topic out.
 
 Every partition that is not SHOWN is paused in the library. DECLINED ends with the next assignment at the latest.
 
-:meth:`Partition.note` returns the report on an old topic's partition (:mod:`modeaware.notes`). Four facts decide it:
-the partition's end, the records that the application got, whether it has polled since, and the group's commit
-(invariant I9).
+:meth:`Partition.note` returns the report on an old topic's partition (:mod:`modeaware.notes`). The report depends on
+the partition's end and the group's commit, and on the application: the records that it got, its polls and pauses since,
+and how it commits (invariant I9).
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Committing:
 
     @property
     def may_drop(self) -> bool:
-        """Whether the application may drop uncommitted records when it sees a revocation: it gets them again."""
+        """Whether the application may drop uncommitted records when it sees a revocation: these records come again."""
         return self.may_be_short or self.transactional
 
 
@@ -160,8 +160,8 @@ class Partition:
         self.step = Step.ASSIGN
 
     def goes_on(self, place: Place) -> None:
-        """Note the position of a partition that was hidden. If the partition had delivered nothing, the position is its
-        new start: retention may have deleted the first records."""
+        """Note the position of this partition, which was hidden. If it had delivered nothing, the position is its new
+        start: retention may have deleted the first records."""
         self.place, self.step = place.offset, Step.SEEK
         if place.offset is not None and place.has_begun:
             self.furthest = max(self.furthest, place.offset)
@@ -193,7 +193,7 @@ class Partition:
         if position is not None and position != self.position:
             self.position, self.flushed = position, False
             self.furthest = max(self.furthest, position)
-            self.is_dropped = self.is_dropped and self.step is not Step.DONE  # before the seek, it is the old position
+            self.is_dropped = self.is_dropped and self.step is not Step.DONE  # else the position is an old one
         self.polled = True
 
     # Reports
@@ -219,8 +219,8 @@ class Partition:
     def note(self, end: int, how: Committing, *, paused: bool, is_final: bool) -> Committed | None:
         """Return the commit whose metadata reports how far this member has read, or None if there is nothing to report.
 
-        The commit never replaces metadata of the application. Its offset is the group's committed offset, or the start
-        if the group has none.
+        The commit never replaces metadata of the application. The commit's offset is the group's committed offset, or
+        the start if the group has none.
 
         Args:
             end: the offset behind the partition's last record.
@@ -242,7 +242,7 @@ class Partition:
         if kind is Note.FOREIGN:
             return None
         # A commit of the member overrides the offsets of an open transaction. Once the group has committed the end, and
-        # the application is there, no transaction has offsets that differ.
+        # the application has handled all records, no open transaction has other offsets.
         if how.transactional and not (is_handled and commit.offset >= end):
             return None
         if commit.offset >= end:
@@ -279,5 +279,5 @@ class Partition:
             was_given = self.committed is not None and kind_of(self.committed.metadata) is Note.GIVEN
             return GIVEN if is_handled and was_given and not in_transaction else ""
         if at < end or (paused and not in_transaction):
-            return "" if in_transaction else BUSY  # in a transaction no note: no later one could replace it
+            return "" if in_transaction else BUSY  # in a transaction no note: no later note could replace it
         return READ if is_handled or in_transaction else ""

@@ -19,10 +19,10 @@ def find_places(
     subscribed: bool = False,
 ) -> dict[Key, Place]:
     """Return the positions of hidden partitions: the last position, or the start if a partition delivered nothing. If
-    this start is a logical offset that :meth:`Starts.first_of` leaves to the library, the place has no offset. A
-    position is never below the log start. If another topic has the name by now, the position is the start on this
-    topic (invariant I8). A start that was not found at the assignment is found now. Partitions without an answer are
-    left out.
+    this start is a logical offset that :meth:`Starts.first_of` leaves to the library, the place has no offset. If the
+    log may by now begin behind a position (:meth:`Starts.may_be_behind`), the position is raised to the log start. If
+    another topic has the name by now, the position is the start on the other topic (invariant I8). A start that was not
+    found at the assignment is found now. Partitions without an answer are left out.
 
     Args:
         positions: partition -> the library's position, or None if it has delivered nothing since the start.
@@ -65,8 +65,8 @@ def find_restarts(
     """Return where partitions are read again after a revocation that was shown to the application.
 
     :func:`restart_of` has the rule; None means that the library's position is right. :func:`find_places` describes the
-    other rules and arguments. Here a log start without an answer holds up no partition: then the group's commit counts,
-    as in a rebalance.
+    other rules and arguments. But here, a log start without an answer holds up no partition: the offset by the rule
+    counts, as in a rebalance.
     """
     anew = {key for key in commits if starts.is_of_another_topic(key)}
     restarts: dict[Key, int | None] = dict(starts.find(anew, offsets, ask_again=True).starts) if anew else {}
@@ -81,8 +81,9 @@ def find_restarts(
 
 
 def restart_of(partition: Partition, at: int | None, commit: Committed | None) -> int | None:
-    """Return the offset from which a partition is read again: the group's commit, or else the start of the assignment,
-    but never one beyond the offset to which the application has sought back. None: keep the library's position.
+    """Return the offset from which a partition is read again, or None to keep the library's position. The offset is the
+    group's commit, or the start of the assignment if there is no commit. If the library's position is lower, because
+    the application has sought back, the offset is this position.
 
     Args:
         at: where the library reads, which may be the logical offset of a seek.

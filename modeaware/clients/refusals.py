@@ -1,8 +1,8 @@
 """The brokers' rejection of a record that was queued for an old topic before the switch.
 
-After the switch, the fence makes brokers reject data for the old topic with MSG_SIZE_TOO_LARGE. So a record that was
-queued before, for example by a producer that was then suspended, is rejected with a misleading error. The client does
-not send the record again, because an earlier attempt may have been stored.
+After the switch, the *fence* (configs of the old topic) makes brokers reject the topic's data with MSG_SIZE_TOO_LARGE.
+So a record that was queued before, for example by a producer that was then suspended, is rejected with a misleading
+error. The client does not send the record again, because an earlier attempt may have stored the record.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PATIENCE_S = 3.0
 """How long the report of a rejection waits for new views if the present views do not explain the rejection. Views may
 be late, for example in a process that was suspended."""
 REST_S = 10.0
-"""After such a wait, the time in which no other report waits."""
+"""How long no other report waits after such a wait."""
 
 
 class Refusals:

@@ -65,8 +65,9 @@ class Resize:
 
 
 def resize_of(view: TopicView, old_count: int, partitioner: Partitioner) -> Resize | None:
-    """Return the resize from ``old_count`` writable partitions to those of ``view``, or None if no key moves. The share
-    of an application's own partitioner is found when the resize is reported: the caller may hold a lock."""
+    """Return the resize from ``old_count`` writable partitions to those of ``view``, or None if no key moves. For an
+    application's own partitioner, the report computes the moved share, because this function's caller may hold a lock.
+    """
     return _resize(view, old_count, len(view.writable), partitioner) if view.modes else None
 
 
@@ -95,7 +96,7 @@ class FirstKeyObserver:
         return self.inner.partition(key, count)
 
     def observe(self, key: bytes | None) -> None:
-        """Call ``keyed`` if this is the first key. Its record is about to be queued; any partitioner may place it."""
+        """Call ``keyed`` if this is the first key. The record is about to be queued; any partitioner may place it."""
         if self.keyed is not None and self.inner.requires_consistency(key):
             keyed, self.keyed = self.keyed, None
             if keyed is not None:  # None: another thread was faster
@@ -108,8 +109,8 @@ class FirstKeyObserver:
 
 
 def picks_of(partitioner: Partitioner, topic: str, *, by_load: bool = False) -> TopicPartitioner:
-    """Return the partitioner of a topic. The first record makes an application's partitioner: the caller may hold a
-    lock, and views contain every topic of a cluster, also topics for which the partitioner may raise.
+    """Return the partitioner of a topic. An application's partitioner is made only when the first record is sent: the
+    caller of this function may hold a lock, and the partitioner may raise for a topic that the application never uses.
 
     Args:
         by_load: the partitioner's picks follow the load.
@@ -209,7 +210,7 @@ class Resizes:
 
         Args:
             picks: the topic's partitioner, or None if no partition is retired and so no pick is needed.
-            first: the view is one of the first views, which are no change.
+            first: the view is one of the first views, which count as no change.
         """
         if self.policy == "ignore":
             return picks
@@ -303,7 +304,7 @@ class Resizes:
             self._pending[view.topic] = resize
 
     def _first_key(self, topic: str) -> None:
-        """Report the pending resize while the first record with a key (of all, or since the resize) is being sent."""
+        """Report the pending resize: the first record with a key, ever or since the resize, is being sent."""
         self._topics[topic].keyed = True
         # In this order: a resize that another thread notes meanwhile is reported here, or gets a new observer.
         self.lighten(topic)

@@ -1,16 +1,16 @@
-"""The partition of a record while its topic has retired partitions: a view and a partitioner make a route.
+"""Routes: the choice of each record's partition while its topic has retired partitions.
 
-A partitioner picks an index among the writable partitions, so a keyed record goes to
-``writable[hash % len(writable)]``, by the view alone (invariant I3). A shrink retires the highest partitions. So
-``writable`` is nearly always ``0 .. n-1``, and the index is the partition. If ``n`` divides the old count,
+A *route* is a view and a partitioner. The partitioner picks an index among the writable partitions, so a keyed record
+goes to ``writable[hash % len(writable)]``, by the view alone (invariant I3). A shrink retires the highest partitions.
+So ``writable`` is nearly always ``0 .. n-1``, and the index is the partition. If ``n`` divides the old count,
 ``h % old % n == h % n``, and only the keys of the retired partitions move.
 
 A topic whose partitions are all writable has no route: the client library's own choice is right.
 
-The name of an old topic points to a new topic (:mod:`modeaware.chain`). Records under the old name go where records
-under the new name go, whichever topic has the new name now. If the new topic was deleted and created again, the records
-go to the partitions of the created topic. A refusal would stop every producer of the old topic, and protect nothing:
-acknowledged records of the created topic can be read there.
+From the switch on, the name of an old topic points to a new topic (:mod:`modeaware.chain`). Records under the old name
+go where records under the new name go, whichever topic has the new name now. If the new topic was deleted and created
+again, the records go to the partitions of the created topic. A refusal would stop every producer of the old topic, and
+protect nothing: acknowledged records of the created topic can be read there.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from partitioners import LoadAware, Partitioner, TopicPartitioner, checked_index
 logger = get_logger(__name__)
 
 Load = Callable[[str, tuple[int, ...]], Sequence[int]]
-"""Returns the load of each candidate of a topic, or an empty sequence if the load is unknown."""
+"""Returns the load of each of the given partitions of a topic, or an empty sequence if the load is unknown."""
 NO_STATS: Mapping[str, Any] = {
     "state": "waiting",
     "routed_topics": 0,
@@ -56,8 +56,8 @@ class Route:
         view: the view of the route.
         writable: the partitions to choose from, ascending.
         dense: ``writable`` is ``0 .. n-1``, so an index is the partition itself.
-        by_load: picks by record size and load (KIP-794), for records whose equal keys may go to different partitions.
-            It is None if the partitioner ignores the load.
+        by_load: picks by record size and load (KIP-794), for records that the partitioner may place anywhere. It is
+            None if the partitioner ignores the load.
         load: returns the load, or is None if the load is never known.
         open: the partitioner need not see every key, so the hash of a key alone gives the index.
         passes: every partition is writable, so the client library chooses. The other attributes still apply.
@@ -148,7 +148,7 @@ def route_over(view: TopicView, picks: TopicPartitioner, load: Load | None = Non
 class Names:
     """The names of old topics, and the topics to which they point. One thread at a time calls :meth:`follow`.
 
-    A name is listed from the announcement of its new topic on, which is before the name points to that topic.
+    A name is listed once its new topic is announced. The name points to that topic only from the switch on.
     """
 
     def __init__(self) -> None:
@@ -173,8 +173,8 @@ class Names:
         return moved
 
     def returning(self, name: str, views: Callable[[str], TopicView]) -> tuple[str, str] | None:
-        """Return the topic, and its id, to which records under ``name`` go (after the switch, if one is announced).
-        Return None if no other topic had this topic's name before."""
+        """Return the topic to which records under ``name`` go, or will go after an announced switch, and the topic's
+        id. Return None unless the view under that topic's name is of an earlier topic."""
         chain = self.segments(name)
         if not chain:
             return None
@@ -209,12 +209,13 @@ class Routes:
     """The routes of one producer, by its share of the views: for topics, and for names that point to another topic. One
     thread at a time calls :meth:`follow`; any thread may read.
 
-    A send uses the route that is in force when it looks the route up. Its partition is not chosen again (invariant I7).
+    A send uses the route that is in force when it looks the route up. A record's partition is not chosen again
+    (invariant I7).
 
     Args:
         views: the producer's share of the views.
-        partitioner: the producer's partitioner, or None if it is not one of :mod:`partitioners`. Then it is assumed to
-            place records with a key by murmur2, as kafka-python's partitioners do.
+        partitioner: the producer's partitioner, or None if it is not one of :mod:`partitioners`. With None, records
+            with a key are assumed to be placed by murmur2, as by kafka-python's partitioners.
         load: the load for partitioners that follow it.
         look_anew: makes the client library request the metadata of a topic, or is None if the library needs no request.
 
@@ -385,9 +386,9 @@ class Routes:
         return self._names.points_to(name)
 
     def unverified(self, name: str) -> list[tuple[str, str | None]]:
-        """Return the topics on which a record under ``name`` depends, each with its id, if this id has still to be
-        compared with the cluster's (invariant I8). Aliases are left out: only the log decides where an alias points,
-        whichever topic is created under its name."""
+        """Return the topics on which a record under ``name`` depends, each with its id. Ids that have been compared
+        with the cluster's are left out (invariant I8). Aliases are left out, too: only the log decides where an alias
+        points, whichever topic is created under its name."""
         own = self.of(self._names.points_to(name))
         segments = self._names.segments(name)
         views = [] if own is None else [own.view]
@@ -418,8 +419,8 @@ class Routes:
         return sum(route is not None for route in list(self._own.values()))
 
     def stats(self) -> dict[str, Any]:
-        """Return a producer's ``modeaware_stats()``. Its ``replaced`` maps each old topic's name to the topic to which
-        it points."""
+        """Return a producer's ``modeaware_stats()``. ``replaced`` maps each name that points to another topic to that
+        topic."""
         return {
             "state": ("routed" if self._is_routed() else "direct") if self._is_known() else "waiting",
             "routed_topics": self.routed_topics,

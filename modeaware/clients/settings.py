@@ -1,8 +1,9 @@
 """A client's configuration: our settings, the partitioner, and the connection to the cluster.
 
-The views of the modes (:mod:`modeaware.views`) are read through librdkafka, for kafka-python's clients, too. So
+The sources of the views (:mod:`modeaware.views`) take librdkafka's settings, for kafka-python's clients, too. So
 kafka-python's keyword arguments for addresses and credentials are translated to librdkafka's settings. Arguments about
-producing, consuming and groups go to kafka-python alone. A connection setting without an equivalent is an error.
+producing, consuming and groups go to kafka-python alone. A connection setting without an equivalent is an error, unless
+the application gives settings in its place (:data:`OVERRIDES`).
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ PREFIX = "modeaware_"
 OVERRIDES = "modeaware_librdkafka"
 """Our keyword for a dict of librdkafka settings, which replace the translated ones."""
 TOKEN_LIFETIME_S = 60.0
-"""The lifetime assumed for kafka-python's tokens, which have no expiry. librdkafka requests the next token earlier."""
+"""The assumed lifetime of kafka-python's tokens, which come without one. librdkafka requests the next token earlier."""
 
 _DOTTED = PREFIX.replace("_", ".")
 _UNDERSCORED = {"modeaware.resize.cb": "modeaware.resize_cb"}  # our names that have an underscore themselves
@@ -114,7 +115,7 @@ def librdkafka_conf(configs: Mapping[str, Any], overrides: Mapping[str, Any]) ->
         overrides: librdkafka settings that replace translated ones.
 
     Raises:
-        ConfigError: a setting cannot be translated, and ``overrides`` has no setting in its place.
+        ConfigError: a setting cannot be translated, and ``overrides`` is empty.
     """
     conf: dict[str, Any] = {"bootstrap.servers": _servers(configs.get("bootstrap_servers", "localhost"))}
     given = {name: value for name, value in configs.items() if value is not None}
@@ -144,7 +145,7 @@ def _dotted(name: str) -> str:
 
 
 def _concerns(name: str, protocol: str) -> bool:
-    """Return whether a setting applies: one of TLS needs a protocol with TLS, one of SASL a protocol with SASL."""
+    """Return whether a setting applies. A setting of TLS needs a protocol with TLS, a setting of SASL one with SASL."""
     part, underscore, _ = name.partition("_")
     return not underscore or part not in ("ssl", "sasl") or part.upper() in protocol.split("_")
 

@@ -1,25 +1,28 @@
 """Where a consumer starts to read. Every start is decided once, as an offset, when the partition is assigned.
 
-``auto.offset.reset`` is resolved at that moment, and never decides later. Otherwise ``latest`` could skip records: a
-partition that has delivered nothing, and is assigned again, would start at its new end. :func:`start_offset` is the
-rule. The start is the first of these offsets that exists:
+``auto.offset.reset`` is resolved at that moment, and does not decide later. Otherwise ``latest`` could skip records: a
+partition that has delivered nothing, and is assigned again, would start at its new end. (If brokers do not return a
+start in time, librdkafka decides: :mod:`.member`.) :func:`start_offset` is the rule. The start is the first of these
+offsets that exists:
 
 1. the group's committed offset;
-2. if ``latest`` would skip records, the *resume offset*. For a revived or new partition, the mode log has this
-   offset: the seal, or the offset at which the partition was opened. The resume offset is 0 for a topic that is new to
-   the group: it was created again while this consumer lived, or replaces a topic of the group;
+2. if ``latest`` would skip records, the *resume offset*. For a retired or new partition, a view has this offset
+   (``TopicView.resume_offsets``), and :meth:`Starts.remember` keeps it after the partition takes writes again. The
+   resume offset is 0 for a topic that is new to the group: the topic was created again while this consumer lived, or
+   replaces a topic of the group;
 3. the log start or the log end, as ``auto.offset.reset`` names it.
 
-An offset below the brokers' log start is raised to the log start: else ``auto.offset.reset`` would replace the offset.
+On a topic with modes and on a new topic, an offset below the brokers' log start is raised to the log start: else
+``auto.offset.reset`` would replace the offset.
 
 A topic that was deleted and created again under its name is another topic: resume offsets, positions and commits of the
-deleted topic do not count (invariant I8). Another topic id in the view in force proves the recreation. A view that
-was set aside because the cluster has returned another id proves it, too. A topic's record that was removed from the
-mode log proves nothing, because the topic may still exist: then the cluster's id decides.
+deleted topic do not count (invariant I8). The recreation is proved if the view in force has another topic id, or if
+the cluster has returned another id and the view was set aside. A topic's record that was removed from the mode log
+proves nothing, because the topic may still exist: then the cluster's id decides.
 
 librdkafka commits only what was delivered, and so do many applications. So a partition that delivers nothing has no
-commit. The controller would wait for the commit without end, and ``latest`` would decide again for the next owner.
-So consumers commit the start offsets of idle partitions (:meth:`Starts.idle`).
+commit. The controller would wait for a commit for ever, and ``latest`` would decide again for the next owner. Therefore
+consumers commit the start offsets of idle partitions (:meth:`Starts.idle`).
 """
 
 from __future__ import annotations
@@ -67,12 +70,13 @@ def start_on_new_topic(view: TopicView, group: str, *, has_used: bool = False) -
     """Return where a group without a commit begins to read the new topic that replaces the topic of ``view``. Return
     None if ``auto.offset.reset`` decides.
 
-    A group that begins after the switch, but before the release, starts at 0, too. If the fence is lifted, the group
-    may still get records of the old topic, and must not have skipped newer ones of the new topic.
+    A group that begins before the release starts at 0, too. If the fence is lifted (brokers accept records for the old
+    topic again), the group may still get records of the old topic. By then it must not have skipped newer records of
+    the new topic.
 
     Args:
         has_used: the group has offsets on the old topic or on an earlier topic of the chain: the group was away for
-            long, or its offsets were set. So it continues on the new topic, and must skip no record there.
+            long, or its offsets were set. So the group continues on the new topic, and must skip no record there.
     """
     new_topic = view.replaced_by
     if new_topic is None:
@@ -88,7 +92,7 @@ class BrokerOffsets(Protocol):
         """Return the group's committed offsets, with None for a partition without a commit."""
 
     def committed_elsewhere(self, keys: Collection[Key]) -> Mapping[Key, int | None]:
-        """Return the group's committed offsets on topics that the consumer does not read, and may have no right to."""
+        """Return the group's committed offsets on topics that the consumer does not, and perhaps may not, read."""
 
     def log_starts(self, keys: Collection[Key]) -> Mapping[Key, int]: ...
 
@@ -150,7 +154,7 @@ class Starts:
                 topic_id, known = self._resume.get((view.topic, partition), (None, offset))
                 oldest = min(known, offset) if topic_id == view.topic_id else offset
                 self._resume[view.topic, partition] = view.topic_id, oldest
-            if view.topic in self._ids and self._ids[view.topic] is None:  # assigned before it had a record
+            if view.topic in self._ids and self._ids[view.topic] is None:  # assigned before the topic had a record
                 self._ids[view.topic] = view.topic_id
 
     def assigning(self, topics: Iterable[str]) -> None:
@@ -217,18 +221,18 @@ class Starts:
         return Found(starts, unknown)
 
     def _may_be_behind(self, key: Key, offset: int) -> bool:
-        """Return whether ``offset`` may lie below the log start for another reason than retention: the controller has
-        deleted the records there, or only a transaction's marker followed. If retention has deleted records and
-        ``auto.offset.reset`` names an error, the consumer gets this error.
+        """Return whether ``offset`` may lie below the log start although retention has deleted no unread record: the
+        controller has deleted the records there, or only a transaction's marker lies between. If retention has deleted
+        records and ``auto.offset.reset`` names an error, the consumer gets this error.
         """
         view = self._views.view(key[0])
         marked = view.topic_id is not None or key[0] in self._created_again
         return (self.latest and marked) or key[0] in self._old_topics or offset < self.reclaimed_to(key)
 
     def _used_before(self, topics: Iterable[str], offsets: BrokerOffsets) -> set[str]:
-        """Return the new topics among ``topics`` for which the group has used an earlier topic of the chain, although
-        the group was not noted at the switch. Unknown offsets count as use: it is safer to read records again than to
-        skip them."""
+        """Return the new topics among ``topics`` in whose chain the group has offsets on an earlier topic. A new topic
+        is left out if :func:`start_on_new_topic` decides without these offsets. Unknown offsets count as use: it is
+        safer to read records again than to skip them."""
         before: dict[str, set[Key]] = {}
         for topic in () if self.earliest else topics:
             view = self._old_topics.get(topic)
@@ -259,7 +263,7 @@ class Starts:
         return min((offset for offset in known if offset is not None), default=None)
 
     def _log_deleted(self, topics: Collection[str]) -> None:
-        """Log once for each of ``topics`` whose old topic was deleted before the group had read it."""
+        """Log once for each of ``topics`` whose old topic is deleted: its unread records are lost to the group."""
         for topic in sorted(self._old_topics.keys() & set(topics) - self._told):
             before = self._old_topics[topic]
             if before.replaced_by is not None and before.replaced_by.gone:
@@ -321,7 +325,7 @@ class Starts:
     def is_of_another_topic(self, key: Key) -> bool:
         """Return whether the topic was deleted and created again since ``key`` started. May request the topic's id.
 
-        A new topic has no record of its own. If it was created again, its old topic's record has another id for it.
+        A new topic may have no record. If the new topic was created again, the old topic's record has the other id.
         """
         start = self._started.get(key, _Started())
         if (before := start.old_topic) is not None:
@@ -343,7 +347,8 @@ class Starts:
     def may_be_behind(self, key: Key, offset: int) -> bool:
         """Return whether the log of ``key``, which was hidden, may by now begin behind ``offset``.
 
-        This includes a new topic that is still at its start: ``auto.offset.reset`` must not decide where it continues.
+        This includes a partition of a new topic that is still at its start: ``auto.offset.reset`` must not decide where
+        the partition continues.
         """
         waited = key[0] in self._old_topics and offset == self.start_of(key)
         return offset >= 0 and (waited or offset < self.reclaimed_to(key))
@@ -352,9 +357,9 @@ class Starts:
         """Return the start offsets to commit for those of ``keys`` that delivered nothing and have no commit.
 
         Args:
-            leaving: the member releases the partitions. Then all partitions of topics with modes count, because
-                ``latest`` would decide again for their next owner. If false, only ReadOnly ones count: the controller
-                waits for a commit.
+            leaving: the member releases the partitions. Then, with ``latest``, all partitions of topics with modes
+                count, because ``latest`` would decide again for their next owner. If false, only ReadOnly partitions
+                count: the controller waits for a commit.
         """
         starts = {
             key: self._started[key].offset for key in set(keys) & self._started.keys() if key not in self.has_commit

@@ -3,10 +3,10 @@
 The function sends no request, and has no clock and no memory. Facts of the mode log do not expire, and every member of
 a group with the same views gets the same result.
 
-**Subscribed**: every topic of a name's chain that is not *gone* (deleted). A released old topic whose gate is open for
-the group is not subscribed, because a subscription would prevent its deletion. With ``modeaware.on.replace=named``,
-only the application's own names are subscribed. If a pattern matches a released topic of this kind, the topic is *left
-out* of the pattern.
+**Subscribed**: every topic of a name's chain (:mod:`modeaware.chain`) that is not *gone* (deleted). A *released* old
+topic (no required group needs it) is not subscribed if the gate behind it (below) is open for the group: a subscription
+would prevent the topic's deletion. With ``modeaware.on.replace=named``, only the application's own names are
+subscribed. If a pattern matches a released topic of this kind, the topic is *left out* of the pattern.
 
 **Shown**: each old topic has a *gate* behind it. A new topic is hidden while the gate behind any earlier topic of its
 chain is closed for the group. Gates behind topics that are gone do not count. The controller opens gates
@@ -14,16 +14,16 @@ chain is closed for the group. Gates behind topics that are gone do not count. T
 subscriptions: by name, by pattern, and to the new topic itself (invariant I9). In two cases a gate is open without the
 controller:
 
-* The group names the new topic and not the old topic, and the replacement's list of groups is complete and does not
-  contain the group. This case applies only after the switch. Before the switch, the list of groups is not final. Topics
+* The group names the new topic but not the old topic, and the replacement's complete list of groups does not contain
+  the group. This case applies only after the switch. Before the switch, the list of groups is not final. Topics
   are compared by id, because a chain may return to its first name.
 * ``modeaware.on.replace`` is ``unordered``.
 
 A release opens no gate. A consumer without a group decides by its own progress.
 
-If a replacement is undone, no name points to its new topic any more. Then the new topic is hidden although it has no
-gate (``Gate.UNNAMED``), unless the application names the topic itself. The topic stays assigned to the member until
-brokers have deleted it.
+If a replacement is undone, no name points to its new topic any more. Then the new topic is hidden without a gate
+(``Gate.UNNAMED``), unless the application names the topic itself or already holds its partitions. The topic stays
+assigned to the member until brokers have deleted it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ Match = Callable[[str, str], bool | None]
 
 
 class Gate(Enum):
-    """Whether a topic is hidden from a group. A topic is visible only with ``ABSENT`` or ``OPEN``."""
+    """What hides a topic from a group. ``ABSENT`` and ``OPEN`` hide nothing. ``UNNAMED`` and ``LEFT`` do not hide a
+    partition that the application already holds."""
 
     ABSENT = "replaces no topic"
     CLOSED = "closed"

@@ -76,15 +76,15 @@ class LogOffsets:
 class Cluster:
     """The controller's connections to the brokers. Used by one thread at a time.
 
-    Requests raise :class:`ClusterError` if brokers reject them, or do not answer. If its code is REQUEST_TIMED_OUT,
-    the outcome is unknown.
+    Requests raise :class:`ClusterError` if brokers reject them, or do not answer. If the error's code is
+    REQUEST_TIMED_OUT, the outcome is unknown.
 
-    Requests go through :attr:`brokers` and not through librdkafka's admin client. The latter aborts the process when a
-    group's coordinator is down for longer than a request's timeout. It keeps sending to former leaders, and waits 15 s
-    for a broker that has just died.
+    Most requests go through :attr:`brokers` and not through librdkafka's admin client. The admin client aborts the
+    process when a group's coordinator is down for longer than a request's timeout. It keeps sending to former leaders,
+    and waits 15 s for a broker that has just died.
 
     Attributes:
-        admin: librdkafka's admin client, for creating the mode log and describing the cluster; never for groups.
+        admin: librdkafka's admin client, for requests about the mode log and the cluster; never for groups.
     """
 
     def __init__(
@@ -171,7 +171,7 @@ class Cluster:
         """Return the log offsets of ``partitions``; a partition whose leader does not answer is missing.
 
         Args:
-            leaders_seen: leaders that were found a moment ago; all other leaders are looked up.
+            leaders_seen: leaders that were found a moment ago. The leaders of all other topics are looked up.
         """
         leaders = LeaderRequests(self.brokers, leaders_seen)
 
@@ -185,8 +185,8 @@ class Cluster:
         stable = listed(partitions, LATEST, READ_COMMITTED)
         start = listed(stable, EARLIEST, READ_UNCOMMITTED)
         end = listed(start, LATEST, READ_UNCOMMITTED)
-        # If that offset is below the end, read it again: markers may have come in between. A transaction that is open
-        # below the end still holds the new offset back.
+        # If the last stable offset is below the end, read it again: markers may have come in between. A transaction
+        # that is open below the end holds the new value back, too.
         again = listed([key for key in end if stable[key].offset < end[key].offset], LATEST, READ_COMMITTED)
         return {
             key: LogOffsets(
@@ -201,13 +201,14 @@ class Cluster:
     def perform(self, effects: Sequence[Effect], check: Check = no_check) -> list[ClusterError | None]:
         """Perform effects; return the failure of each.
 
-        Right before each sending, every broker's topic ids are compared with those of the decisions; a topic with
-        another id is left out. Requests that name topics, not ids, have a window between comparison and arrival: they
-        hit a topic that is deleted and recreated under the name in this window. Effects of one kind share requests.
+        Right before a request is sent, every broker's topic ids are compared with those of the decisions; a topic with
+        another id is left out. If a request names topics and not ids, a window remains between the comparison and the
+        request's arrival. If a topic is recreated under the name in this window, the recreated topic is changed.
+        Effects of one kind in :data:`~modeaware.cluster.effects.BATCHED` share requests.
 
         Args:
-            check: called after the comparison, right before a request is sent. An exception from the check prevents the
-                sending (invariant I5).
+            check: called after the comparison, right before a request is sent. If the check raises an exception, the
+                request is not sent (invariant I5).
         """
 
         batched = {
@@ -282,7 +283,7 @@ def _shape(name: str, topic: Any) -> TopicShape | ClusterError | None:
 
 
 def describe_all(brokers: Brokers) -> dict[str, TopicShape]:
-    """Return the shapes of all topics that the user may see, as one broker describes them; others are missing.
+    """Return the shapes of all topics that the user may see and that one broker can describe.
 
     Raises:
         ClusterError: the broker does not answer, or returns no topic ids.

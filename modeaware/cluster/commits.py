@@ -1,15 +1,17 @@
 """Checks of committed offsets: lag that contains no records, and commits on a part of a log that was truncated.
 
 A consumer's committed offset stops after its last record. So a transaction's commit marker at the end of a partition
-looks like lag, but no consumer can ever consume it. A *gap* is the stretch from a group's commit to the end of a sealed
-log, also if the seal is broken: the next seal is not below that end. A gap is *clear* if it contains only control
-records or aborted records. If the last record is known, the gap ends behind that record. The markers of a producer that
-aborts repeatedly could otherwise make the gap longer than :data:`MAX_GAP`.
+looks like lag, but no consumer can ever consume the marker. A *gap* is a stretch of a log. *Lag* is the gap from a
+group's commit to the log's end, once the partition has a *seal* (its final end offset). A broken seal counts, too: the
+next seal is not below that end. A gap is *clear* if it contains only control records or aborted records. If the log's
+last record is known, lag ends behind this record. Otherwise the markers of a producer that aborts repeatedly could make
+the gap longer than :data:`MAX_GAP`.
 
-A commit from another leader epoch lies on a truncated part of the log if its offset is above that epoch's end in the
-leader's log. If a commit has no epoch, the stretch from a known truncation to the commit is in doubt. Without a known
-truncation, the partition is only noted as ``epochless``. If a doubtful stretch is clear, the group missed nothing. Such
-stretches occur: after a marker, some clients commit the next offset with an epoch before the marker's epoch.
+A commit with another leader epoch may lie on a truncated part of the log. If the commit is above that epoch's end in
+the leader's log, the gap from this end to the commit is in doubt. If a commit has no epoch, the gap from a known
+truncation to the commit is in doubt. Without a known truncation, the partition is only noted as ``epochless``. If a gap
+in doubt is clear, the group missed nothing. Such gaps occur: after a marker, some clients commit the next offset with
+an epoch before the marker's epoch.
 """
 
 from __future__ import annotations
@@ -47,7 +49,7 @@ class Gap(NamedTuple):
 
 @dataclass(frozen=True)
 class CommitsSeen:
-    """The snapshot of a topic with a change in progress: the topic's logs, and the groups that use it."""
+    """The snapshot of a topic that has a record: the topic's logs, and the groups that use the topic."""
 
     record: TopicRecord
     partitions: Mapping[int, PartitionFacts]
@@ -90,11 +92,11 @@ def check_commits(
     """Return each topic's groups, with ``caught_up``, ``truncated`` and ``epochless`` computed from their commits on
     retired partitions.
 
-    Until a shrink's delay has passed, decisions need only the drains of partitions in mode None. The stretches on other
+    Until a shrink's delay has passed, decisions need only the drains of partitions in mode None. Gaps on other
     partitions are not read, and count as not clear.
 
     Args:
-        before_due: whether to read all gaps even before the delay has passed.
+        before_due: whether to read the gaps on all partitions, even before the delay has passed.
     """
     asked: dict[Partition, set[int]] = {}
     for topic in topics:
@@ -141,7 +143,7 @@ def _checked(topic: CommitsSeen, doubts: _Doubts, clear: frozenset[Gap], ends: _
 
 
 _Doubt = Gap | str | None
-"""A doubt about a commit: the stretch that must be clear, or the reason why there is no stretch to read; None without a
+"""A doubt about a commit: the gap that must be clear, or the reason why there is no gap to read; None without a
 doubt."""
 _Doubts = Mapping[str, Mapping[int, tuple[_Doubt, _Doubt, _Doubt]]]
 _Ends = Mapping[tuple[str, int, int], int]
@@ -149,7 +151,7 @@ _Ends = Mapping[tuple[str, int, int], int]
 
 def _all_doubts(topic: CommitsSeen, ends: _Ends) -> _Doubts:
     """Return group -> partition -> the doubts about the commit. A commit at the end, under the leader's epoch,
-    leaves no doubt, and the result omits it. In a large topic, nearly every commit is of this kind."""
+    leaves no doubt, and the result omits its partition. In a large topic, nearly every commit is of this kind."""
     at_end = {p: (topic.partitions[p].end_offset, topic.partitions[p].leader_epoch) for p in topic.drained}
     doubts: dict[str, dict[int, tuple[_Doubt, _Doubt, _Doubt]]] = {}
     for name, group in topic.groups.groups.items():
@@ -208,8 +210,8 @@ def _last_record(retired: RetiredPartition, log: PartitionFacts) -> int | None:
 def without_records(conf: Mapping[str, Any], gaps: Collection[Gap], monotonic_s: Callable[[], float]) -> frozenset[Gap]:
     """Return the clear gaps: those in which a reader (read_committed) receives no record.
 
-    Gaps that may have a record, are longer than :data:`MAX_GAP`, or were not read within :data:`READ_TIMEOUT_S`, are
-    missing.
+    A gap is missing if it may have a record, is longer than :data:`MAX_GAP`, or was not read within
+    :data:`READ_TIMEOUT_S`.
     """
     reading = _GapReading(gaps)
     settings = {
@@ -235,7 +237,7 @@ def read_partitions(
     timeout_s: float,
     monotonic_s: Callable[[], float],
 ) -> None:
-    """Read partitions from ``starts`` on, until ``take`` has removed all from ``waiting``, or the time is up."""
+    """Read partitions from ``starts`` on, until ``take`` has removed all partitions from ``waiting``, or time is up."""
     if not waiting:
         return
     consumer = Consumer({**conf, **TO_THE_END})
@@ -252,7 +254,7 @@ def read_partitions(
 
 
 class _GapReading:
-    """The clear gaps, and for each partition the gaps that wait for the first record from their start on."""
+    """The gaps that are clear; and, by partition, the gaps whose first record is still to be read (``waiting``)."""
 
     def __init__(self, gaps: Collection[Gap]) -> None:
         self.clear: set[Gap] = set()

@@ -1,8 +1,8 @@
 """Effects: the requests by which the controller's decisions change something. An effect may be repeated without harm.
 
-Only requests that delete topics name topic ids; all others name topics. So right before one of the others is sent, the
-topics' ids are compared with those of the decision; then the lease is checked. If a topic is deleted and recreated
-under its name between the comparison and the request's arrival, the request hits the recreated topic.
+Only requests that delete topics name topic ids; all other requests name topics. So right before such a request is sent,
+the topics' ids are compared with those of the decision, and then the lease is checked. If a topic is deleted and
+recreated under its name between the comparison and the request's arrival, the request changes the recreated topic.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def delete_records(
 
     Returns:
         For each effect, the error of the first partition whose deletion failed or whose leader epoch has changed.
-        Records of the effect's other partitions are deleted nevertheless.
+        Records of the effect's other partitions may be deleted nevertheless.
     """
     ids = {effect.topic: effect.topic_id for effect in effects}
     offsets = {(effect.topic, p): offset for effect in effects for p, offset in effect.offsets.items()}
@@ -208,7 +208,7 @@ class _Batch(Generic[_E]):
     def send(
         self, brokers: Brokers, effects: Sequence[_E], check: Check, *, compare_ids: bool
     ) -> list[ClusterError | None]:
-        """Send the effects, which are on different topics, in as few requests as fit; return each effect's failure.
+        """Send effects, which are on different topics, in as few requests as possible; return each effect's failure.
 
         Args:
             compare_ids: whether to compare topic ids with those of the decisions right before a request is sent.
@@ -303,9 +303,10 @@ def _configs_of(topic: str, to_set: Mapping[str, str], to_remove: Iterable[str] 
 def delete_topics(
     brokers: Brokers, topics: Mapping[str, str], check: Check = no_check
 ) -> dict[str, ClusterError | None]:
-    """Delete topics by id, so that a topic recreated under the name is not hit. Brokers before Kafka 2.8 reject this.
+    """Delete topics by id, so that a topic recreated under the name stays. Brokers before Kafka 2.8 reject this.
 
-    ``topics``: name -> id, in Kafka's base64 form; an empty id is a failure. Return name -> the failure, or None.
+    ``topics``: name -> id, in Kafka's base64 form. A topic with an empty id is not deleted, and its result is a
+    failure. Return name -> the failure, or None.
     """
     by_id = {
         UUID(bytes=b64decode(topic_id + "==", altchars=b"-_")): name for name, topic_id in topics.items() if topic_id
@@ -331,7 +332,8 @@ def delete_topics(
 def deletes_topics(brokers: Brokers) -> bool:
     """Return whether brokers delete topics at all (``delete.topic.enable``). The answer does not depend on the user.
 
-    Brokers check the setting first. The request names no topic, so brokers that delete topics reject it, too.
+    The request names no topic, so it is rejected in any case. Brokers check the setting first: if they delete no
+    topics, the error code is TOPIC_DELETION_DISABLED.
     """
     nameless = DeleteTopicsRequest.DeleteTopicState(name=None, topic_id=UUID(int=0))
     request = DeleteTopicsRequest(topics=[nameless], timeout_ms=OPERATION_TIMEOUT_MS, min_version=6)

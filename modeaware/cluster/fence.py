@@ -1,9 +1,11 @@
 """Facts of fenced topics: whether the fence works, whether it is proved, and the ends of the leaders' own logs.
 
-A fence is proved in four steps, in this order: every broker with an in-sync replica shows the fence's configs; the
-leader refuses a probe; the end of the leader's own log is read; the high watermark is read. :func:`fences` takes the
-first two steps, the observer the others. If all steps see the same leader epoch, nothing can be appended behind the end
-that the third step read. Once the high watermark has reached this end, no record behind it is acknowledged later. See
+A *fence* is a pair of topic configs with which brokers refuse all data. A *probe* is a batch of data that tests the
+fence on a leader. A fence is proved in four steps, in this order. Every broker with an in-sync replica shows the
+fence's configs. The leader refuses a probe. The end of the leader's own log is read. The high watermark is read.
+:func:`fences` takes the first two steps, the observer the others. If all steps see the same leader epoch, this leader
+appends no data behind the end that the third step read. Once the high watermark has reached this end, the end is final:
+all records below it are replicated, and no record behind it will be acknowledged. See
 :mod:`modeaware.lifecycle.replacement` and :mod:`modeaware.wire.fence_probe`.
 """
 
@@ -43,8 +45,8 @@ _DESCRIBE_QUORUM = 55
 
 
 def fences(brokers: Brokers, topics: Collection[str]) -> dict[str, FenceFacts]:
-    """Return the facts of each topic's fence; a topic that no broker describes is missing. If a request about a topic
-    is rejected, the error is the topic's ``failure``.
+    """Return the facts of each topic's fence. A topic that no broker describes is missing. If brokers reject a request
+    about a topic, the error is the ``failure`` in the topic's facts.
 
     Raises:
         ClusterError: no broker answers.
@@ -92,8 +94,8 @@ def has_fence(brokers: Brokers) -> bool:
 
 
 def check_fences(brokers: Brokers, topics: Collection[str]) -> dict[str, ClusterError]:
-    """Return topic -> error, for topics whose fence could not be proved, or which could not be deleted after the drain.
-    Possible causes: the brokers run with ZooKeeper (UNSUPPORTED_VERSION), a right is missing
+    """Return topic -> error, if the topic's fence could not be proved, or the topic could not be deleted after the
+    drain. Possible causes: the brokers run with ZooKeeper (UNSUPPORTED_VERSION), a right is missing
     (TOPIC_AUTHORIZATION_FAILED), or a leader answers the probe in an unknown way.
 
     Raises:
@@ -141,7 +143,7 @@ def _configs_of_each_broker(
 def _probed(
     brokers: Brokers, node: int, partitions: Iterable[Partition], failures: dict[str, ClusterError]
 ) -> dict[Partition, FenceState]:
-    """Probe partitions of one leader; return the states of those that it leads. Errors of topics go to ``failures``."""
+    """Probe partitions at one broker; return the states of those that it leads. Errors of topics go to ``failures``."""
     data = ProduceRequest.TopicProduceData
     by_topic: dict[str, list[Any]] = {}
     for topic, partition in partitions:
@@ -190,8 +192,8 @@ def log_ends(
 
 
 def check_sealed(brokers: Brokers, effect: DeleteOldTopic, leaders: Mapping[int, Leader]) -> None:
-    """Check that a topic may be deleted: every leader refuses data now, and its log ends at the seal (invariants I1 and
-    I2). The requests name the topic, not its id, so the caller compares the id afterwards.
+    """Check that a topic may be deleted: every leader refuses data now, and each log ends at its seal
+    (invariants I1 and I2). These requests name the topic, not its id, so the caller compares the id afterwards.
 
     Raises:
         ClusterError: a leader takes data, a log does not end at its seal, or one of these is unknown.

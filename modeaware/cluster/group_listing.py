@@ -2,14 +2,18 @@
 
 A broker lists the groups that it coordinates: those on the partitions of ``__consumer_offsets`` that it leads *and has
 loaded*. If a group moves between two brokers' responses, or is not loaded yet, it is missing without an error. So a
-list is complete under three conditions only. Every broker answered. Before and after, all brokers agreed on the leaders
-and leader epochs of these partitions. Each leader confirmed beforehand that its partitions were loaded. If a condition
-is not met, the list has a *doubt*.
+list is complete under these conditions only:
+
+- The user may see all groups, and every broker answered.
+- Before and after, all brokers agreed on the live brokers, and on the leaders and leader epochs of these partitions.
+- Each leader showed beforehand that its partitions had all acknowledged records, and were loaded.
+
+If a condition is not met, the list has a *doubt*.
 
 The high watermark of a newly elected leader may lie before records that the previous leader acknowledged; ListOffsets
 reports this (OFFSET_NOT_AVAILABLE, KIP-207). One case remains: the coordinator on the new leader may miss the last
-write of the partition until another write follows (seen with Kafka 4.2). If that last write was a group's first commit,
-the group is missing until then.
+write of the partition until another write follows (seen with Kafka 4.2). If the missed write is a group's first commit,
+the group is missing until that other write.
 """
 
 from __future__ import annotations
@@ -39,7 +43,7 @@ _T = TypeVar("_T")
 
 
 def election_group(mode_log: str) -> str:
-    """Return the name of the group that elects the active controller of a mode log. It is also the controllers'
+    """Return the name of the group that elects the active controller of a mode log. The name is also the controllers'
     transactional id."""
     return f"modeaware-controller.{mode_log}"
 
@@ -56,7 +60,7 @@ class ListedGroup:
 
     @property
     def consumes(self) -> bool:
-        """Return whether members may read records. Connect's workers do not; those of protocol type "" may."""
+        """Return whether members may read records. Connect's workers do not; members with protocol type "" may."""
         return self.kind != "classic" or self.protocol_type in ("consumer", "")
 
 
@@ -64,8 +68,8 @@ class ListedGroup:
 class Listing:
     """All listed groups by name.
 
-    ``doubts``: why the list may be incomplete. ``none_yet``: whether the cluster never had a group. ``silent``: brokers
-    that did not answer. Each silent broker is one doubt, and gets no further request.
+    ``doubts``: why the list may be incomplete. ``none_yet``: whether it is certain that the cluster never had a group.
+    ``silent``: brokers that did not answer. Each silent broker is one doubt, and gets no further request.
     """
 
     groups: dict[str, ListedGroup] = field(default_factory=dict)
@@ -103,10 +107,11 @@ def ask_in_batches(
     size: int,
     build: Callable[[tuple[int, Any], list[_T]], Any],
 ) -> Iterator[tuple[tuple[int, Any], list[_T], Any]]:
-    """Send requests about many things, ``size`` in each. The first part of a key in ``wanted`` is the broker's id.
+    """Send requests about many names, at most ``size`` names in each. Yield key, names and response of each request.
 
-    Only a few requests run at once, so neither the wait for a response nor its size grows with the number of things. A
-    broker that does not answer gets no further request.
+    The first part of a key in ``wanted`` is the broker's id. Only a few requests run at once, so neither the wait for a
+    response nor the response's size grows with the number of names. A broker that does not answer gets no further
+    request.
     """
     parts = [(i, key, names[i : i + size]) for key, names in wanted.items() for i in range(0, len(names), size)]
     parts.sort(key=lambda part: part[:2])
@@ -131,7 +136,7 @@ def _check_authorization(brokers: Brokers, listing: Listing) -> None:
 
 
 def _leaders(brokers: Brokers, nodes: Iterable[int], listing: Listing) -> _Leaders:
-    """Return the leaders of ``__consumer_offsets``, on which all brokers must agree; none before the topic exists."""
+    """Return the leaders of ``__consumer_offsets``; none before the topic exists. It is a doubt if brokers disagree."""
     views: dict[int, _Leaders | None] = {}
     known = set(nodes)
     requests = {node: metadata_request([OFFSETS_TOPIC]) for node in known}
@@ -156,7 +161,7 @@ def _leaders(brokers: Brokers, nodes: Iterable[int], listing: Listing) -> _Leade
 
 
 def _check_caught_up(brokers: Brokers, leaders: _Leaders, listing: Listing) -> None:
-    """Request the end of each partition. A leader returns it only once it has all acknowledged records."""
+    """Request the end of each partition. A leader returns the end only once the leader has all acknowledged records."""
     able = {p: route for p, route in leaders.items() if route[0] >= 0 and route[0] not in listing.silent}
     led = {(OFFSETS_TOPIC, p): route for p, route in able.items()}
     missing = sorted(led.keys() - end_offsets(brokers, led, led).keys())
@@ -179,7 +184,7 @@ def _check_loaded(brokers: Brokers, leaders: _Leaders, listing: Listing) -> None
         if leader >= 0
     }
     for node, answer in _answers(brokers, requests, listing, "does not answer for its groups"):
-        # The right to list all groups does not include the offsets of this one, so a missing right is no doubt.
+        # The right to list all groups does not include the offsets of this group, so a missing right is no doubt.
         codes = {g.error_code for g in answer.groups} - {0, KafkaError.GROUP_AUTHORIZATION_FAILED}
         if codes:
             listing.doubt(f"broker {node} has not loaded all its groups: {error_name(min(codes))}")
@@ -212,7 +217,7 @@ def _answers(
 
 
 def names_for_partitions(partitions: int) -> dict[int, str]:
-    """Return partition of ``__consumer_offsets`` -> the name of a group that the partition would keep."""
+    """Return for each partition of ``__consumer_offsets`` the name of a group that would be kept there."""
     names: dict[int, str] = {}
     numbers = count()
     while len(names) < partitions:

@@ -1,12 +1,12 @@
 """The offsets that groups have committed, read from the groups' coordinators.
 
-A request names groups, and may name partitions. If it does, its cost is the number of groups times the number of
-partitions, although most groups have no commits on most topics. If it does not (a group is *read whole*), its cost is
-the number of commits that the groups have on all topics. If many partitions are wanted, a sample of the groups is read
-whole first. Their mean number of commits decides how the other groups are read.
+A request names groups, and may name partitions. A request with partitions costs the number of groups times the number
+of partitions, although most groups have no commits on most topics. A request without partitions reads its groups
+*whole*: it costs the number of commits that the groups have on all topics. If many partitions are wanted, a sample of
+the groups is read whole first. The sample's mean number of commits decides how the other groups are read.
 
-The response for a group that is read whole omits, without an error, every topic that the user may not DESCRIBE by that
-broker's ACLs. So each coordinator then gets one more request, which names the topics, for one of its groups.
+If a group is read whole, the response omits every topic that the user may not DESCRIBE by the coordinator's ACLs. There
+is no error. So each coordinator then gets one more request, for one of its groups, that names the topics.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ class GroupOffsets:
     """The commits of groups on topics.
 
     Attributes:
-        of_topic: topic -> group -> the group's commits on the topic. A group without commits on the topic is missing;
-            a group whose commits are unknown is not.
+        of_topic: topic -> group -> the group's commits on the topic. A group is missing if it has no commits on the
+            topic, or is in ``unknown``. If only the commits on this topic are unknown, the group is present.
         unknown: group -> why none of its commits could be read.
     """
 
@@ -73,7 +73,7 @@ class GroupOffsets:
 def read_offsets(brokers: Brokers, groups: Iterable[ListedGroup], topics: Mapping[str, Iterable[int]]) -> GroupOffsets:
     """Return the committed offsets of ``groups`` on partitions of ``topics``.
 
-    A share group has no commits: its offsets are those up to which all records are acknowledged.
+    A share group has no commits. Its offset on a partition is the one up to which all records are acknowledged.
     """
     wanted = {topic: frozenset(partitions) for topic, partitions in topics.items()}
     coordinators: dict[tuple[int, bool], list[str]] = {}
@@ -107,8 +107,8 @@ class _Reading:
     def share(self, coordinators: _Coordinators) -> None:
         if not coordinators:
             return
-        # The ends are read before the groups. A group may then be at a later end: it has acknowledged all records up
-        # to the earlier end, too.
+        # The ends are read before the groups. A group without lag may then be at a later end, and has acknowledged all
+        # records up to the earlier end, too.
         ends = end_offsets(self._brokers, ((topic, p) for topic, some in self._wanted.items() for p in some))
         for _, names, answer in ask_in_batches(
             self._brokers,
@@ -143,9 +143,9 @@ class _Reading:
         return entries // max(read, 1)
 
     def note_hidden(self) -> None:
-        """Note commits as unknown on the topics that coordinators hide from the user.
+        """Find the topics that a coordinator hides from the user.
 
-        The commits of every group that was read whole are then unknown on these topics.
+        On such a topic, note the commits of all groups as unknown that were read whole from this coordinator.
         """
         probes = {node: names[0] for node, names in self._whole.items() if names}
         first = {topic: sorted(partitions)[:1] for topic, partitions in self._wanted.items()}
@@ -218,9 +218,9 @@ def _committed(entries: Sequence[Any] | None, partitions: Collection[int]) -> Co
 def _acknowledged(topic: str, entries: Sequence[Any] | None, ends: Mapping[Partition, int]) -> Commits:
     """Return a share group's start offsets on a topic.
 
-    The start offset that brokers return lags by one acknowledgement, so it stays below the end if no further record
+    The start offset that brokers return is one acknowledgement late, so it stays below the end if no further record
     comes. Brokers also return the lag (KIP-1226, Kafka 4.2): how many records from the start offset to the end are not
-    acknowledged. With a lag of 0, the group is at the end.
+    acknowledged. If the lag is 0, the group is at the end.
     """
     if (unknown := _unknown(entries)) is not None:
         return Commits(unknown=unknown)

@@ -1,9 +1,9 @@
 """The groups that use a topic, their progress, and whether they keep state per partition.
 
 A group uses a topic if the group has a commit on the topic, or members that are subscribed to it or assigned its
-partitions. Anything that could hide such a group, or its progress on the topic, is reported as a doubt
-(:mod:`modeaware.cluster.group_listing` has the doubts about the list of groups). Errors on other topics of a group are
-no doubt about the topic. If no broker answers, ClusterError is raised.
+partitions. Anything that could hide such a group, or its progress on the topic, is reported as a doubt.
+:mod:`modeaware.cluster.group_listing` has the doubts about the list of groups. Errors on a group's other topics are no
+doubt about this topic. If no broker answers, ClusterError is raised.
 
 Some groups keep state per partition, for example those of Kafka Streams. The state does not move with the keys of a
 retired partition. Such a group is recognised by its type, or by the names of its changelog topics.
@@ -44,14 +44,14 @@ from modeaware.wire.requests import (
 
 DESCRIBE_BATCH = 250
 NEW_MEMBERS_S, SAME_MEMBERS_S = 300.0, 3_600.0
-"""For how long a group in a rebalance counts as a consumer of its earlier topics: with new members, and with the same
-members. (Even the same members may subscribe to other topics.) Rebalances are shorter, with the clients' defaults and
-with common settings."""
+"""For how long a group in a rebalance counts as a consumer of its earlier topics: the first value if the group has new
+members, otherwise the second. (Even the same members may subscribe to other topics.) Rebalances are shorter, with the
+clients' defaults and with common settings."""
 
 
 class Member(NamedTuple):
-    """One member of a group. ``topics``: those that the member is subscribed to or assigned. ``holds``: those of
-    which the member alone reads a partition."""
+    """One member of a group. ``topics``: the topics that the member is subscribed to or assigned. ``holds``: the topics
+    of which the member has a partition that no other member reads."""
 
     id: str
     client_id: str
@@ -63,9 +63,9 @@ class Member(NamedTuple):
 class Members:
     """The members of a group, and the topics that they are subscribed to or assigned.
 
-    ``unknown``: why these topics may be incomplete; ``rebalancing``: whether a rebalance is the cause. ``streams``:
-    whether the members are Kafka Streams'. ``any``: whether the group has members. If the members consume no topics,
-    ``members`` is empty. ``assigned``: topic -> partitions that members hold or will get; None if unknown.
+    ``unknown``: why ``topics`` may be incomplete; ``rebalancing``: whether a rebalance is the cause. ``streams``:
+    whether the members are Kafka Streams'. ``any``: whether the group has members, even if ``members`` lists none of
+    them. ``assigned``: topic -> partitions that members hold or will get; None if unknown.
     """
 
     any: bool = False
@@ -96,7 +96,7 @@ class GroupsFound:
         doubt: why the list of groups may be incomplete. A missing group is neither in ``groups`` nor in ``unclear``.
         unclear: group -> why it is not known whether the group uses the topic, or what the group has committed.
         epochs: group -> partition -> the leader epoch of the group's commit, if the commit has one.
-        stateful_owner: the Streams group to which the topic belongs, if it is an internal topic.
+        stateful_owner: the Streams group to which the topic belongs, if the topic is an internal topic of a group.
         unchecked: partitions on which the commits were not checked, because a leader did not answer.
     """
 
@@ -120,13 +120,13 @@ class GroupsFound:
 
 
 class StableGroups:
-    """The topics that groups with members consumed when they were last seen outside of a rebalance. One thread owns it.
+    """The topics that each group with members consumed when all its topics were last known. One thread owns it.
 
-    In a rebalance brokers do not report which topics a group consumes. With many groups in a cluster, some group is
-    nearly always in a rebalance, so decisions cannot wait for all groups. So a group in a rebalance counts by its
+    In a rebalance brokers may not report which topics a group consumes. With many groups in a cluster, some group is
+    nearly always in a rebalance, and decisions cannot wait until there is none. So a group in a rebalance counts by its
     earlier topics: with new members for :data:`NEW_MEMBERS_S`, otherwise for :data:`SAME_MEMBERS_S`. A group whose
-    earlier topics are unknown is a doubt. A topic that the group begins to use in the rebalance is found in the next
-    pass.
+    earlier topics are unknown is a doubt. A topic that the group begins to use in the rebalance is found in the first
+    pass after the rebalance.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -168,8 +168,8 @@ def find_groups(
 
     Args:
         also: topic -> groups whose commits on the topic are read even if no broker lists the groups.
-        stable: notes of earlier passes. Without them, every group in a rebalance is a doubt about topics without its
-            commits.
+        stable: notes of earlier passes. Without these notes, a group in a rebalance is a doubt about each topic on
+            which it has no commits.
         mode_log: the mode log's name. The election's group is named after it, and does not count as a consumer.
     """
     brokers, also = cluster.brokers, also or {}
@@ -210,7 +210,7 @@ def find_groups(
                 continue
             rebalancing = name if members[name].rebalancing else None
             in_doubt[name] = GroupsDoubt(f"group {name!r} {unclear[name]}", rebalancing=rebalancing)
-        # Only names of topics show whether a group owns changelogs, unless it is known as a Streams group.
+        # Only names of topics show whether a group owns changelogs, unless the group is known as a Streams group.
         may_own = any(known[name].kind != "share" for name in using - streams)
         stateful = stateful_groups(changelog_topics() if may_own else (), using, streams)
         facts = {
@@ -421,8 +421,8 @@ def changelogs(topics: Iterable[str]) -> list[str]:
 
 
 def stateful_groups(topics: Iterable[str], names: Collection[str], streams: Collection[str]) -> frozenset[str]:
-    """Return the groups with state: the known Streams groups ``streams``, and the groups of ``names`` that a changelog
-    topic of ``topics`` may belong to, by its name."""
+    """Return the groups with state: the known Streams groups ``streams``, and groups of ``names`` to which a topic of
+    ``topics`` (changelogs) may belong by its name."""
     return frozenset(streams).union(*(_owners(topic, names, streams) for topic in topics))
 
 
@@ -430,7 +430,7 @@ def owner(topic: str, types: Mapping[str, bool | None]) -> str | None:
     """Return the Streams group to which an internal topic belongs, if any.
 
     Args:
-        types: group -> whether it is a Streams group; None if unknown, as for a group without members.
+        types: group -> whether the group is a Streams group; None if unknown, as for a group without members.
     """
     possible = [name for name in _prefixes(topic) if types.get(name, False) is not False]
     return max([name for name in possible if types[name]] or possible, key=len, default=None)
@@ -439,7 +439,8 @@ def owner(topic: str, types: Mapping[str, bool | None]) -> str | None:
 def _owners(topic: str, names: Collection[str], streams: Collection[str]) -> set[str]:
     """Return the groups of ``names`` to which an internal topic may belong, by the topic's name.
 
-    ``app-x-store-changelog`` could belong to ``app`` or to ``app-x``. If one is a known Streams group, it is the owner.
+    ``app-x-store-changelog`` could belong to ``app`` or to ``app-x``. If one of these groups is a known Streams group,
+    this group is the owner.
     """
     candidates = {name for name in _prefixes(topic) if name in names}
     known = candidates & set(streams)

@@ -1,10 +1,10 @@
-"""The search for the last record of a log that readers of committed records receive.
+"""The search for a log's last record, among the records that readers of committed records receive.
 
 Any number of markers and aborted records may follow that record. So a search reads the last offsets first. While it
-finds no record, each step goes further back, and reads several times as many offsets as the step before: the whole
-search costs little more than its last step. A result is kept for its end, and offsets below this end are not read
-again: a producer that aborts again and again moves the end at every pass. All searches of a pass share a time limit,
-and the next pass continues them.
+finds no record, each step goes further back, and reads several times as many offsets as the step before. So the whole
+search costs little more than its last step. A result is kept while the log's end stays. If the end has moved, a search
+reads no offsets below an earlier end whose last record is known. (A producer that aborts repeatedly moves the end at
+every pass.) All searches of a pass share a time limit, and the next pass continues unfinished searches.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LOOK_S = 1.0
 """How long all searches of one snapshot together may take."""
 ANSWER_S = 2.0
 LAST_READ, FURTHER = 64, 12
-"""The number of offsets before the end that the first step reads, and the factor for each further step."""
+"""The number of offsets before the end that the first step reads, and the factor by which each further step grows."""
 _SETTINGS = {
     "group.id": "modeaware-last-records",
     "isolation.level": "read_committed",
@@ -35,7 +35,7 @@ _SETTINGS = {
 
 
 class _Log(NamedTuple):
-    """A log whose end is final. Under another topic id or leader epoch, a log is a different one."""
+    """A log up to an end. With another topic id, end or leader epoch it counts as another log."""
 
     topic_id: str
     end_offset: int
@@ -44,7 +44,7 @@ class _Log(NamedTuple):
 
 @dataclass
 class _Search:
-    """A search that goes back to the offset ``bound``. If it finds no record, the result is ``known``."""
+    """A search that goes back to the offset ``bound`` at most. If it finds no record, the result is ``known``."""
 
     log: _Log
     bound: int
@@ -83,7 +83,7 @@ class LastRecords:
 
         Args:
             topic_ids: topic -> id, for all topics of the pass. Searches in all other topics continue.
-            logs: the logs to search in topics of the pass. Results for other logs of these topics are dropped.
+            logs: the logs to search, all in topics of the pass. Results for other logs of these topics are dropped.
             known: partition -> an earlier end of its log, and the offset behind the last record before that end.
 
         Raises:
@@ -143,7 +143,7 @@ class LastRecords:
                 topic, partition = message.topic(), message.partition()
                 if topic is not None and partition is not None and (topic, partition) not in sought:
                     self._take((topic, partition), message, consumer, sought)
-        if self._searches and deadline_s - self._heard_s >= RENEW_S:  # received only markers, or no connection
+        if self._searches and deadline_s - self._heard_s >= RENEW_S:  # received only markers, or has no connection
             consumer.list_topics(next(iter(self._searches))[0], timeout=ANSWER_S)
             self._heard_s = deadline_s
 
@@ -154,7 +154,7 @@ class LastRecords:
             return
         end = search.log.end_offset
         at_end = error is not None and error.code() == KafkaError._PARTITION_EOF
-        if at_end and (offset is None or offset < end):  # the leader lacks the high watermark yet
+        if at_end and (offset is None or offset < end):  # the leader's high watermark is still lower
             return
         if error is not None and not at_end:  # the log may have changed: the search begins again
             del self._searches[key]

@@ -2,7 +2,8 @@
 
 One broker's metadata may be stale, and proves nothing alone. So before anything is deleted, the topic's id is compared
 on every broker. A request that only a leader can answer is sent again if the leader has moved. If an answer is missing,
-decisions treat the partition as unavailable. ClusterError is raised if no broker answers, or one rejects the request.
+decisions treat the partition as unavailable. ClusterError is raised if no broker answers, or a broker rejects a whole
+request.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ class RegisteredBroker:
 
 @dataclass(frozen=True)
 class Registered:
-    """The brokers by id. If ``complete``, brokers that are down are included, so a missing id is not registered."""
+    """The brokers by id. If ``complete``, brokers that are down are included: a missing broker is not registered."""
 
     brokers: dict[int, RegisteredBroker]
     complete: bool
@@ -115,7 +116,7 @@ describe the topic, or describes it without an id."""
 
 
 def ids_of_each_broker(brokers: Brokers, names: Sequence[str]) -> dict[int, Ids]:
-    """Return node id -> the broker's topic ids, for each live broker; raise ClusterError if one does not answer."""
+    """Return node id -> the broker's topic ids, for each live broker; raise ClusterError if any does not answer."""
     nodes = brokers.node_ids()
     ids: dict[int, Ids] = {}
     answers = brokers.ask_each([Ask(node, metadata_request(names, 10)) for node in nodes], BULK_TIMEOUT_S)
@@ -127,8 +128,8 @@ def ids_of_each_broker(brokers: Brokers, names: Sequence[str]) -> dict[int, Ids]
 
 
 def no_topic_id(topic: str) -> ClusterError:
-    """Return the error for a topic that brokers describe without an id. All such topics share one id, so a change of
-    one of them by its id would apply to another."""
+    """Return the error for a topic that brokers describe without an id. All such topics share one id (zeros), so a
+    change of one such topic by its id could apply to another."""
     return ClusterError(
         f"topic {topic!r} has no topic id: the cluster's inter.broker.protocol.version is below 2.8; raise it",
         code=ErrorCode.UNSUPPORTED_VERSION,
@@ -170,8 +171,11 @@ class _Answered(NamedTuple):
 class LeaderRequests:
     """Sends requests to the leaders of partitions: one request for each leader, however many topics.
 
-    The leaders are looked up when first needed, and cached. If a leader has moved or does not answer, the leader is
-    looked up again, and a new leader gets the request once.
+    The leaders are looked up when first needed, and cached. If a partition's leader has moved or does not answer, the
+    leader is looked up once more, and gets the request. A leader that did not answer gets no second request.
+
+    Args:
+        routes: the leaders that are known already.
     """
 
     def __init__(self, brokers: Brokers, routes: Mapping[Partition, Leader] | None = None) -> None:
@@ -195,7 +199,7 @@ class LeaderRequests:
 
         Args:
             only_under: partition -> the required leader epoch. A leader of another epoch gets no request.
-            before: called with the topics right before requests are sent. Returns the topics to leave out, with errors.
+            before: called with the topics right before requests are sent. Returns topics to leave out -> the error.
             index, topic_name, topics: the names of these fields in the response.
         """
 
@@ -321,7 +325,7 @@ LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL = -1, -2, -3, -4
 """Timestamps of ListOffsets: for the end, the log start, (version 7) the record with the greatest timestamp, and
 (version 8) the start of the part of a tiered log that is on the leader's disks."""
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
-"""Isolation levels: the end is the high watermark, or the last stable offset."""
+"""Isolation levels. The end of a log is its high watermark at the first level, its last stable offset at the second."""
 
 
 CONSUMER, DEBUGGING = -1, -2
@@ -397,7 +401,8 @@ def epoch_ends(brokers: Brokers, wanted: Mapping[Partition, Collection[int]]) ->
 def writers(brokers: Brokers, partitions: Iterable[Partition]) -> dict[Partition, tuple[WriterFacts, ...]]:
     """Return the producers that each partition's leader remembers (DescribeProducers), the latest first.
 
-    For messages, not for decisions: a partition is missing if its leader does not answer, or rejects the request.
+    A partition is missing if its leader does not answer, or rejects the request. The producers are for messages; only
+    the seal of a fenced topic also depends on them (:mod:`modeaware.lifecycle.replacement`).
     """
     wanted = set(partitions)
     if not wanted:

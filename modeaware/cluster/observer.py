@@ -1,4 +1,4 @@
-"""Collects the facts for decisions. Some need several snapshots: for example, how long an end offset has not moved."""
+"""Collects the facts for decisions. Some facts need several snapshots, such as how long an end offset has not moved."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _NOT_LISTED = GroupsFound(doubt=GroupsDoubt("not listed: nothing is in progress"
 
 
 ANY_ID = "any:"
-"""If a topic counts whatever its id is, :attr:`Look.topic_id` is this prefix and the topic's name."""
+"""If any topic of a name counts, :attr:`Look.topic_id` is this prefix and the name."""
 
 
 class Look(NamedTuple):
@@ -38,8 +38,8 @@ class Look(NamedTuple):
 
     Attributes:
         record: the topic's record; None for an admission, and for the new topic of a replacement.
-        topic_id: for a new topic, the id that it should have, so that a loss of the topic is noticed. If any topic of
-            that name counts, :data:`ANY_ID` and the name.
+        topic_id: the id that a new topic should have, so that a loss of the topic is noticed. If any topic of that name
+            counts, :data:`ANY_ID` and the name.
         id_alone: whether only the topic's id is needed: no logs and no groups are read.
     """
 
@@ -72,13 +72,13 @@ class _Present:
 
     @property
     def wanted(self) -> list[int]:
-        """Return the partitions to observe: all for an admission, otherwise those that take no writes."""
+        """Return the partitions to observe: all if there is no record, otherwise those that take no writes."""
         count = 0 if self.id_alone else self.shape.partition_count
         return list(range(count)) if self.record is None else [p for p in self.record.closed if p < count]
 
     @property
     def deciding(self) -> bool:
-        """Return whether a decision needs groups and policy. Without a change, only records behind seals matter."""
+        """Return whether a decision needs groups and policy. Without a change in progress, only stragglers matter."""
         return not self.id_alone and (self.record is None or needs_groups(self.record))
 
 
@@ -125,8 +125,8 @@ class Observer:
         self._deleted.add(topic_id)
 
     def unchanged(self, topic_ids: Iterable[str]) -> bool:
-        """Return whether the leaders, log starts and log ends of the topics' retired partitions are unchanged since the
-        last call. If the last call was for other topics, return False.
+        """Return whether the leaders, log starts and log ends of those partitions that take no writes are unchanged
+        since the last call. If the last call was for other topics, return False.
 
         Raises:
             ClusterError: no broker answers.
@@ -144,13 +144,13 @@ class Observer:
         return facts
 
     def observe_all(self, looks: Sequence[Look], rules: Sequence[GroupRule] = ()) -> list[TopicFacts | ClusterError]:
-        """Return the facts of each topic: of all partitions for an admission, otherwise of the retired ones. If
-        brokers reject a request about one topic, the result for the topic is a ClusterError.
+        """Return the facts of each topic: of all partitions if the look has no record, otherwise of the partitions that
+        take no writes. If brokers reject a request about one topic, the result for the topic is a ClusterError.
 
         Args:
             looks: one for each topic. A new topic may have a second look, at its id alone.
-            rules: the operator's rules. Commits of groups that rules require by name are read even if no broker lists
-                the groups. The same holds for a group whose commits prove an evacuation.
+            rules: the operator's rules. If a rule requires a group by name, the group's commits are read even if no
+                broker lists the group. The same holds for a group whose commits prove an evacuation.
         """
         try:
             shapes = {
@@ -196,9 +196,10 @@ class Observer:
     ) -> dict[str, TopicFacts]:
         """Return the facts that reports show: about all partitions and groups, and the groups that use new topics.
 
-        Unlike :meth:`observe_all`, this requests no configs, no fences, and nothing that only alarms show. Gaps between
-        commits and seals are read even before a shrink's delay has passed: decisions need a group's lag only after the
-        delay, but reports show it at any time. Without the right to READ a topic, its gaps count as lag.
+        Unlike :meth:`observe_all`, this requests no configs, no fences, and nothing that only alarms show. The gaps
+        behind commits (:mod:`modeaware.cluster.commits`) are read even before a shrink's delay has passed. Most
+        decisions need a group's lag only after the delay, but reports show the lag at any time. Without the right to
+        READ a topic, its gaps count as lag.
 
         Args:
             topics: name -> the current shape and the record.
@@ -319,7 +320,8 @@ class Observer:
         self._last_records.close()
 
     def _partition(self, last: PartitionFacts | None, log: LogOffsets, end: LogEnd | None = None) -> PartitionFacts:
-        """Return a log's facts. A new leader's log may differ below the same end, so the quiet time restarts.
+        """Return a log's facts. A new leader epoch restarts the quiet time: the new leader's log may differ below the
+        same end.
 
         Args:
             end: the end of the leader's own log, if known.
@@ -447,8 +449,8 @@ class Observer:
 def _absent(
     topic: str, shape: TopicShape | ClusterError | None, gone: bool | ClusterError, users: GroupsFound | None
 ) -> TopicFacts | ClusterError:
-    """Return the facts of a topic that is absent, or is not the one to observe; ``users``: the groups subscribed to a
-    name that no topic has."""
+    """Return the facts of a topic that is absent, or is not the one to observe; ``users``: the groups that use the name
+    if no topic has it."""
     if isinstance(shape, ClusterError):
         return shape
     if isinstance(gone, ClusterError):

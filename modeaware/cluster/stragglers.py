@@ -1,9 +1,11 @@
-"""Descriptions of stragglers (records at or after a seal): producer, keys, and names of headers, never values. They are
-for messages only: no decision rests on them.
+"""Descriptions of stragglers: producer, keys, and names of headers, never values.
 
-The leader's list of producers does not show which one wrote a straggler. It has all idempotent producers of the last
-day, even those that wrote only before the seal, and no producers without idempotence. So the producer's id comes from
-the header of the batch, if the batch has one.
+A *straggler* is a record at or after a partition's seal (its final end offset). The descriptions are for messages only:
+no decision rests on them.
+
+The leader's list of producers does not show which producer wrote a straggler. The list has all idempotent producers of
+the last day, even those that wrote only before the seal, and no producers without idempotence. So the producer's id
+comes from the header of the batch, if the header has an id.
 """
 
 from __future__ import annotations
@@ -23,13 +25,14 @@ from modeaware.wire.fence_probe import BATCH_HEADER
 from modeaware.wire.requests import FetchRequest
 
 BATCH_BYTES, RESPONSE_BYTES = 1 << 20, 1 << 22
-"""The most bytes in a response for one partition, and for all. A larger first batch comes whole, or not at all."""
+"""The most bytes in a response for one partition, and for all. If the first batch is larger, it comes whole or not at
+all."""
 _LENGTH_COUNTS_FROM = 12
 _MAGIC, _LOG_APPEND_TIME, _CONTROL = 2, 0x08, 0x20
 
 
 def first_batches(brokers: Brokers, starts: Mapping[Partition, int]) -> dict[Partition, Straggler]:
-    """Return the first record of each partition at or after an offset, with the producer, from the header of the batch.
+    """Return the first record of each partition at or after an offset, with its producer. Both come from batch headers.
 
     Records of open transactions are included. A partition whose leader returns no batch of records is missing.
     """
@@ -89,7 +92,7 @@ class Batch(NamedTuple):
 
 
 def data_batches(read: bytes) -> Iterator[Batch]:
-    """Yield the batches of data, without markers, up to a batch of an older format. The last one may be incomplete."""
+    """Yield the batches of data, without markers, up to one of an older format. The last batch may be incomplete."""
     position = 0
     while len(read) - position >= BATCH_HEADER.size:
         base_offset, length, _, magic, _, attributes, last_delta, *others = BATCH_HEADER.unpack_from(read, position)
@@ -116,8 +119,8 @@ SAMPLED_RECORDS = 3
 SAMPLED_PARTITIONS = 10
 SAMPLE_TIMEOUT_S = 3.0
 _HEADERS = operator.methodcaller("headers")
-"""Get ``message.headers()``, by a call whose result the interpreter always checks. If a name is not UTF-8, the client
-returns an incomplete list with an exception set. For a plain call that it has specialised, the interpreter omits the
+"""Get ``message.headers()``, by a call whose result the interpreter always checks. If a header's name is not UTF-8, the
+client returns an incomplete list with an exception set. If the interpreter has specialised a plain call, it omits the
 check, and crashes. A second call for the same message crashes, too: the client then sets no exception."""
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = 60
@@ -128,8 +131,8 @@ def sample_records(
 ) -> dict[Partition, tuple[str, ...]]:
     """Describe the first records of each partition at or after an offset: offset, time, key, names of headers.
 
-    Each call describes a few records of a few partitions, which vary, within :data:`SAMPLE_TIMEOUT_S`. If a record
-    cannot be read, the error takes its place.
+    Each call describes a few records of a few partitions, within :data:`SAMPLE_TIMEOUT_S`. The choice of partitions
+    varies. If a record cannot be read, the error takes its place.
     """
     keys, turn = sorted(starts), int(monotonic_s())
     chosen = (keys[(turn + n) % len(keys)] for n in range(min(len(keys), SAMPLED_PARTITIONS)))

@@ -1,7 +1,7 @@
 """Repeated requests about topics that rarely change: responses are compared as bytes.
 
 Decoding responses about thousands of topics takes tens of milliseconds; comparing them takes almost no time. Equal
-bytes show that nothing has changed. If they differ, the response is decoded, or a whole snapshot is taken.
+bytes show that nothing has changed. If the bytes differ, the response is decoded, or a whole snapshot is taken.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _CONTROLLER_ID_BYTES = 4
 
 
 class IdsOfOneBroker:
-    """Requests the ids of the same topics again and again, each time from one broker. The ids may be stale."""
+    """Requests the ids of the same topics repeatedly, each time from one broker. The ids may be stale."""
 
     def __init__(self, brokers: Brokers) -> None:
         self._brokers = brokers
@@ -53,7 +53,7 @@ class IdsOfOneBroker:
         return self._ids
 
     def _comparable(self, answer: bytes) -> tuple[bytes, bytes]:
-        """Return the bytes around the controller's id, without the id: brokers return a random broker's."""
+        """Return the bytes before and after the controller's id, without the id: it is that of a random broker."""
         if not self._cluster_id:
             return answer[CORRELATION_BYTES:], b""
         before, _, after = answer[CORRELATION_BYTES:].partition(self._cluster_id)
@@ -70,8 +70,8 @@ class OffsetsWatch:
         self._compared: list[bytes] = []
 
     def unchanged(self, leaders: Mapping[Partition, Leader]) -> bool:
-        """Return whether every leader's response equals that of the last call, which was for the same partitions and
-        leaders. An error, or a leader that does not answer, counts as a change each time."""
+        """Return whether the last call was for the same partitions and leaders, and every leader's response is the same
+        again. An error, or a leader that does not answer, counts as a change each time."""
         if not leaders:
             return True
         if leaders != self._leaders or not self._compared:

@@ -1,6 +1,7 @@
 """confluent_kafka's AdminClient with KIP-694's DeletePartitions.
 
-Only the requests to our controller need the extra ``controller`` (kafka-python's codec).
+These calls need the extra ``controller``, because they import kafka-python: requests to our controller; creations and
+growths with a minimum of replicas (KIP-409); growths in the form of a mapping (KIP-195); and reassignments.
 """
 
 from __future__ import annotations
@@ -67,8 +68,8 @@ _T = TypeVar("_T")
 class AdminClient(librdkafka.AdminClient):
     """A drop-in for ``confluent_kafka.admin.AdminClient``: same constructor and methods, with additional ones.
 
-    The constructor does not block and sends nothing to the cluster. All methods may be called from any thread.
-    Commands to the controller are sent to the address in its claim in the mode log.
+    The constructor does not block. The first call that needs the views acquires them. All methods may be called from
+    any thread. Commands to the controller are sent to the address in the controller's claim in the mode log.
 
     Args:
         conf: librdkafka's settings and ours (``modeaware.*``, see :class:`modeaware.config.ClientConfig`).
@@ -108,9 +109,9 @@ class AdminClient(librdkafka.AdminClient):
         return super().__exit__(*exc_info)
 
     def list_topics(self, *args: Any, **kwargs: Any) -> ClusterMetadata:
-        """As the stock method; the name of a replaced and deleted topic stands for the topic that it points to.
+        """As the stock method; the name of a replaced and deleted topic stands for the topic that the name points to.
 
-        Brokers that create topics automatically create the topic that a request names.
+        As with the stock method, a request may name a missing topic. Brokers with automatic creation then create it.
         """
         return named.list_topics(super().list_topics, self._present, *args, **kwargs)
 
@@ -129,14 +130,14 @@ class AdminClient(librdkafka.AdminClient):
     ) -> dict[str, Future[Any]]:
         """Create topics: as the stock method does, and by KIP-409 where ``min_required_replication_factor`` is set.
 
-        For a topic with this minimum, this client chooses the replicas, rack-aware, and sends the assignment: the
-        brokers' own choice ignores which brokers are alive. The controller's policy in the mode log
+        For a topic with this minimum, this client chooses the replicas, rack-aware, unless ``replica_assignment`` gives
+        them. The brokers' own choice would not guarantee the minimum. The controller's policy in the mode log
         (``modeaware.under.replicated.creation``) decides which brokers may be down. With ``disabled``, or without a
         mode log, no broker may be down. A killed broker counts as alive until its ``broker.session.timeout.ms`` ends.
 
-        The name of a replaced topic is refused, also if that topic was deleted: clients that use the name write to and
-        read another topic. If the cluster has a mode log, this check has to read it. In an exit handler that runs after
-        ours, it may be too late to read the log: then topics without a minimum are not checked, and that is logged.
+        The name of a replaced topic is refused, even if the topic was deleted: clients that use the name write to and
+        read another topic. If the cluster has a mode log, this check reads the mode log. In an exit handler that runs
+        after ours, this may be too late. Then topics without a minimum are created unchecked, and a warning is logged.
 
         Args:
             new_topics: stock ones and ours (:class:`modeaware.NewTopic`).
@@ -144,13 +145,13 @@ class AdminClient(librdkafka.AdminClient):
 
         Returns:
             Per topic a future. Without a minimum, it is like the stock method's, and fails with KafkaException. With a
-            minimum, its result is a :class:`~modeaware.admin.new_topics.CreationResult`. It fails with RequestRefused
-            (nothing was created; INVALID_REPLICATION_FACTOR: fewer live replicas than the minimum), ClusterError
-            (outcome unknown), or ModeSourceError (the mode log cannot be read). The code TOPIC_ALREADY_EXISTS also
-            covers the name of a replaced topic.
+            minimum, its result is a :class:`~modeaware.admin.new_topics.CreationResult`. Such a future fails with
+            RequestRefused (nothing was created; INVALID_REPLICATION_FACTOR: fewer live replicas than the minimum),
+            ClusterError (outcome unknown), or ModeSourceError (the mode log cannot be read). The code
+            TOPIC_ALREADY_EXISTS also covers the name of a replaced topic.
 
         Raises:
-            RequestRefused: INVALID_REQUEST: a topic is named twice, and one has a minimum; nothing was sent.
+            RequestRefused: INVALID_REQUEST: a topic is named twice, and any topic has a minimum; nothing was sent.
             ValueError: the numbers of a topic contradict its ``replica_assignment``.
         """
         ours = {new.topic: new for new in new_topics if minimum_of(new) is not None}
@@ -190,14 +191,14 @@ class AdminClient(librdkafka.AdminClient):
         timeout_ms: int | None = None,
         **kwargs: Any,
     ) -> dict[str, Future[Any]]:
-        """Grow topics, shrunk ones included. The call has the stock method's form (a list) or KIP-195's (a mapping).
+        """Grow topics, shrunk ones included. A list is the stock method's form, a mapping that of KIP-195.
 
         The growth of a topic with a record in the mode log goes to the controller: the count is then the number of
         *writable* partitions. Retired partitions are revived first; assignments and the minimum apply to new
-        partitions. The growth of the new topic of a replacement also goes to the controller, which refuses it until the
-        old topic is released. Every other topic goes to the brokers. :meth:`create_topics` explains the minimum. If the
-        log cannot be read any more at the interpreter's exit, growths in the form of a list without a minimum all go to
-        the brokers.
+        partitions. Until the old topic of a replacement is released, the growth of its new topic also goes to the
+        controller, which refuses the growth. All other growths go to the brokers. :meth:`create_topics` explains the
+        minimum. At the interpreter's exit, it may be too late to read the log. Then the growths of a list that have no
+        minimum all go to the brokers.
 
         Args:
             new_partitions: a list, as for the stock method, or a mapping by topic (``NewPartitions.increase_to(6)``).
@@ -206,13 +207,13 @@ class AdminClient(librdkafka.AdminClient):
                 ``validate_only`` (default False; if True, nothing is changed).
 
         Returns:
-            Per topic a future. For a list without a minimum, it is like the stock method's. Otherwise, its result is a
-            :class:`~modeaware.admin.new_topics.CreationResult`. It fails with RequestRefused (nothing was changed;
-            ``code`` is Kafka's: see docs/admin.md), ClusterError (outcome unknown), ControllerUnavailable (the topic
-            goes to the controller, and nothing was sent) or ModeSourceError.
+            Per topic a future. If a list names the topic without a minimum, it is like the stock method's. Otherwise,
+            its result is a :class:`~modeaware.admin.new_topics.CreationResult`. Such a future fails with RequestRefused
+            (nothing was changed; ``code`` is Kafka's: see docs/admin.md), ClusterError (outcome unknown),
+            ControllerUnavailable (the growth goes to the controller, and nothing was sent) or ModeSourceError.
 
         Raises:
-            RequestRefused: INVALID_REQUEST: a topic is named twice, and one has a minimum; nothing was sent.
+            RequestRefused: INVALID_REQUEST: a topic is named twice, and any topic has a minimum; nothing was sent.
         """
         if timeout_ms is not None:
             kwargs["request_timeout"] = timeout_ms / 1000
@@ -275,8 +276,8 @@ class AdminClient(librdkafka.AdminClient):
         return super().create_partitions(new_partitions, **options) if new_partitions else {}
 
     def _views_unless_exiting(self, deadline: Deadline) -> Views | None:
-        """Return the views, or None if the mode log cannot be read any more, because the interpreter is exiting. Then
-        the stock call is made, as by a plain client."""
+        """Return the views, or None if the mode log cannot be read any more, because the interpreter is exiting. With
+        None, the caller makes the stock call, as a plain client does."""
         try:
             return self._calls.views(deadline)
         except ModeSourceError:
@@ -308,10 +309,11 @@ class AdminClient(librdkafka.AdminClient):
 
         Args:
             partitions: per topic, how many partitions to keep.
-            delay_ms: delete the records of a retired partition when every group has consumed them, and no earlier than
-                this many milliseconds from now. If it is None, only the topic's own retention deletes them.
-            request_timeout: the deadline, in seconds. Until then the call is retried if nothing was done: see
-                ``modeaware.wire.retries``.
+            delay_ms: delete the records of a retired partition when the groups that the drain waits for have consumed
+                them, and no earlier than this many milliseconds from now. With None, only the topic's own retention
+                deletes them.
+            request_timeout: the deadline, in seconds. Until then, ``modeaware.wire.retries`` decides which failures are
+                retried.
 
         Returns:
             Per topic a future of :class:`~modeaware.wire.messages.TopicResult`: the retired partitions and their modes.
@@ -342,34 +344,38 @@ class AdminClient(librdkafka.AdminClient):
     ) -> dict[str, Future[TopicResult]]:
         """Replace topics by new ones with other partition counts. The records of each key stay in order.
 
-        The controller creates each new topic and announces it. At the switch the old name begins to point to the new
-        topic: our producers write there, and each group reads it after it has read the old topic to the end. Nothing is
-        copied, except the latest values of a compacted topic (``evacuate``). The controller deletes the old topic when
-        every group has moved and ``delete_partitions_delay_ms`` allows it. Before the switch, a repeated call may
-        change ``pause_before_switch`` and add to ``accept_state_loss``; any other difference is refused
-        (REASSIGNMENT_IN_PROGRESS). An identical call changes nothing.
+        The controller creates each new topic and announces it. At the switch, the old name begins to point to the new
+        topic, and our producers write to the new topic. Each group reads the old topic to its end, then the new topic.
+        Nothing is copied, except the latest values of a compacted topic (``evacuate``). The controller deletes the old
+        topic when the groups that it waits for have moved and ``delete_partitions_delay_ms`` allows it. Before the
+        switch, a repeated call may change ``pause_before_switch``, and add to ``accept_state_loss``. An identical call
+        changes nothing. Any other difference is refused (REASSIGNMENT_IN_PROGRESS); docs/replace-reference.md has the
+        exception for ``keep_name``.
 
         Args:
-            topics: old topic -> replacement. This call reads and copies the settings of the old topic.
+            topics: old topic -> replacement. The first call reads and copies the configs of the old topic.
             pause_before_switch: do everything up to the switch, and wait. A repeated call without this option switches.
-            undo: cancel the replacement before the switch, and delete the new topic. Only the names in ``topics``
+            undo: cancel the replacement before the switch, and delete the new topic. Of ``topics``, only the names
                 count.
             validate_only: check everything, and change nothing.
-            request_timeout: the deadline, in seconds. Until then the call is retried if nothing was done: see
-                ``modeaware.wire.retries``.
+            request_timeout: as in :meth:`delete_partitions`.
 
         Returns:
             Per topic a future of :class:`~modeaware.wire.messages.TopicResult`, without partitions. It is done when the
-            log has the intent to replace; :meth:`describe_modes` shows the new topic once it exists. It fails with
+            log has the intent to replace. (:meth:`describe_modes` shows new topics that exist.) It fails with
             RequestRefused (nothing changed; ``code`` is Kafka's: TOPIC_AUTHORIZATION_FAILED, TOPIC_ALREADY_EXISTS,
             POLICY_VIOLATION, REASSIGNMENT_IN_PROGRESS, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR, INVALID_CONFIG
             and others; UNSUPPORTED_VERSION: the controller is too old), ControllerUnavailable (nothing was sent),
             ClusterError (outcome unknown), or ModeSourceError (the mode log cannot be read).
 
-            The user needs ALTER, DELETE and ALTER_CONFIGS on the old topic, and CREATE on the new one or on the
-            cluster. POLICY_VIOLATION also refuses a call that leads to the switch in two cases. First, without
-            ``accept_access_loss`` and with DESCRIBE on the cluster: an ACL of the old topic does not cover the new one,
-            or an ACL denies access to the new one alone. Second, without ``accept_mirroring``: MirrorMaker 2 is in use.
+            The user needs ALTER, DELETE, DESCRIBE_CONFIGS and ALTER_CONFIGS on the old topic, and CREATE on the new
+            topic or on the cluster. A call that leads to the switch is also refused with POLICY_VIOLATION
+
+            - without ``accept_access_loss``, if an ACL of the old topic does not cover the new topic, or an ACL denies
+              access to the new topic alone (checked only with DESCRIBE on the cluster);
+            - without ``accept_mirroring``, if MirrorMaker 2 is in use and ``fence`` is ``config``;
+            - without ``accept_auto_create``, if ``keep_name`` is set and a broker creates topics automatically (this
+              check needs DESCRIBE_CONFIGS on the cluster).
 
         Raises:
             RequestRefused: a number is out of range; nothing was sent.
@@ -409,8 +415,8 @@ class AdminClient(librdkafka.AdminClient):
 
         Returns:
             Per name a future, as from :meth:`replace_topics`; INVALID_REQUEST: the name is no alias. The user needs
-            ALTER and DELETE on the topic that the name points to, or ALTER on the cluster: necessary if that topic was
-            deleted.
+            ALTER and DELETE on the topic that the name points to, or ALTER on the cluster. If that topic was deleted,
+            the user needs ALTER on the cluster.
         """
         names = list(dict.fromkeys(topics))
         deadline = Deadline(request_timeout)
@@ -434,7 +440,7 @@ class AdminClient(librdkafka.AdminClient):
         """Read the partition modes from the mode log: per topic a future of a :class:`~modeaware.topic_view.TopicView`.
 
         Args:
-            topics: the topics. One without a record (never shrunk) has empty ``modes``: all partitions are ReadWrite.
+            topics: the topics. One without a record (never changed) has empty ``modes``: all partitions are ReadWrite.
                 None means every topic that has a record; then the call itself blocks until the log has been read.
             request_timeout: how long to wait for the log, in seconds; then the futures fail with ModeSourceError.
 
@@ -467,8 +473,8 @@ class AdminClient(librdkafka.AdminClient):
             request_timeout: how long to wait for the controller's answer, in seconds.
 
         Returns:
-            A future that is done when the log has the rules. It fails like the futures of :meth:`delete_partitions`,
-            with RequestRefused if a rule is invalid, or a rule to remove does not exist.
+            A future that is done when the log has the rules. It fails like the futures of :meth:`delete_partitions`.
+            RequestRefused may also mean that a rule is invalid, or that a rule to remove does not exist.
 
         Raises:
             TypeError: an argument has the wrong type; nothing was sent.
@@ -507,8 +513,7 @@ class AdminClient(librdkafka.AdminClient):
             reassignments: per partition, the broker ids of its new replicas, the preferred leader first; or None, to
                 cancel its reassignment in progress. A key is a pair, or a TopicPartition (its topic and partition).
             allow_replication_factor_change: if False, a change of the number of a partition's replicas is refused
-                (KIP-860). During a reassignment, the number at its end counts. Needs Kafka 4.1; no effect on
-                cancellations.
+                (KIP-860). A reassignment in progress counts as completed. Needs Kafka 4.1; no effect on cancellations.
             request_timeout: how long to wait for each answer, in seconds.
 
         Returns:
@@ -550,7 +555,7 @@ class AdminClient(librdkafka.AdminClient):
         partitions: Iterable[TopicPartition | tuple[str, int]] | None = None,
         request_timeout: float = REQUEST_TIMEOUT_S,
     ) -> Future[dict[tuple[str, int], PartitionReassignment]]:
-        """List the reassignments in progress, by the controller of the cluster (Java's
+        """List the reassignments in progress, as the cluster's controller returns them (Java's
         ``Admin.listPartitionReassignments``).
 
         Args:

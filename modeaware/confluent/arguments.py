@@ -59,7 +59,7 @@ def check_numbers(new: NewTopic) -> None:
 
 
 def check_wanted(partitions: Mapping[str, DeletePartitions]) -> None:
-    """Raise TypeError, or RequestRefused for a count below 1."""
+    """Raise TypeError for an argument of the wrong type, and RequestRefused for a count below 1."""
     for topic, wanted in partitions.items():
         if not isinstance(wanted, DeletePartitions):
             raise TypeError(f"topic {topic!r}: expected DeletePartitions, not {wanted!r}")
@@ -139,8 +139,8 @@ def broker_ids(pair: tuple[str, int], replicas: Sequence[int]) -> tuple[int, ...
 def split_growths(
     views: Views, growths: Mapping[str, NewPartitions]
 ) -> tuple[dict[str, NewPartitions], dict[str, NewPartitions]]:
-    """Return the growths for the brokers, and those for the controller. The controller gets those of topics with a
-    record in the mode log, and of new topics whose old topic is not released yet. It refuses the latter."""
+    """Return the growths for the brokers, and those for the controller. The controller gets the growths of topics with
+    a record in the mode log. It also gets, and refuses, those of new topics whose old topic is not released yet."""
     waiting = {
         new_topic.topic for view in views.views().values() if (new_topic := view.replaced_by) and not new_topic.released
     }
@@ -163,7 +163,8 @@ def deadline_of(kwargs: Mapping[str, Any]) -> Deadline:
 
 
 def options_within(kwargs: Mapping[str, Any], deadline: Deadline) -> dict[str, Any]:
-    """Return the stock method's options, with timeouts reduced by the time that reading the modes has taken."""
+    """Return the stock method's options. A given ``request_timeout`` is reduced to the time left: reading the modes has
+    taken a part of it."""
     return {**kwargs, **({"request_timeout": deadline.left_s()} if "request_timeout" in kwargs else {})}
 
 

@@ -1,10 +1,13 @@
-"""Notes in an application's own commits (:mod:`modeaware.notes`), while the application reads a topic to its end.
+"""Notes in an application's own commits, while the application reads a topic to its end.
 
-If the end of a partition is known, the note is added to each commit on the partition that has no metadata. This applies
-to the consumer's ``commit`` and ``store_offsets``, and to ``send_offsets_to_transaction`` of this package's producers.
+A *note* is the member's report about a partition, in the metadata of a commit (:mod:`modeaware.notes`). If the end of a
+partition is known, a commit on this partition gets the note, unless the commit has metadata. This applies to the
+consumer's ``commit`` and ``store_offsets``, and to ``send_offsets_to_transaction`` of this package's producers.
+
 A ``commit()`` without arguments is sent unchanged, and the member then sends its note in a commit of its own. There is
-one exception: a partition whose records the application dropped when it was shown a revocation. Until the partition
-delivers again, such a commit leaves it out, because a seek leaves the offset behind the dropped records stored.
+one exception. When a revocation was shown, the application may have dropped records of a partition. Until this
+partition delivers again, ``commit()`` leaves it out. Otherwise librdkafka would commit the offset behind the dropped
+records: a seek does not reset the stored offset.
 """
 
 from __future__ import annotations
@@ -45,8 +48,8 @@ class CommitNotes:
         """Return the functions that ``commit`` and ``store_offsets`` are to call.
 
         Args:
-            noting: they report commits to the member, and add notes.
-            may_drop: ``commit()`` leaves out what the application has dropped, if anything.
+            noting: the functions report commits to the member, and add notes.
+            may_drop: ``commit()`` leaves out partitions whose records the application has dropped.
         """
         self._notes = noting
         commit, store_offsets = self._noting if noting else self._own
@@ -155,7 +158,7 @@ def behind(message: Message, topic: str) -> TopicPartition:
 
 def transactional_offsets(offsets: Any, metadata: Any) -> Any:
     """Return the offsets that a producer sends to its transaction (any thread): ``offsets`` with the notes of the
-    consumer that returned the group's ``metadata``. If this consumer is unknown or has no notes, they are unchanged."""
+    consumer that returned the group's ``metadata``. Without such a consumer or its notes, return ``offsets`` itself."""
     notes = notes_of(metadata) if isinstance(metadata, bytes) else None
     is_usual = isinstance(offsets, list) and all(isinstance(partition, TopicPartition) for partition in offsets)
     return notes.for_transaction(offsets) if notes is not None and is_usual else offsets

@@ -1,7 +1,8 @@
 """confluent_kafka's Consumer, reading the partitions that are not in mode None.
 
 When views change, :class:`~modeaware.confluent.group.Membership` changes the assignment within the next ``poll`` or
-``consume`` (:class:`~modeaware.confluent.retarget.PollHook`). Otherwise both methods are librdkafka's own.
+``consume`` (:class:`~modeaware.confluent.retarget.PollHook`). Without such work, both methods are librdkafka's own;
+:class:`Consumer` lists the exceptions.
 """
 
 from __future__ import annotations
@@ -58,16 +59,17 @@ class Consumer(_Slots):
     (:class:`modeaware.config.ClientConfig`). ``docs/consumer-groups.md`` describes the effect of retired partitions
     under each assignment strategy.
 
-    * Without a first view of the modes, ``subscribe()`` takes effect at a later ``poll()``. Only ``poll`` and
-      ``consume`` block, for their timeout. After ``modeaware.view.timeout.ms``, ``modeaware.on.unknown`` decides:
-      ``block`` continues to wait (``poll`` returns None), ``writable`` reads every partition, and ``error`` raises
-      :class:`~modeaware.errors.ViewTimeout` from ``poll``.
+    * Without a first view of the modes, ``subscribe()`` does not block, and takes effect at a later ``poll()``.
+      ``poll`` and ``consume`` wait for the view, for their timeout. After ``modeaware.view.timeout.ms``,
+      ``modeaware.on.unknown`` decides: ``block`` continues to wait (``poll`` returns None), ``writable`` reads every
+      partition, and ``error`` raises :class:`~modeaware.errors.ViewTimeout` from ``poll``.
     * ``auto.offset.reset`` is resolved to an offset once, at the assignment.
-    * While no work waits and no message has to be renamed (``modeaware.topic.names``), ``poll`` and ``consume`` are
-      librdkafka's own. The exception is ``enable.partition.eof`` while a topic of the consumer has retired partitions:
-      then the end of each retired partition is reported only once.
-    * ``statistics.interval.ms`` is set to 1000 at most, because its callback reaches a thread inside an endless
-      ``poll()``. The application's ``stats_cb`` is still called at its own interval.
+    * While no work waits, ``poll`` and ``consume`` are librdkafka's own. There are three exceptions: messages to rename
+      (``modeaware.topic.names``); errors about topics that the application has not named, which are dropped; and
+      ``enable.partition.eof`` while a topic has retired partitions. Then the end of each partition in mode None is
+      reported only once.
+    * ``statistics.interval.ms`` is set to 1000 at most, because the callback for statistics reaches a thread inside an
+      endless ``poll()``. The application's ``stats_cb`` is still called at its own interval.
 
     Thread-safety: confluent_kafka's (one thread polls).
 
@@ -145,9 +147,9 @@ class Consumer(_Slots):
     def logical_topic(self, message: Message) -> str | None:
         """Return the subscribed topic in whose place this consumer reads the topic of ``message``.
 
-        It is found through chains of replaced topics, and does not depend on ``modeaware.topic.names``. It is the
-        message's own topic if the application subscribes to that name, or if no topic was replaced. If a pattern
-        matches several names of one chain, it is the earliest of them.
+        The result does not depend on ``modeaware.topic.names``. The result is the message's own topic if the
+        application subscribes to it by name, or if it has replaced no other topic. If a pattern matches several names
+        of one chain of replaced topics, the result is the earliest of these names.
         """
         return self._names.logical(message)
 
@@ -228,9 +230,11 @@ class Consumer(_Slots):
         self._look_soon()
 
     def consumer_group_metadata(self) -> Any:
-        """As ``confluent_kafka.Consumer.consumer_group_metadata``, to commit with transactions. From now on, this
-        consumer itself commits only on partitions where the group has no commit, or has committed the end of an old
-        topic's partition."""
+        """As ``confluent_kafka.Consumer.consumer_group_metadata``, to commit with transactions.
+
+        After this call, this package makes commits of its own on two kinds of partitions alone: those without a commit
+        of the group, and those of an old topic whose end the group has committed.
+        """
         metadata = super().consumer_group_metadata()
         self._membership.member.commits_with_transactions()
         metadata_taken(metadata, self._notes)
@@ -288,8 +292,8 @@ class Consumer(_Slots):
             self._describer.close()
             self._onlooker.close()
             if assigned := super().assignment():
-                # Paused, because rd_kafka_consumer_close drops fetched records, but commits the offsets of the control
-                # records behind them: on a transactional topic, the group would skip the dropped records.
+                # rd_kafka_consumer_close drops fetched records, but commits the offsets of control records behind the
+                # dropped ones. Without the pause, the group would skip the dropped records of a transactional topic.
                 self._stock.pause(assigned)
         super().close()
 
@@ -301,11 +305,11 @@ class Consumer(_Slots):
 
         Returns:
             ``state`` (``waiting`` for the first view, ``direct`` = librdkafka's own ``poll``, ``acting`` = the next
-            poll has work to do), ``assigned`` (partitions held), ``hidden`` (partitions given to this consumer and not
-            held: in mode None, behind a gate, or withheld because their owner is not certain), ``in_doubt`` (topics of
-            which nothing is held until the group can be described), ``rejoins`` (rebalances requested), ``gates`` (one
-            for each replaced topic: ``topic``, ``new_topic``, ``state`` = ``closed`` or ``open``), and ``views``: the
-            report of the shared source (``view_age_ms``, ``stale``, ...).
+            poll runs code of this package), ``assigned`` (partitions held), ``hidden`` (partitions given to this
+            consumer and not held: for example in mode None, behind a gate, or perhaps owned by another member),
+            ``in_doubt`` (topics of which nothing is held until the group can be described), ``rejoins`` (rebalances
+            requested), ``gates`` (one for each replaced topic: ``topic``, ``new_topic``, ``state`` = ``closed`` or
+            ``open``), and ``views``: the report of the shared source (``view_age_ms``, ``stale``, ...).
         """
         state = "direct" if self._hook.direct else "acting"
         return {
@@ -319,7 +323,7 @@ class Consumer(_Slots):
     # Work of the polling thread
 
     def _note(self, changed: Mapping[str, TopicView]) -> None:
-        """Note changed views for the polling thread (called by the thread of the views' source)."""
+        """Note changed views for the polling thread (called in any thread)."""
         if any(view.replaced_by is not None for view in changed.values()):
             self._take_names()
         concerned = [view for view in changed.values() if self._concerns(view)]

@@ -74,7 +74,7 @@ def _check_readable(replay: Replay, key: str, what: str, instead: str) -> None:
 
 
 class ControllerCalls:
-    """Requests to the controller of one cluster. May be used from any thread; every call blocks until its deadline.
+    """Requests to the controller of one cluster, from any thread. A call blocks for the answer, until its deadline.
 
     Args:
         conf: librdkafka's configuration, without our settings.
@@ -209,7 +209,8 @@ class ControllerCalls:
         return group_rules_of(self._read_log(deadline), self.config.mode_log_topic)
 
     def observed_brokers(self, deadline: Deadline) -> ObservedBrokersRecord | None:
-        """Return the brokers that the controller has seen and its policy of under-replicated creations, or None.
+        """Return the controller's record of the brokers that it has seen, with its policy of under-replicated
+        creations. Return None if the log has no such record.
 
         Raises: as :meth:`group_rules`.
         """
@@ -260,8 +261,8 @@ class ControllerCalls:
         repeatable: bool,
         resolve: Callable[[str, ModeAwareError], TopicResult | ModeAwareError] = outcome_unknown,
     ) -> Answers:
-        """Send requests to the active controller. If it is gone, send them to the next one, once the log has its
-        address (:mod:`modeaware.wire.retries`)."""
+        """Send requests to the active controller. If this controller is gone, send the requests to the next one, once
+        the log has the next one's address (:mod:`modeaware.wire.retries`)."""
         first = True
 
         def attempt(pending: Sequence[str]) -> Mapping[str, TopicResult | ModeAwareError]:

@@ -3,10 +3,11 @@
 :mod:`modeaware.clients.refusals` explains why brokers reject these records. If this module has wrapped the
 application's callback, the callback gets a :class:`~modeaware.confluent.errors.ReplacedTopicRefused`.
 
-Wrapping must cost nothing between replacements. The configured ``on_delivery`` is called through a switch, so it can be
-wrapped at any time. The callback of a single record can only be wrapped when the record is queued. This is done from
-the announcement of the new topic until the switch (in C, at almost no cost). The callback of a record that was queued
-before the announcement gets the brokers' error unchanged.
+Wrapping must cost nothing between replacements. The configured ``on_delivery`` is called through a
+:class:`~modeaware.confluent.retarget.Switch`, so it can be wrapped at any time. A callback that is passed with a single
+record can only be wrapped when the record is queued. This is done from the announcement of the new topic until the
+moment at which producers switch (in C, at almost no cost). Such a callback gets the brokers' error unchanged if its
+record was queued before the announcement.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ from modeaware.librdkafka import KafkaError
 
 Report = Callable[[Callable[[Any, Any], Any], Any, Any], Any]
 Reported: Any = partial
-"""``Reported(report, callback)`` is a delivery callback that calls ``report(callback, error, message)``. In C it calls
-``callback`` directly if there is no error."""
+"""``Reported(report, callback)`` is a delivery callback that calls ``report(callback, error, message)``. The class in C
+calls ``callback`` directly if there is no error."""
 with suppress(ImportError):
     from modeaware.confluent import _routed
 
@@ -85,7 +86,7 @@ class Deliveries(Refusals):
         return self.report(callback, error, message)
 
     def _stop_when_reported(self, message: Any) -> None:
-        """Stop watching if ``message`` was queued after all records from before the switch had their outcomes. Reports
+        """Stop watching if all records from before the switch had their outcomes when ``message`` was queued. Reports
         arrive in the order of the outcomes, however late the application polls."""
         queued_ago_s = message.latency()
         with self._lock:

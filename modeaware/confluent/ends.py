@@ -43,10 +43,11 @@ class PartitionEnds:
         self.retry_s: float | None = None
 
     def pause_first(self, places: Mapping[Key, int | None]) -> None:
-        """Pause hidden partitions before they are assigned at ``places``, except those that run to a reported end.
+        """Pause hidden partitions before they are assigned at ``places``, except those that run until a reported end.
 
         librdkafka may drop a pause of a partition that it is starting, and then reads the partition (#2190). It ignores
-        a pause of a partition that it does not have. After the request for the positions, it has all of them.
+        a pause of a partition that it does not have. So this method first requests the positions: then librdkafka has
+        the partitions.
         """
         hidden = {
             key
@@ -89,8 +90,9 @@ class PartitionEnds:
     def run_to_end(self, keys: Iterable[Key] | None = None) -> None:
         """Let hidden partitions in mode None without unread records run until their end is reported.
 
-        A partition that was read to its end continues at its position, because librdkafka may have reported the end
-        before. A partition whose records were deleted runs from its end. A record at that end is delivered at once.
+        A partition that was read to its end continues at its position: after a seek, librdkafka would report an end
+        again that it has reported before. A partition whose records were deleted runs from its end. If a record is
+        written there after all, it is delivered at once.
 
         Args:
             keys: the partitions, or None for all hidden ones.
@@ -138,7 +140,8 @@ class PartitionEnds:
     def take(self, messages: Iterable[Message]) -> None:
         """Note the ends that are among ``messages``, and pause the hidden partitions that have reached their ends.
 
-        The position does not show whether an end was reported: behind a transaction's marker, it is below the end.
+        The position does not show whether an end was reported: if a transaction's marker is the last record, the
+        position stays below the end.
         """
         for message in messages:
             error, partition, end = message.error(), message.partition(), message.offset()

@@ -1,7 +1,8 @@
-"""Errors of the clients, and librdkafka's errors after which views may be old. Each class is a subclass of one of our
-errors and of one of confluent_kafka's, so code that catches either also catches it.
+"""Errors of the clients, and librdkafka's errors after which views may be old. Each exception is a subclass of one of
+our errors and of the error that the stock method raises (``KafkaException`` or ``BufferError``). So code that catches
+either also catches the exception.
 
-``error.args[0]`` is a ``KafkaError``, as in every ``KafkaException``; ``str(error)`` is the whole message.
+In a ``KafkaException``, ``error.args[0]`` is a ``KafkaError``, as usual; ``str(error)`` is the whole message.
 """
 
 from __future__ import annotations
@@ -95,8 +96,8 @@ STALE = frozenset(
 class StaleHints:
     """Wraps a client's ``error_cb``: errors that hint at old metadata make the source of the views refresh.
 
-    The application's ``error_cb`` is wrapped, which costs nothing per record. If the application has none, none is set,
-    because it would silence librdkafka's log messages.
+    The wrapper costs nothing per record. If the application has no ``error_cb``, none is set, because an ``error_cb``
+    would silence librdkafka's log messages.
 
     Attributes:
         views: the client's share of the views, or None until it has one.

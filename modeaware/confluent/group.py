@@ -5,13 +5,15 @@ neighbours only carry out the decisions. librdkafka calls :meth:`Membership.on_a
 coordinator gave to this member, in any mode. Under ``range``, which assigns contiguous runs, the member holds only the
 partitions that it *owns* by range's rule over the readable partitions (:mod:`modeaware.clients.assignment` has the
 theory). :class:`~modeaware.confluent.ownership.Ownership` finds these. It notes the views at the join, reads the
-mode log after the assignment, and has the coordinator describe the group if partitions are hidden. Until that succeeds,
-the topic is *in doubt*: its partitions are withheld. If no description comes within ``ownership.GIVE_UP_S``, the plain
-assignment applies. If modes have changed since the join, the members take turns in requesting a rebalance. Until then a
-partition may have no owner.
+mode log after the assignment, and has the coordinator describe the group if partitions are hidden. Until the group is
+described, the topic is *in doubt*: its partitions are withheld. If no description comes within
+``ownership.GIVE_UP_S``, the plain assignment applies. If modes have changed since the join, the members take turns in
+requesting a rebalance. Until the rebalance, a partition may have no owner.
 
-When views change, the next poll calls :meth:`Membership.apply`. Only the polling thread, in which callbacks run too,
-may use this module. ``Ownership.note`` is for any thread.
+The member *holds* the partitions that the application sees; all others in its assignment are hidden. A *gate* hides a
+new topic until the group has read the old topic. When views change, the next poll calls :meth:`Membership.apply`. Only
+the polling thread, in which callbacks run too, may use this module. Methods for any thread have a note in their
+docstrings.
 """
 
 from __future__ import annotations
@@ -76,7 +78,8 @@ log = get_logger(__name__)
 LOOK_S = 0.1
 """How often positions are checked while a topic is read to its end."""
 NOTICE_S, NOTICE_RETRY_S = 20.0, 1.0
-"""How long, and how often, a deleted topic is requested. The controller lets another topic have the name later."""
+"""How long, and how often, the metadata of a deleted topic is requested. The controller creates another topic of that
+name only later."""
 _ABSENT = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
 _UNSET = (OFFSET_INVALID, OFFSET_STORED)
 _UNTIMELY = (
@@ -87,7 +90,7 @@ _UNTIMELY = (
 )
 """The coordinator's answers to a commit while the group rebalances."""
 _NOT_NOW = (KafkaError._STATE, KafkaError._PREV_IN_PROGRESS, KafkaError._OUTDATED)
-"""librdkafka's answers to a seek while it starts or stops the partition, or if an assignment has overtaken the seek."""
+"""librdkafka's answers to a seek in a partition that is starting or stopping, or that was assigned meanwhile."""
 
 Callback = Callable[[Any, list[TopicPartition]], Any]
 
@@ -130,7 +133,7 @@ class Membership:
         look_again: makes the polling thread call :meth:`apply` soon.
 
     Attributes:
-        subscription: the last one, kept after ``unsubscribe()``, because the revocation still calls its callback.
+        subscription: the last one. It is kept after ``unsubscribe()``, because the revocation calls its callback.
         given: the partitions that the group gave to this member in this generation, or None without an assignment.
         watches: whether the application's positions and commits have to be observed.
         sees_absences: whether events may arrive about topics that the application has not named.
@@ -178,7 +181,7 @@ class Membership:
         self._looked_s = 0.0
         self._watched: set[Key] = set()
         self._assigned_topics: set[str] = set()
-        # Deleted topics that librdkafka still has -> the time until which they are requested (None: not requested yet).
+        # Deleted topics that librdkafka still has -> the end of the requests for their metadata (None: none was sent).
         self._notices: dict[str, float | None] = {}
         self._notice_s: float | None = None
         self._added: set[str] = set()  # topics that this member has subscribed to beyond the application's names
@@ -224,7 +227,7 @@ class Membership:
     def _rejoin(self) -> None:
         """Leave the group and join it again. Without the leave, only a join of its leader starts a rebalance."""
         self._stock.unsubscribe()
-        # librdkafka subscribes only when the member has left the group. The revocation before that notes the views.
+        # librdkafka subscribes only when the member has left the group. Before the leave, _revoke() notes the views.
         self._subscribe(Subscribe(self.member.reading.topics, self.member.reading.left_out))
 
     # What librdkafka calls
@@ -302,7 +305,8 @@ class Membership:
     # Calls of the application, in its callbacks or outside
 
     def assign(self, partitions: list[TopicPartition], *, incremental: bool = False) -> None:
-        """Carry out ``assign`` or ``incremental_assign``; between rebalances, only for partitions that are assigned."""
+        """Carry out ``assign`` or ``incremental_assign``. A callback that is called between rebalances can take only
+        partitions that are assigned already; others are ignored."""
         show, self._showing = self._showing, None
         if show is not None and show.event is not Event.ASSIGNED:
             self._showing = show
@@ -332,8 +336,8 @@ class Membership:
             self._look_again()
 
     def _check(self, partitions: list[TopicPartition], *, incremental: bool) -> None:
-        """Let librdkafka refuse a call that does not fit the group's protocol, or adds partitions that the application
-        holds. Then the assignment stays as it is.
+        """Let librdkafka refuse a call that does not fit the group's protocol, or that adds partitions which the
+        application holds already. A refused call leaves the assignment unchanged.
 
         Raises:
             KafkaException: as from librdkafka.
@@ -413,8 +417,8 @@ class Membership:
 
         Args:
             inside: within a call of librdkafka, which may have taken records that the application did not get yet.
-            taken: records that our ``consume`` under way has taken, and that the application did not get yet. Work that
-                affects these records waits until the application has them, and :meth:`due_s` stays due.
+            taken: records that the running ``consume`` has taken and not returned yet. Work that affects these records
+                waits until the application has them, and :meth:`due_s` stays due.
         """
         self._inside = inside
         self._view()
@@ -446,7 +450,7 @@ class Membership:
     def _notice_deletions(self) -> None:
         """Make librdkafka notice the deletion of topics of which this consumer has had partitions.
 
-        If a broker answers that there is no such topic, librdkafka forgets it and its leader epochs 30 s later.
+        If a broker answers that there is no such topic, librdkafka forgets the topic's leader epochs 30 s later.
         Otherwise librdkafka never reads a later topic of that name with lower leader epochs (docs/client-faults.md). So
         a topic's metadata is requested until a broker gives this answer, for ``NOTICE_S`` at most.
         """
@@ -461,13 +465,13 @@ class Membership:
         self._notice_s, began_s = None, self._now_s()
         for topic, until_s in tuple(self._notices.items()):
             if self._now_s() - began_s > LOOK_S:
-                self._notice_s = self._now_s()  # the other topics wait for the next poll: no poll takes long
+                self._notice_s = self._now_s()  # the other topics wait for the next poll, so that no poll takes long
                 return
             if until_s is None:
                 until_s = self._notices[topic] = self._now_s() + NOTICE_S
             if not self._is_absent(topic):
                 if self._now_s() < until_s:
-                    self._notice_s = self._now_s() + NOTICE_RETRY_S  # other topics wait, too: no poll takes long
+                    self._notice_s = self._now_s() + NOTICE_RETRY_S  # other topics wait, too
                     return
                 log.warning(
                     "%s was deleted, and no broker has confirmed the deletion to this consumer: if another topic "
@@ -503,8 +507,8 @@ class Membership:
 
     def is_ending(self, topic: str | None) -> bool:
         """Return whether records of ``topic`` must not wait until their batch is full: the topic has ends, and the gate
-        behind it is closed. After a rebalance, the next owner would find a commit behind the records, and report them
-        as read.
+        behind the topic is closed. If a rebalance came meanwhile, the next owner would find a commit behind the
+        waiting records, and would report these as read.
         """
         return (
             topic is not None
@@ -513,7 +517,7 @@ class Membership:
         )
 
     def take_back(self, messages: Iterable[Message]) -> None:
-        """Make librdkafka return ``messages`` again, which the application did not get."""
+        """Make librdkafka return ``messages`` again, because the application did not get them."""
         for key, offset in first_offsets(messages).items():
             if key not in self.member.partitions:
                 continue  # the group's commit decides where the next owner begins
@@ -592,8 +596,9 @@ class Membership:
                 self._reset_stored(show.keys)
 
     def _reset_stored(self, keys: Iterable[Key]) -> None:
-        """Reset the offsets that the application has stored itself, if it may have dropped the records: a seek leaves
-        them stored, a revocation by librdkafka does not (#2782). librdkafka commits nothing below its last commit."""
+        """Reset the offsets that the application has stored itself, if it may have dropped the records. A revocation by
+        librdkafka does this (#2782), a seek does not. The partition's start is stored instead, which sets no commit
+        back: librdkafka commits nothing below its last commit."""
         how, partitions = self.member.committing, self.member.partitions
         if how.stores or how.automatic or not self.member.has_dropped:
             return
@@ -691,7 +696,8 @@ class Membership:
 
     def _was_reported(self, error: KafkaError | None, parts: list[TopicPartition]) -> None:
         """Process the result of a commit by the application or by librdkafka's timer; runs within a call of librdkafka.
-        A successful commit of the application was noted when it was made. It is not noted again, over a later one."""
+        Without the timer, a success is not noted: the application's commit was noted when it was made, and a later
+        commit may have been noted since."""
         done = [p for p in parts if p.error is None and p.offset >= 0]
         if error is not None:
             self.member.doubted(map(key_of, parts))

@@ -4,9 +4,9 @@ A message keeps its topic as a Python object, and ``topic()`` returns the object
 renamed message gets a ``str`` with an attribute: the name of the topic that contains the record. The message's offset
 is committed on that topic, however long the application keeps the message and whatever is replaced meanwhile.
 
-A ``TopicPartition`` keeps only the characters of the name. Then partition 0 of ``orders`` may belong to ``orders`` or
-to its new topic, and nothing distinguishes them. So once a message was renamed to ``orders``, an offset for this name
-is refused.
+A ``TopicPartition`` keeps only the characters of the name. Then partition 0 of ``orders`` may be the old topic's or the
+new topic's, and nothing distinguishes the two. So once a message was renamed to ``orders``, an offset for this name is
+refused.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ class LogicalNames:
     """The names of one consumer's subscription: renames the consumer's messages, and commits renamed messages.
 
     Attributes:
-        commit, store_offsets: librdkafka's own methods; once messages are renamed, methods that translate their names.
+        commit, store_offsets: call the methods of :meth:`put_over`, with translated names once messages are renamed.
 
     Args:
-        commit, store_offsets: the client's own methods, whose first argument is the client.
+        commit, store_offsets: the methods to call until :meth:`put_over`. Their first argument is the client.
         renames: ``modeaware.topic.names=logical``.
     """
 
@@ -64,10 +64,10 @@ class LogicalNames:
         self._translates = False
 
     def take(self, find: Callable[[], Mapping[str, str]], *, anew: bool = False) -> bool:
-        """Keep the result of ``find``, new topic -> name (any thread). Return whether messages are to be renamed.
+        """Keep the result of ``find``, a mapping new topic -> name (any thread). Return whether to rename messages.
 
         Args:
-            find: called under a lock, so that a result by earlier views does not overwrite one by later views.
+            find: called under a lock, so that names from earlier views do not overwrite names from later views.
             anew: the subscription has changed. If false, earlier names stay: a view may be out of force for a while.
         """
         with self._lock:

@@ -93,7 +93,8 @@ class LibrdkafkaOffsets:
 
     Args:
         onlooker: requests offsets of topics that need not be assigned.
-        is_final: whether librdkafka has to decide at once without an answer to :meth:`committed`.
+        is_final: without an answer to :meth:`committed`, librdkafka decides the starts for good. So the request is
+            repeated while the coordinator moves.
     """
 
     def __init__(self, stock: Any, group_id: str, onlooker: Any = None, *, is_final: bool = True) -> None:
@@ -124,9 +125,9 @@ class LibrdkafkaOffsets:
         return {key: None if at is None else at.offset for key, at in self.commits.items()}
 
     def _commits(self, keys: Collection[Key]) -> list[TopicPartition]:
-        """Request the group's commits, again while the coordinator moves to another broker.
+        """Request the group's commits. With ``is_final``, repeat this while the coordinator moves to another broker.
 
-        librdkafka itself requests them only once in that case, and then never reads the partitions (#5586).
+        librdkafka itself requests the commits only once in that case, and then never reads the partitions (#5586).
         """
         deadline_s = time.monotonic() + (TIMEOUT_S if self._is_final else 0)
         while True:
@@ -153,7 +154,7 @@ class LibrdkafkaOffsets:
     def placed(self, key: Key, offset: int) -> TopicPartition:
         """Return where to start. A committed offset keeps its leader epoch, by which librdkafka detects truncation.
 
-        An offset that was raised above the commit gets no leader epoch, because this epoch may end below the offset.
+        An offset that was raised above the commit gets no leader epoch: the commit's epoch may end below the offset.
         """
         committed, leader_epoch = self._leader_epochs.get(key, (None, None))
         if committed != offset or leader_epoch is None:
@@ -222,8 +223,8 @@ class Onlooker:
 
     librdkafka keeps every partition about which a consumer has sent a request. Once the topic is deleted, librdkafka
     queues an error for each of these partitions every second, until the consumer is assigned the partition and releases
-    it. If other members read the partition, this never ends. So the requests do not go through the application's
-    consumer. There, they would also have to wait for the answer to a fetch (``fetch.wait.max.ms``).
+    it. If other members read the partition, the errors never end. So the requests do not go through the application's
+    consumer. There, each request would also wait for the answer to a fetch (``fetch.wait.max.ms``).
     """
 
     def __init__(self, conf: Mapping[str, Any], group_id: str) -> None:

@@ -10,8 +10,8 @@ package's commits, and passes all others to the application's callback:
 * A commit of the stored offsets is recognised by the partitions that are assigned to the library. An automatic commit
   has the same partitions, so its result may be mistaken for ours. Then the application gets our result instead, with
   the same partitions.
-* If nothing is stored, our commit results in ``_NO_OFFSET``. An automatic commit then has no result, so
-  ``_NO_OFFSET`` is never passed to the application.
+* If nothing is stored, our commit of the stored offsets results in ``_NO_OFFSET``, and an automatic commit has no
+  result. So for each such commit of ours, one ``_NO_OFFSET`` is not passed to the application.
 
 While no results are awaited, the callback is the application's own, or a function in C
 (:mod:`modeaware.confluent.retarget` explains why). Only the polling thread may use this module.

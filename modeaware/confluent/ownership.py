@@ -32,7 +32,7 @@ RETRY_S = 0.5
 TURN_S = 1.0
 GIVE_UP_S = 30.0
 SEEN_VIEWS = 1_000
-"""How many changes of a topic are remembered since a join; with more changes, the ownership is in doubt."""
+"""How many changes of a topic are remembered since a join. After more changes, the topic is in doubt."""
 RANGE = "range"
 _NOTHING_HIDDEN: frozenset[frozenset[int]] = frozenset({frozenset()})
 _METADATA_MAGIC = b"CGMDv2:"
@@ -44,14 +44,14 @@ class GroupConf:
 
     Attributes:
         group_id: ``group.id``.
-        incremental: the rebalance protocol is cooperative (``cooperative-sticky``, or ``group.protocol=consumer``), so
-            partitions are added and revoked one by one; else (eager) each assignment replaces the last one as a whole.
+        incremental: the rebalance protocol is cooperative (``cooperative-sticky``, or ``group.protocol=consumer``):
+            partitions are added and revoked one by one. If false (eager), each assignment replaces the last one.
         may_be_range: the group may at some time use the ``range`` strategy.
         offset_reset: ``auto.offset.reset``, as given.
         auto_commit: ``enable.auto.commit``.
         stores_offsets: librdkafka stores the offsets to commit by itself (``enable.auto.offset.store``).
         static: a member of the classic protocol with a ``group.instance.id``.
-        whole_names: a pattern has to match a topic's whole name (brokers match it, under KIP-848), not a part of it.
+        whole_names: a pattern has to match a topic's whole name, not a part: under KIP-848, brokers match patterns.
         refresh_s: how often topics that a pattern may match are looked up, or None for never.
         creates_topics: brokers may create a topic that this consumer names and that does not exist.
         wants_ends: the application gets an event at the end of each partition (``enable.partition.eof``).
@@ -105,7 +105,7 @@ class GroupAssignment(NamedTuple):
 
 
 class GroupMoved(Exception):
-    """The group is in another generation than the caller, or about to be: another assignment will follow."""
+    """The group is in another generation than the caller, or will be soon: another assignment will follow."""
 
 
 class GroupUnknown(Exception):
@@ -208,8 +208,10 @@ def generation_of(metadata: Any) -> int | None:
 
 
 class Ownership:
-    """The partitions that one member owns in a generation: under ``range``, those that range's rule over the readable
-    partitions gives it; under any other strategy, all that it was given.
+    """The partitions that one member owns in a generation.
+
+    Under ``range``, range's rule assigns the readable partitions, and a hidden partition belongs to the member that was
+    given it. Under any other strategy, a member owns all partitions that it was given.
 
     Attributes:
         in_doubt: topics of the present assignment for which it is not certain what this member owns.
@@ -259,7 +261,7 @@ class Ownership:
         """Note the views now in force, before the next generation begins."""
         if self._applies:
             with self._lock:
-                self._seen.clear()  # first, so that a view that arrives now is in _seen and in _joined, not in neither
+                self._seen.clear()  # first: else a view that arrives now might be neither in _seen nor in _joined
             self._joined = self._views.views() if self._views.ready else None
         self._due_s = self._turn_s = None
         # Withheld partitions stay withheld until the next assignment, which may be the same one again.
@@ -291,14 +293,14 @@ class Ownership:
             own = self._resolve_doubt(given)
             if own is not None:
                 self.withheld -= own
-                self.withheld = self.unowned  # so that their starts are known
+                self.withheld = self.unowned  # assigned as well, so that their starts are known
                 self._pinned |= own
         return self._pinned | self.withheld
 
     @property
     def unowned(self) -> set[Key]:
-        """Return the withheld partitions of described topics that perhaps no member owns, because several sets of
-        partitions may be hidden."""
+        """Return the withheld partitions that perhaps no member owns, because the members may have used views with
+        different hidden partitions. Topics in doubt are left out."""
         described = {topic for topic in topics_of(self.withheld) if topic not in self.in_doubt}
         uncertain = {topic for topic in described if len(self._possible.get(topic) or ()) != 1}
         return {key for key in self.withheld if key[0] in uncertain}
@@ -325,7 +327,8 @@ class Ownership:
             self.withheld -= own
 
     def _resolve_doubt(self, given: set[Key]) -> set[Key] | None:
-        """Return what this member owns of the topics in doubt, or None if it is unknown before :meth:`due_s`."""
+        """Return the partitions of topics in doubt that this member owns. Return None if they are unknown until a
+        repetition at :meth:`due_s`."""
         self._due_s = None
         try:
             group = self._describe(given)
@@ -413,7 +416,8 @@ class Ownership:
         return True
 
     def lacks_owner(self, topics: set[str], given: set[Key]) -> bool:
-        """Return whether no member was given a partition of one of ``topics``. Return False if unknown."""
+        """Return whether one of ``topics`` has no owner: no member was given a partition of the topic. Return False if
+        this is unknown."""
         try:
             group = self._describer.describe(self._stock.memberid(), given)
         except (GroupMoved, GroupUnknown) as error:

@@ -1,11 +1,11 @@
 """Which topics the patterns of a confluent_kafka consumer match, and which new topics brokers have by now.
 
-A pattern cannot exclude a topic. librdkafka compares it with any part of the name, a broker (KIP-848) with the whole
-name, and neither syntax has a negation. So once a topic is released, the consumer subscribes by name to the other
+A pattern cannot exclude a topic. librdkafka matches a pattern with any part of the name, a broker (KIP-848) with the
+whole name, and neither syntax has a negation. So once a topic is released, the consumer subscribes by name to the other
 topics that the pattern matches, and lists topics as often as librdkafka would. The consumer stays subscribed by name
-after the topic is deleted. librdkafka (2.16) keeps looking up every topic that was once assigned to the consumer. With
-the pattern, librdkafka would report the missing topic every second. A consumer that starts after the deletion
-subscribes to the pattern, unless the pattern matches no other topic: librdkafka would report that as an error.
+after the released topic is deleted. Otherwise librdkafka (2.16), which keeps looking up every topic that was once
+assigned to the consumer, would report the missing topic every second. A consumer that starts after the deletion
+subscribes to the pattern. The exception is a pattern without another match, which librdkafka would report as an error.
 
 Only the polling thread may use this module, except :func:`matches`.
 """
@@ -95,8 +95,8 @@ class Patterns:
         return tuple(subscribed)
 
     def _without(self, pattern: str, left_out: Collection[str]) -> list[str] | None:
-        """Return what to subscribe to in place of ``pattern``: the names of the topics that it matches, without
-        ``left_out``; or the pattern itself. Return None until topics are listed."""
+        """Return what to subscribe to in place of ``pattern``: the names of the topics that the pattern matches,
+        without ``left_out``, or the pattern itself. Return None until topics are listed."""
         if not left_out or self._keeps_patterns:  # a subscription by name would create a deleted topic again
             return [pattern]
         is_harmless = self._met.isdisjoint(left_out)
@@ -163,8 +163,8 @@ class NewTopicProbe:
         return set(there)
 
     def _some_present(self, topics: Collection[str]) -> list[str]:
-        """Return topics that brokers have, if they do not have all. Requests end after a short time, so that no poll
-        takes long. Their order is random: otherwise the same missing topics would always come first."""
+        """Return those of ``topics`` that brokers have; some are missing. Requests end after a short time, so that no
+        poll takes long. Their order is random: otherwise the same missing topics might always come first."""
         deadline_s = time.monotonic() + ANSWER_S
         in_turn = random.sample(sorted(topics), len(topics)) if len(topics) > 1 else []
         return [

@@ -43,13 +43,15 @@ class _Slots(librdkafka.Producer):
 class Producer(_Slots):
     """confluent_kafka's ``Producer`` with the same constructor forms, methods and callbacks, aware of partition modes.
 
-    While all partitions of a topic are writable, or its modes are unknown, librdkafka chooses, and no code of ours runs
-    per record. While some are retired, a record without an explicit partition goes to ``writable[hash %
-    len(writable)]``. ``partitioner`` determines the hash; ``sticky.partitioning.linger.ms`` applies as well.
+    While all partitions of a topic are writable, or its modes are unknown, librdkafka chooses. If this holds for all
+    topics, and the package has its C extension, no code of ours runs per record. While a topic has retired partitions,
+    a record with a key and without an explicit partition goes to ``writable[hash % len(writable)]``. ``partitioner``
+    determines the hash; ``sticky.partitioning.linger.ms`` applies as well.
 
     ``partitioner`` may also be a partitioner that librdkafka does not have: one of :data:`partitioners.NAMES`, the
     ``"package.module:name"`` of a :class:`partitioners.Partitioner` (class or function), or such an object. Such a
-    partitioner picks for every record: among the writable partitions, or among all if none is retired.
+    partitioner picks for every record without an explicit partition: among the writable partitions, or among all if
+    none is retired.
 
     Settings that begin with ``modeaware.`` are ours (:class:`modeaware.config.ClientConfig`); all others are
     librdkafka's. The constructor does not block; the first send waits for the first view of the modes. Methods may be
@@ -122,7 +124,8 @@ class Producer(_Slots):
         ``on_delivery`` is another name of ``callback``; if ``callback`` is given at all, it takes precedence.
 
         Raises:
-            RetiredPartitionChosen: ``partition`` takes no records; nothing was queued. A ``KafkaException``.
+            RetiredPartitionChosen: ``partition``, or every partition, takes no records; nothing was queued. A
+                ``KafkaException``.
             modeaware.confluent.errors.FirstViewPending: no view of the modes yet (``modeaware.on.unknown=block``). A
                 ``BufferError``.
             modeaware.confluent.errors.FirstViewTimeout: no view of the modes yet (``modeaware.on.unknown=error``). A
@@ -177,9 +180,10 @@ class Producer(_Slots):
     def writable_partitions(self, topic: str) -> tuple[int, ...]:
         """Return the partitions to which a record under ``topic`` may be addressed now, ascending.
 
-        For the name of a replaced topic, these are partitions of the topic to which its records go. Waits for the first
-        view of the modes, like ``produce``, and for the cluster's metadata if no partition is retired. The modes may
-        change at any time: a ``produce`` to a partition that was retired since raises RetiredPartitionChosen.
+        For the name of a replaced topic, these are partitions of the topic to which records under the name go. Waits
+        for the first view of the modes, like ``produce``, and for the cluster's metadata if no partition is retired.
+        The modes may change at any time: a ``produce`` to a partition that was retired since raises
+        RetiredPartitionChosen.
 
         Raises:
             modeaware.confluent.errors.FirstViewPending, modeaware.confluent.errors.FirstViewTimeout: as from
@@ -199,8 +203,8 @@ class Producer(_Slots):
         return named.list_topics(super().list_topics, self._modeaware.named.written, *args, **kwargs)
 
     def send_offsets_to_transaction(self, positions: Any, group_metadata: Any, *args: Any, **kwargs: Any) -> None:
-        """As ``confluent_kafka.Producer.send_offsets_to_transaction``. If an offset without metadata is the end of a
-        partition of a replaced topic, it is sent with the note that the group has read the partition."""
+        """As ``confluent_kafka.Producer.send_offsets_to_transaction``. If an offset is the end of a partition of a
+        replaced topic and has no metadata, a note is added: the group has read the partition."""
         noted = transactional_offsets(positions, group_metadata)
         super().send_offsets_to_transaction(noted, group_metadata, *args, **kwargs)
 
@@ -234,7 +238,7 @@ class Producer(_Slots):
 
 @contextmanager
 def _closing(router: Router | None) -> Iterator[None]:
-    """Release the views before the client that they serve; the routes stay for sends from its delivery callbacks."""
+    """Release the views before the client is closed. The routes stay, for sends from its delivery callbacks."""
     if router is None:
         yield
         return

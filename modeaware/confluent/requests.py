@@ -79,8 +79,8 @@ class Requests:
     def _committed(self, keys: frozenset[Key]) -> dict[Key, Committed | None]:
         """Return the group's commits.
 
-        The member's own client requests those of its partitions: another client's request could overtake its commits.
-        The Onlooker requests the others; its docstring has the reason.
+        The member's own client requests the commits of the member's partitions, because the request of another client
+        could overtake this client's commits. The Onlooker requests the others; its docstring has the reason.
         """
         own = keys & self._member.partitions.keys()
         others = keys - own

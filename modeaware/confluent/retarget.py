@@ -7,14 +7,14 @@ through its ``stats_cb``. While there is nothing to do, that callback is a C fun
 KeyboardInterrupt. In a Python callback, confluent_kafka loses an exception of a signal handler, and its ``consume()``
 then ends in a SystemError.
 
-While work is pending, a call is made in slices, and the work is done between them. Like librdkafka's own, ``consume``
-returns when its batch is full or its timeout is over. So a batch may take several slices. During the work, the polling
-thread then has records that librdkafka counts as delivered and that the application did not get yet:
+While work is pending, a call is *hooked*: it is made in slices, and the work is done between them. Like librdkafka's
+own, ``consume`` returns when its batch is full or its timeout is over. So a batch may take several slices. During the
+work, the polling thread then has records that librdkafka counts as delivered and that the application did not get yet:
 :attr:`PollHook.taken`. A rebalance within such a call leaves these records in the batch. The same happens in
 confluent_kafka's own ``consume``, which takes a batch in calls of 0.2 s. With a timeout of at most 0.2 s,
-confluent_kafka makes one call, so all its records are of partitions that the application still holds. With such a
-timeout, our first slice that takes records is therefore the last. If a call raises, its records are returned to
-librdkafka (confluent_kafka would drop them).
+confluent_kafka makes one call, so all records of the batch are of partitions that the application still holds. With
+such a timeout, our first slice that takes records is therefore the last. If a call raises, the records that it took are
+returned to librdkafka (confluent_kafka would drop them).
 
 As in confluent_kafka, a client that is dropped ends at once, not when the garbage collector runs. So no object that a
 client holds refers back to the client. Targets take the client as their first argument, as functions of a class do;
@@ -198,7 +198,7 @@ class PollHook:
         stopped: :meth:`stop` was called.
         polling: a hooked call is inside librdkafka, and may have taken records that its caller did not get yet.
         inside: the work is done within a callback of librdkafka.
-        taken: the records of the ``consume`` under way from earlier slices, which its caller did not get yet.
+        taken: records that the running ``consume`` took in earlier slices and has not returned yet.
 
     Args:
         poll: librdkafka's own method (or one between it and ours); the consumer is its first argument.
@@ -206,8 +206,8 @@ class PollHook:
         act: does the work, in the polling thread; may raise, and is then called again at the next poll.
         due_s: returns when work is due even without a :meth:`call`, on the monotonic clock, or None for never.
         stats: the ``stats_cb``, as :func:`idle_stats` made it; switched with the others.
-        finish: changes the result of a hooked call in place, or of every call while :meth:`finish_all` is in force. If
-            it returns True, nothing is left of the result, and the call continues for the rest of its timeout.
+        finish: changes results in place: those of hooked calls, or of all calls while :meth:`finish_all` is in force.
+            If it returns True, nothing is left of the result, and the call continues for the rest of its timeout.
         may_wait: whether taken records may wait until their batch is full. If not, the batch is returned at once.
         give_back: gets the records that a call took before it raised.
     """

@@ -1,7 +1,8 @@
 """The table of routes in which a ``produce`` looks up the topic and partition for a name.
 
-An entry is a route, None (librdkafka chooses), or an :class:`Unverified`, which the first record verifies. If the
-producer's partitioner does not exist in librdkafka, this package picks for every record, and every topic has a route.
+A *route* chooses the topic and the partition of a record (:class:`modeaware.clients.routes.Route`). An entry is a
+route, None (librdkafka chooses), or an :class:`Unverified`, which the first record verifies. If the producer's
+partitioner does not exist in librdkafka, this package picks for every record, and every topic has a route.
 """
 
 from __future__ import annotations
@@ -44,8 +45,8 @@ class Unverified:
 
     Args:
         route: the route.
-        verified: compares the ids, and returns the route that is then in force. If a send has to wait for the ids, the
-            call raises the exception of that send.
+        verified: compares the ids, and returns the route that is then in force. While the ids are unknown, it may raise
+            instead (``Router._verify``), and the send raises this exception.
     """
 
     __slots__ = ("route", "verified")
@@ -104,7 +105,7 @@ def placed(
     by: Route | None, routes: RouteTable, topic: Any, arguments: Arguments, doubt: Doubt
 ) -> tuple[Any, Route | None]:
     """Return :func:`place`'s partition, and the route that chose it. If the route ``by`` refuses the record, compare
-    the topic id again, and place the record by the route that is then in force (invariant I8).
+    the topic id again. Then place the record by the route in force (invariant I8).
 
     Raises:
         RetiredPartitionChosen: the route is still ``by``, or the new route refuses the record as well.
@@ -125,12 +126,12 @@ def topic_of(route: Route | None, name: Any) -> Any:
 
 
 class EveryTopic(dict[str, Route | Unverified | None]):
-    """The routes in force. If a topic has no route, or a route that leaves the choice to the client library, it gets a
-    route over all partitions that the brokers return.
+    """The routes in force. A topic without a route gets one over all partitions that the brokers return. So does a
+    topic whose route leaves the choice to the client library.
 
-    The partition count is requested at the first send to a topic. The sender's thread requests the count again when the
-    last one is older than ``max_age_s`` or the topic's view has changed. Without an answer the last count stays. Any
-    thread may look up a route; while one thread requests a count, the others use the last count.
+    The partition count is requested at the first send to a topic. A sending thread requests the count again when the
+    last one is older than ``max_age_s`` or the topic's view has changed. Without an answer, the last count stays. Any
+    thread may look up a route. While one thread renews a count, the others use the last count.
 
     Args:
         count: requests a topic's partition count, or raises KafkaException.
@@ -236,7 +237,7 @@ def _described(client: librdkafka.Producer | librdkafka.Consumer, topic: str, ti
     """Return the metadata of a topic. ``client`` requests it, and so also uses the metadata for its own sends."""
     stock: Any = librdkafka.Producer if isinstance(client, librdkafka.Producer) else librdkafka.Consumer
     # In another thread, because this one may be in a delivery callback. confluent_kafka keeps the state of a poll per
-    # thread: list_topics here would make it abort at the next callback of the same poll.
+    # thread. After list_topics in this thread, confluent_kafka would abort at the next callback of the same poll.
     return os_threads.call_apart(stock.list_topics, client, topic, timeout=timeout_s).topics[topic]
 
 

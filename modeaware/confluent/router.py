@@ -1,10 +1,13 @@
 """The routes of one confluent_kafka producer, and the ``produce`` and ``produce_batch`` that follow them.
 
-While no topic has retired partitions, both methods are librdkafka's C methods. While some topic has retired partitions,
-our methods take the same arguments as confluent_kafka's methods, by position or by name, and leave every check to
-these. Ours add the partition where the caller left it out, and refuse retired partitions. Both happen once, before
-librdkafka has the record, and never again (invariant I7). If librdkafka does not have the producer's partitioner, this
-package picks the partition of every record. Then every topic has a route.
+A *route* (:class:`modeaware.clients.routes.Route`) chooses the topic and the partition of a record. A topic with
+retired partitions has a route, and so has the name of a topic that was replaced or will be replaced. If librdkafka does
+not have the producer's partitioner, this package picks the partition of every record, and every topic has a route.
+
+While there is no route, both methods are librdkafka's C methods. Otherwise our methods take the same arguments as
+confluent_kafka's methods, by position or by name, and leave the checks of arguments to these. Ours pass the new topic
+in place of a replaced one, add the partition where the caller left it out, and refuse retired partitions. All of this
+happens once, before librdkafka has the record, and never again (invariant I7).
 """
 
 from __future__ import annotations
@@ -50,14 +53,15 @@ with suppress(ImportError):
 
 ERRORS = ClientErrors(RetiredPartitionChosen, pending=FirstViewPending, timeout=FirstViewTimeout)
 DOUBT_AGE_S = 0.05
-"""How old an answer about a topic's id may be after librdkafka has rejected a record for an unknown partition."""
+"""The topic's id is compared with the cluster's if a record is refused, or rejected for an unknown topic or partition.
+An earlier answer of the cluster is reused up to this age."""
 PARAMETERS = ("topic", "value", "key", "partition", "callback", "on_delivery", "timestamp", "headers")
 DIRECT = -1
-"""The count of a topic without a route in :func:`fast_produce`: records pass unchanged."""
+"""The :data:`Count` of a name whose records pass unchanged: librdkafka chooses the partition."""
 Count = int | tuple[str, int]
-"""The entry of :func:`fast_produce` for a topic's name. Above 0, it is the number of writable partitions, and a key's
-hash alone gives the partition. At 0, the route decides. :data:`DIRECT`: the topic has no route. For the name of an old
-topic, the entry is a pair: the new topic, and this number."""
+"""How :func:`fast_produce` handles the records under a name. A positive number is the number of writable partitions: a
+key's hash alone gives the partition. With 0, the route decides. The third value is :data:`DIRECT`. For the name of an
+old topic, a value other than 0 is in a pair, after the new topic."""
 Counts = dict[str, Count]
 Reports = dict[str, Report]
 """Names that will soon point to another topic -> the wrapper of the delivery callbacks of records under that name."""
@@ -74,16 +78,16 @@ def fast_produce(
     absent: int = 0,
     reports: Reports = NO_REPORTS,
 ) -> Callable[..., Any]:
-    """A routed ``produce`` over librdkafka's own: in C if the extension exists and has the hash, otherwise in Python.
+    """Return a ``produce`` with routes over librdkafka's own: in C if the extension has the hash, else in Python.
 
     Args:
         base: librdkafka's ``produce``. Like all functions here, it takes the producer as its first argument.
         routes: the routes in force by topic; the caller changes the mapping in place.
-        counts: the entries of names; the caller changes this mapping in place, too.
+        counts: name -> :data:`Count`; the caller changes this mapping in place, too.
         hash_function: the partitioner's hash of keys.
         doubt: called if the topic may have been deleted and created again. Afterwards, a record that was not queued is
             placed again.
-        absent: the entry for a topic that is not in ``counts``.
+        absent: the :data:`Count` of a name that is not in ``counts``.
         reports: wrappers of delivery callbacks, as :data:`Reports` describes; also changed in place by the caller.
     """
     retry = _retry_of(base, routes, doubt)
@@ -96,7 +100,8 @@ def fast_produce(
 
 @dataclass(frozen=True, slots=True)
 class RoutedInPython:
-    """A routed ``produce`` without the extension. ``Producer.produce`` reads its fields, to save a frame per record."""
+    """A ``produce`` with routes, without the extension. ``Producer.produce`` reads its fields, which saves a frame per
+    record."""
 
     base: Callable[..., Any]
     counts: Counts
@@ -122,7 +127,8 @@ def _retry_of(base: Callable[..., Any], routes: RouteTable, doubt: Doubt) -> Cal
         timestamp: Any = 0,
         headers: Any = None,
     ) -> Any:
-        """Place a record again that librdkafka rejected. If our choice is still ``where``, raise ``error``."""
+        """Choose again for a record that librdkafka rejected, and send the record. If the choice is the same as before,
+        raise ``error``."""
         if not _is_doubtful(error.args[0]):
             raise error
         doubt(topic)
@@ -191,8 +197,9 @@ def _python_produce(
 def faithful_produce(
     base: Callable[..., Any], routes: RouteTable, doubt: Doubt = bool, reports: Reports = NO_REPORTS
 ) -> Callable[..., Any]:
-    """A routed ``produce`` over a foreign Python function (a tracer's, a mock's), or for a partitioner that hashes no
-    keys. It passes the caller's arguments on. Where the route requires it, it changes partition, topic and callback.
+    """Return a ``produce`` with routes over a foreign Python function (a tracer's, a mock's), or for a partitioner that
+    hashes no keys. It passes the caller's arguments on. Where the route requires that, it changes partition, topic and
+    callback.
     """
 
     def produce(producer: Any, *args: Any, **kwargs: Any) -> Any:
@@ -230,9 +237,9 @@ def faithful_produce(
 def routed_batch(
     base: Callable[..., Any], routes: RouteTable, doubt: Doubt = bool, reports: Reports = NO_REPORTS
 ) -> Callable[..., Any]:
-    """A routed ``produce_batch``: one call of ``base`` for each partition, which sets ``_error`` in the caller's own
-    message dicts. A message's own ``partition`` has precedence. confluent_kafka documents this rule, but its 2.16
-    ignores the field.
+    """Return a ``produce_batch`` with routes. It calls ``base`` once for each partition, and sets errors as ``_error``
+    in the caller's own message dicts. A message's own ``partition`` has precedence. confluent_kafka documents this
+    rule, but its release 2.16 ignores the field.
     """
 
     def produce(
@@ -252,7 +259,7 @@ def routed_batch(
             arguments = (message.get("key"), given, value)
             where, current = placed(current, routes, topic, arguments, doubt)
             by_partition.setdefault(where, []).append(message)
-        if current is not route:  # another view during the loop: the first records were placed by an earlier one
+        if current is not route:  # another view during the loop: the first records were placed by an earlier view
             return produce(producer, topic, messages, partition, *args, **kwargs)
         to = topic_of(current, topic)
         send = _reporting(base, partial(reported, reports, topic)) if reports else base
@@ -267,7 +274,7 @@ def routed_batch(
                 for message in group:
                     message["_error"] = as_kafka_error(error)
         doubtful = [] if queued == len(messages) else [m for m in messages if _is_doubtful(m.get("_error"))]
-        # Records with a given partition are not placed again, as in produce().
+        # As in produce(), only records without a given partition are placed again.
         left = [m for m in doubtful if partition == UNASSIGNED and m.get("partition") in (None, UNASSIGNED)]
         if left:
             doubt(topic)
@@ -285,7 +292,8 @@ def routed_batch(
 
 
 def _reporting(base: Callable[..., Any], report: Callable[[Any], Any]) -> Callable[..., Any]:
-    """A ``produce_batch`` that passes each callback through ``report``. The caller's dicts get only ``_error``."""
+    """Return a ``produce_batch`` that passes each callback through ``report``, in copies of the caller's message dicts.
+    The caller's own dicts get only ``_error``."""
 
     def produce(
         producer: Any, topic: Any, messages: list[dict[str, Any]], partition: Any, *args: Any, **kwargs: Any
@@ -315,7 +323,7 @@ def as_kafka_error(refusal: Exception) -> KafkaError:
 
 
 def count_of(route: Route, unrouted: int = DIRECT) -> Count:
-    """Return the entry of :func:`fast_produce` for a name with ``route``; ``unrouted`` is the entry without a route."""
+    """Return the :data:`Count` of a name with ``route``; ``unrouted`` is the count of a name without a route."""
     if not route.open:
         return 0
     count = unrouted if route.passes else len(route.writable) if route.dense else 0
@@ -340,10 +348,11 @@ def _well_formed(messages: Any) -> bool:
 
 
 class Router(Routes):
-    """The routes of one producer, and the switches of its methods.
+    """The routes of one producer, and its ``produce`` and ``produce_batch``, which change with the routes
+    (:class:`~modeaware.confluent.retarget.Switch`).
 
-    Only the thread of the views' source applies views. Meanwhile any number of threads may call ``produce.call``, with
-    the producer as first argument.
+    One thread at a time applies views: the thread of the views' source, or a sending thread that verifies a topic id.
+    Meanwhile any number of threads may call ``produce.call``, with the producer as first argument.
 
     Args:
         produce: the next ``produce`` after ours: librdkafka's own C method, or a Python function patched over it.
@@ -398,8 +407,8 @@ class Router(Routes):
     def _lead(self, changed: Mapping[str, TopicView], *, first: bool) -> dict[str, str]:
         moved = super()._lead(changed, first=first)
         for topic, view in changed.items():
-            # Only if a later topic gets the deleted topic's name: the request makes brokers with automatic creation
-            # create the deleted topic again.
+            # Only for a topic whose name is kept: another topic gets the name later. The request that notices the
+            # deletion makes brokers with automatic creation create the deleted topic again.
             if (
                 view.is_alias
                 and view.replaced_by is not None
@@ -418,7 +427,7 @@ class Router(Routes):
             self._reports[name] = self._deliveries.report
         else:
             self._reports.pop(name, None)
-        # A count of 0 makes concurrent calls use the route. So none combines the old count with the new route.
+        # While the count is 0, concurrent calls use the route. So no call combines the old count with the new route.
         self._counts[name] = 0
         if route is None or not self.unverified(name):
             self._routes[name] = route
@@ -427,10 +436,11 @@ class Router(Routes):
             self._routes[name] = Unverified(route, partial(self._verify, name))
 
     def _verify(self, name: str) -> Route | None:
-        """Have topic ids compared with the cluster's, before the first record under ``name`` uses views with new ids.
+        """Compare topic ids with the cluster's before the first record under ``name`` uses views with new ids.
 
-        While no broker answers, each send under ``block`` raises BufferError, as before the first view. After
-        ``modeaware.view.timeout.ms``, sends use the last view, and the source repeats the comparison.
+        If no broker answers and ``modeaware.on.unknown`` is ``block``, each send raises BufferError, as before the
+        first view. After ``modeaware.view.timeout.ms``, or with another setting at once, sends use the last view. The
+        source of the views repeats the comparison.
         """
         while isinstance(dict.get(self._routes, name), Unverified):
             compared = [topic for topic, _ in self.unverified(name)]
@@ -461,7 +471,7 @@ class Router(Routes):
         return () if self._closed else self._views.verify(topics, timeout_s, max_age_s)
 
     def close(self) -> None:
-        """Point to librdkafka's own methods for good: they raise that the producer is closed. End waiting calls."""
+        """Point to librdkafka's own methods for good, which raise that the producer is closed. End waiting calls."""
         with self._lock:
             self._closed = True
             self._point_to(self._stock)
@@ -490,7 +500,8 @@ class Router(Routes):
         return self.produce_batch.target(*args, **kwargs)
 
     def _await_view(self) -> None:
-        """Wait for the first view, or raise as ``on_unknown`` requires. Later calls do not wait again."""
+        """Wait for the first view, or raise as ``on_unknown`` requires. After a wait that does not raise, no later call
+        waits."""
         self.first_view.wait()
         with self._lock:
             if not self.known.is_set():

@@ -33,7 +33,7 @@ def stats_settings(conf: Mapping[str, Any], ours: Callable[[str], Any]) -> dict[
 
     The interval is at most :data:`INTERVAL_MS`, and divides the application's interval, so that the application's
     callback gets every n-th statistics. If the application's interval is malformed, nothing is set, and librdkafka
-    rejects it.
+    rejects the interval.
     """
     configured = str(conf.get("statistics.interval.ms", 0))
     if not configured.isdecimal():
@@ -59,8 +59,8 @@ def stats_settings(conf: Mapping[str, Any], ours: Callable[[str], Any]) -> dict[
 
 
 class QueueLoads:
-    """The load of each partition: the records that wait for it, plus all records that were sent to its leader, for any
-    partition, and not answered yet. Both grow if the broker is slow.
+    """The load of each partition: the records that wait for it, plus all records (of any partition) that its leader has
+    not answered yet. Both grow if the broker is slow.
 
     The lowest of the latest three statistics (three seconds at most) counts: a fast broker has many records in flight
     at some moments, a slow broker at all moments. The polling thread adds statistics; any thread may read loads.

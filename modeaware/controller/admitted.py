@@ -25,7 +25,7 @@ from modeaware.modelog.records import TopicRecord
 
 @dataclass(frozen=True)
 class Admitted:
-    """An admitted command, and the topic's record from before the command."""
+    """An admitted command, with the topic's record and facts from before the command."""
 
     command: TopicCommand
     record: TopicRecord | None
@@ -50,7 +50,8 @@ class Admitted:
         """Return the effects that brokers validate.
 
         For a growth: the new partitions, also if the command only validates. For a new replacement: the creation of the
-        new topic, the fence and the deletion. For an undo of a replacement: the deletion of the new topic.
+        new topic and, with a fence, the fence and the deletion of the old topic. For an undo of a replacement: the
+        deletion of the new topic.
         """
         command, count = self.command, self.facts.partition_count
         if self.admission.elsewhere:

@@ -1,11 +1,12 @@
 """What the active controller watches between passes: recreated topics, and brokers.
 
-*Topics.* A Metadata request for the topics of all records shows within a minute, mostly within seconds, that a topic
-was deleted or recreated (invariant I4), however long the check interval is. The metadata of one broker may be stale. So
-another id only starts a comparison: a record is removed only when every live broker returns another topic id.
+*Topics.* A periodic Metadata request to one broker, for the topics of all records, shows that a topic was deleted or
+recreated (invariant I4). It takes a minute at most, mostly seconds, even if the check interval is long. The metadata of
+one broker may be stale. So if this broker returns another id, all brokers are compared: a topic counts as recreated
+only when every live broker returns another id.
 
-*Brokers.* The mode log lists the brokers that were observed, as long as they are registered. So a broker that is down
-is still known (KIP-409).
+*Brokers.* The mode log lists each broker that was observed, until the cluster confirms that the broker is no longer
+registered. So a broker that is down is still known (KIP-409).
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ logger = get_logger("modeaware.controller")
 
 TOPICS_INTERVAL_S = 3.0
 COST_SHARE = 1_000
-"""The pause after a comparison of topics is this many times the comparison's duration, because a comparison occupies
-the thread and a broker. The pause is at least 3 s (up to some hundreds of topics); with 3 000 topics it is
+"""The pause after a comparison of topics is the comparison's duration times this factor, because a comparison occupies
+the thread and a broker. The shortest pause (3 s) is enough for some hundreds of topics. With 3 000 topics the pause is
 some 15 s."""
 LONGEST_INTERVAL_S = 60.0
 BROKERS_INTERVAL_S = 10.0

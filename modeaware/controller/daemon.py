@@ -68,10 +68,10 @@ class Controller:
             commands (port 0: a free port). If it is None, there is no endpoint.
         advertised: ``HOST:PORT`` by which clients reach the endpoint; by default the address that it listens on.
         tls_certificate, tls_key: PEM files of the endpoint's certificate and its key. By default there is no TLS.
-        controller_id: the unique name in the claim record; by default made of host name and process id.
+        controller_id: the unique name in the claim record; by default host name, process id and a random suffix.
 
     Raises:
-        ConfigError: a key without a certificate, or an advertised address or a certificate without an endpoint.
+        ConfigError: there is a key but no certificate; or an advertised address or a certificate, but no endpoint.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class Controller:
 
     @property
     def is_active(self) -> bool:
-        """Return whether this controller acts as the active one. Only brokers can confirm that no other took over."""
+        """Return whether this controller acts as the active one. Only brokers can confirm that it still leads."""
         return self._status.role is Role.ACTIVE
 
     @property
@@ -134,13 +134,13 @@ class Controller:
         self._pages = address
 
     def start(self, wait_active_s: float | None = None) -> None:
-        """Join the election and serve; return once this controller is active or a standby.
+        """Join the election and serve; return once this controller is active, a standby, or stopped.
 
         Args:
             wait_active_s: how long to wait, in seconds, for a standby to become active; None: do not wait.
 
         Raises:
-            ControllerUnavailable: another controller is active after ``wait_active_s``, or this controller was stopped.
+            ControllerUnavailable: this controller is not active after ``wait_active_s``, or was stopped meanwhile.
             ClusterError, ModeSourceError: no broker answers, or the mode log or the election cannot be used.
             ConfigError: librdkafka rejects a setting, or a setting of the endpoint cannot be used.
         """
@@ -169,10 +169,11 @@ class Controller:
             raise
 
     def stop(self) -> None:
-        """Finish the current step, release the claim, leave the election, and return when all threads have ended.
+        """Finish the current step, release the claim, leave the election, and return when the controller's thread and
+        the endpoint's have ended.
 
-        If brokers do not answer, return after :data:`STOP_TIMEOUT_S`. A thread that still waits for brokers finishes
-        its step, and ends with the process at the latest. Idempotent.
+        If brokers do not answer, do not wait longer than :data:`STOP_TIMEOUT_S` for the controller's thread. It
+        finishes its step later, or ends with the process. Idempotent.
         """
         self._status.stopping.set()
         self._inbox.wake()
@@ -208,12 +209,13 @@ class Controller:
         """Hand commands to the controller's thread; the future returns one result per command, in order.
 
         Args:
-            timeout_ms: after this time no further command is begun, and the future ends. Commands that were not begun
-                get the code THROTTLING_QUOTA_EXCEEDED. If it is 0, there is no limit.
+            timeout_ms: after this time no further command is begun. Commands that were not begun get the code
+                THROTTLING_QUOTA_EXCEEDED. If it is 0, there is no limit.
 
-        The future may raise ControllerUnavailable: this controller stands by (the message names the active one) or
-        stops, and nothing was done. It may raise ControllerFenced or ClusterError if all commands failed alike; the
-        message states whether anything was done.
+        If the future raises ControllerUnavailable, nothing was done. This controller stands by (the message names the
+        controller of the last claim), stops, is overloaded, or is not confirmed by the brokers. The future may raise
+        ControllerFenced or ClusterError if all commands failed with the same error. The message then states whether
+        anything was done.
         """
         if self._status.stopping.is_set():
             future: Future[list[CommandResult]] = Future()
@@ -278,7 +280,7 @@ class Controller:
         config, topic, clock = self._config, self._config.mode_log_topic, self._clock
         try:
             cluster = Cluster(self._conf)
-            # A request that only the active controller may send has to time out within a session, however short.
+            # A request that only the active controller may send has to time out within a session, even a short session.
             timeout_s = request_timeout_s(config.session_timeout_ms)
             leased = cluster if timeout_s == REQUEST_TIMEOUT_S else Cluster(self._conf, timeout_s)
         except KafkaException as error:

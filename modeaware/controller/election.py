@@ -1,35 +1,37 @@
 """The election of the active controller, and the lease for its changes outside the mode log.
 
 *Election.* Controllers are members of the consumer group ``modeaware-controller.<mode log>`` (classic protocol,
-assignor ``range``). The member that is assigned the mode log's one partition is the leader. ``range`` assigns
+assignor ``range``). The leader is the member to which the mode log's one partition is assigned. ``range`` assigns
 partitions in the order of member ids. A member id begins with the client id; after a ``!`` and a name, the client id
-contains the time of joining. So the member that joined first has the partition, and keeps it when others join. No
-member ever fetches a record.
+contains the time of joining. So the members form a queue: the member that joined first has the partition, and keeps it
+when others join. No member ever fetches a record.
 
-Each append contains the group metadata of its member, so that brokers fence the appends of former leaders (KIP-447).
-The metadata are taken only during the assignment that contains the partition. At another time they may be a standby's,
-and brokers would accept an append with these, too. A member that has lost its place (its session has ended) rejoins
-under a new client id, at the end of the queue.
+Each append contains the appending member's group metadata, so that brokers fence the appends of former leaders
+(KIP-447). A member takes the metadata for its appends only in the callback that assigns the partition to it. At another
+time the metadata may be those of a standby, and brokers accept an append with a standby's metadata, too. A member that
+has lost its place (mostly because its session has ended) rejoins under a new client id, at the end of the queue.
 
-*Strangers.* A consumer that joins the group and subscribes to the mode log by mistake sorts after every controller: the
-client ids of controllers begin with ``!``, and only a space sorts before ``!``. A consumer that joins on purpose can
-take the partition, but cannot claim the mode log. To reveal such a leader, each controller that leads writes the
-group's generation into its claim, again in each new generation. If a standby's own generation is not in the claim, the
-standby reports that no controller is active.
+*Strangers.* A consumer that joins the group and subscribes to the mode log by mistake sorts after every controller. The
+client ids of controllers begin with ``!``, and of all printable characters only a space sorts before ``!``. A consumer
+that joins on purpose can take the partition, but cannot claim the mode log. To reveal such a leader, a controller that
+leads writes the group's generation into its claim, and appends the claim again in each new generation. If a standby
+does not find its own generation in the claim for some seconds, it reports that no controller is active.
 
-*Lease.* In requests such as DeleteRecords, brokers check no generation. So before the effects of a pass, the group's
-coordinator has to confirm the leader once, by a plain OffsetCommit (:meth:`Election.confirm`). The commit counts as a
-heartbeat: for a session from then on, the coordinator does not remove this member. (An append proves leadership too,
-but the commit in its transaction extends no session.) The member polls while it waits for the commit. So rebalances
-continue, and librdkafka does not leave the group (``max.poll.interval.ms``, at least 60 s).
+*Lease.* *Effects* are requests that change something outside the mode log. In effects such as DeleteRecords, brokers
+check no generation. So before each batch of effects, the group's coordinator has to confirm the leader, by a plain
+OffsetCommit (:meth:`Election.confirm`). The commit counts as a heartbeat: for a session from then on, the coordinator
+does not remove this member. (An append proves leadership too, but the commit in its transaction extends no session.)
+The member polls while it waits for the commit's response. So rebalances continue, and the pause between two polls stays
+below ``max.poll.interval.ms`` (at least 60 s), after which librdkafka would leave the group.
 
-The lease begins when the confirmation is requested, on a clock that also runs while the machine is suspended. The lease
-is half a session, or less if the session is so short that a request's usual time limit exceeds the other half. Before
-an effect's request, topic ids and leaders are read, which may be slow. So the lease is checked again right before the
-request is sent. Then the request may wait for a connection, and is sent once more if the connection breaks. All this
-takes at most the time limit (:func:`request_timeout_s`), which is no longer than the rest of the session. Two cases
-remain: a process that stops for longer between check and sending, and a broker that carries out a request long after
-its arrival. The engine appends before effects, so that a replaced controller repeats no postponed effect.
+The lease begins when the confirmation is requested, on a clock that (on Linux) also runs while the machine is
+suspended. The lease is half a session. If a request's usual time limit exceeds the other half, the lease is shorter.
+Before an effect's request, topic ids and leaders are read, which may be slow. So the lease is checked again right
+before the request is sent. Then the request may wait for a connection, and is sent once more if the connection breaks.
+All this takes at most the time limit (:func:`request_timeout_s`), which is no longer than the rest of the session. Two
+cases remain: a process that is paused between the check and the sending, and a broker that carries out a request long
+after its arrival. Because the engine appends before it performs effects, a replaced controller repeats no postponed
+effect.
 """
 
 from __future__ import annotations
@@ -53,9 +55,9 @@ from modeaware.wire.brokers import REQUEST_TIMEOUT_S
 logger = get_logger("modeaware.controller")
 
 HEARTBEATS_PER_SESSION = 8
-"""The answer to a heartbeat announces a rebalance. With a session of 8 s, that takes a second at most."""
+"""The response to a heartbeat announces a rebalance: with a session of 8 s, within a second."""
 MAX_POLL_INTERVAL_MS = 60_000
-"""A controller that is stuck in one step for this long loses its place, in spite of its heartbeats."""
+"""A controller that is stuck in one step for this long, and for a session, loses its place in spite of heartbeats."""
 LEAVE_TIMEOUT_S = 3.0
 POLL_S = 0.1
 LEASE_CONFIRM_TIMEOUT_S = 2.0
@@ -77,8 +79,8 @@ _DENIED = frozenset(
 class Seat(Enum):
     """A member's place, by its last assignment.
 
-    ``WAITING``: not assigned yet, or between two generations. ``LEADER``: the member has the partition. ``STANDBY``:
-    another member has the partition.
+    ``WAITING``: not assigned yet, between two generations, or without a place. ``LEADER``: the member has the
+    partition. ``STANDBY``: another member has the partition.
     """
 
     WAITING = "waiting"
@@ -87,7 +89,7 @@ class Seat(Enum):
 
 
 class Election:
-    """One member of the group. One thread owns it; callbacks run in its ``poll``.
+    """One member of the group. One thread owns it. Callbacks run in :meth:`poll`, or while a consumer is being closed.
 
     Attributes:
         seat: see :class:`Seat`.
@@ -97,8 +99,8 @@ class Election:
         lost: whether the place was lost, or could not be taken; :meth:`join` takes a new place.
         refusal: why the brokers reject the member permanently, if they do.
         trouble: the last error that librdkafka has reported since the last assignment, if any.
-        generation: the group's generation at the last assignment, even an empty one; None if unknown.
-        since_ms: when the member took its place (wall-clock time, later than that of every earlier member).
+        generation: the group's generation at the last assignment, even if no partition was assigned; None if unknown.
+        since_ms: when the member took its place (wall-clock time, later than ``after_ms`` of :meth:`join`).
     """
 
     def __init__(
@@ -148,7 +150,7 @@ class Election:
         """Leave the present place, if any, and take a place at the end of the queue.
 
         Args:
-            after_ms: the wall-clock time of an earlier member. This member sorts later, even if its clock is behind.
+            after_ms: the wall-clock time of an earlier member. The new place sorts later, even if this clock is behind.
 
         Raises:
             ConfigError: librdkafka rejects a setting, or cannot read a setting's file. The place is then :attr:`lost`.
@@ -190,13 +192,13 @@ class Election:
     def confirm(self, timeout_s: float) -> bool | None:
         """Make the group's coordinator confirm this member's place, by a commit in its present generation.
 
-        Required before an action that fences other controllers, and before an action that brokers do not fence: a
+        Required before an action that fences other controllers, and before an action that brokers do not fence. A
         process that was paused has no other sign that its place was lost. After True, no other member is elected within
-        a session from this call, unless this member leaves.
+        a session from this call, unless this member leaves or calls :meth:`poll`.
 
         Returns:
-            True if this member leads; False if not (if the place is :attr:`lost`, call :meth:`join`); None if no broker
-            answered in time.
+            True if this member leads; False if not (if the place is :attr:`lost`, call :meth:`join`); None if that is
+            unknown, because of a timeout or another error.
         """
         consumer, deadline_s = self._consumer, self._clock.monotonic_s() + timeout_s
         if consumer is None or not self.leader:
@@ -260,7 +262,7 @@ class Election:
             return
         before, metadata, after = consumer.memberid(), consumer.consumer_group_metadata(), consumer.memberid()
         if not before or before != after:
-            # The place has just been lost. Brokers accept commits with metadata that name no member.
+            # The place has just been lost, and brokers accept commits with metadata that name no member.
             self._give_up()
             return
         if self._held_by != before:

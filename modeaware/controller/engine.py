@@ -1,9 +1,14 @@
 """The controller's work, one step at a time, on one thread: claim, execute a command, check a topic.
 
-:mod:`modeaware.lifecycle` decides; the engine keeps the order of steps. A check takes one snapshot of the due topics,
-makes a pass over each topic, appends the changed records, then performs the effects. So after a crash in between, an
-effect may be repeated, but no effect lacks its record. A schedule determines when each topic is due. An unexpected
-error about one topic is contained to that topic.
+:mod:`modeaware.lifecycle` decides; the engine keeps the order of steps. A check takes one *snapshot* (one round of
+requests) of the due topics, and decides each topic's next step. It then appends the changed records, and performs the
+*effects* (requests that change something on brokers). So after a crash in between, an effect may be repeated, but no
+effect lacks its record. A schedule determines when each topic is due. An unexpected error about one topic is contained
+to that topic.
+
+An *alias* is the name of a deleted old topic; it points to the new topic. A *gate* hides a new topic from a group. A
+change that keeps a topic's name replaces the topic twice, by way of an *interim topic*; the second replacement is the
+*second half* (:mod:`modeaware.lifecycle.keep_name`).
 """
 
 from __future__ import annotations
@@ -114,8 +119,8 @@ _REFUSED_FOR_GOOD = frozenset(
         ErrorCode.UNSUPPORTED_VERSION,
     }
 )
-"""Permanent rejections: the same request would be rejected again. After any other rejection, a creation of a topic or
-of partitions is retried."""
+"""Permanent rejections: the same request would be rejected again. In a pass, an effect is retried after any
+other rejection."""
 
 
 class Engine:
@@ -160,10 +165,10 @@ class Engine:
         seen_epoch: int = 0,
         generation: int = UNKNOWN_GENERATION,
     ) -> int:
-        """Become the controller: fence other writers, read the log, claim it under the next epoch (invariant I5).
-        Return that epoch.
+        """Become the active controller: fence other writers, read the log, claim it under the next epoch
+        (invariant I5). Return that epoch.
 
-        Topics whose last record was written for a newer reader are not changed (invariant I4).
+        Topics whose last record needs a newer reader are not changed (invariant I4).
 
         Args:
             not_before_ms: the claim contains this time or a later one. A member that joins the election later takes a
@@ -216,7 +221,7 @@ class Engine:
         return epoch
 
     def renew(self, generation: int) -> None:
-        """Append the claim again if the election's group has a new, known generation, with the same leader."""
+        """If the election's group has a new, known generation, append the claim again with that generation."""
         if self._claim is not None and generation not in (self._claim.generation, UNKNOWN_GENERATION):
             claim = replace(self._claim, generation=generation)
             self._log.append([(CLAIM_KEY, claim.to_json())])
@@ -232,17 +237,17 @@ class Engine:
             self._claim = None
 
     def stand_by(self) -> None:
-        """Close the connections that the observer keeps between passes."""
+        """Close the consumer that the observer keeps between passes."""
         self._observer.close()
 
     def execute(self, commands: Sequence[Command]) -> list[CommandResult]:
         """Execute commands on different topics, with one snapshot and one append. A refusal is a result, not an
         exception.
 
+        The record of a change is on the log, under this claim, before the change is made (invariant I5).
+
         Returns:
             The results of the first commands, at least of one. The other commands were not begun.
-
-        The record of a change is on the log, under this claim, before the change is made (invariant I5).
         """
         if isinstance(commands[0], AlterGroupRulesCommand):
             return [self._alter_group_rules(commands[0])]
@@ -285,7 +290,7 @@ class Engine:
     def _admit_all(
         self, commands: Sequence[TopicCommand], observed: Sequence[TopicFacts | ClusterError]
     ) -> list[Admitted | CommandResult]:
-        """Decide on commands in order; each decision takes into account the replacements of earlier commands."""
+        """Decide on commands in order. Each decision takes into account the replacements of earlier commands."""
         known = {record.topic_id: record for record, _ in replaced(self._records.values())}
         admitted = []
         for command, facts in zip(commands, observed, strict=False):
@@ -319,7 +324,7 @@ class Engine:
         return Admitted(command, record, facts, admission)
 
     def _validate(self, admitted: Sequence[Admitted | CommandResult]) -> list[Admitted | CommandResult]:
-        """Make the brokers validate creations and fences before anything is appended: a rejection changes nothing."""
+        """Make the brokers validate effects before anything is appended, so that a rejection changes nothing."""
         checked = [
             (outcome, effect) for outcome in admitted if isinstance(outcome, Admitted) for effect in outcome.to_validate
         ]
@@ -400,7 +405,7 @@ class Engine:
         for topic_id in failures:
             self.put_off(topic_id)
         for topic in stay:
-            record = self._records.get(topic.topic_id)  # missing if the topic was an alias that has ended
+            record = self._records.get(topic.topic_id)  # missing if the topic was an alias whose record is removed
             if topic.step.record is not None and record is not None:
                 waiting = describe_waiting(record)
                 logger.info("%s, phase %s", record.view().describe(), waiting, extra=about_record(record))
@@ -408,19 +413,19 @@ class Engine:
         performed = self._perform_all([effect for topic in stay for effect in topic.step.effects], appended=appended)
         outcomes = iter(performed)
         of_topic = {topic.topic_id: [next(outcomes) for _ in topic.step.effects] for topic in stay}
-        known = [topic for topic in stay if topic.topic_id in self._records]  # else an alias has ended
+        known = [topic for topic in stay if topic.topic_id in self._records]  # else the alias is removed
         decisions = self._open_gates(known, began_ms)
         pace_ms = self._paces(decisions, began_ms, (self._clock.cpu_s() - began_cpu_s) * 1000 / len(records))
         changed = bool(gone)
         changed |= self._keep_names([topic.topic_id for topic in known])
         for topic in known:
-            if topic.topic_id in self._records:  # else the alias of an interim topic has ended
+            if topic.topic_id in self._records:  # else it was the alias of an interim topic, and is removed
                 changed |= self._plan(topic, of_topic[topic.topic_id], pace_ms.get(topic.topic_id))
         return changed
 
     def _keep_names(self, topic_ids: Sequence[str]) -> bool:
-        """Request the second halves of changes that keep names, and end aliases of interim topics
-        (:mod:`modeaware.lifecycle.second_half`). Return whether anything changed."""
+        """Request the second halves of changes that keep names, remove unused aliases of interim topics, and lift
+        leftover fences (:mod:`modeaware.lifecycle.second_half`). Return whether anything changed."""
         passed = [record for topic_id in topic_ids if (record := self._records.get(topic_id)) is not None]
         closing = [record for record in passed if closes(record, self._clock.now_ms())]
         unused = self._observe([Look(record.topic, None) for record in closing]) if closing else []
@@ -436,15 +441,15 @@ class Engine:
         return changed or bool(ended or lifted)
 
     def _topics_named(self, aliases: Sequence[TopicRecord], *, id_alone: bool = False) -> dict[str, TopicFacts]:
-        """Return for each alias's name the facts of the topic that has the name now; empty facts if there is none. The
-        topic's own configs show a fence that an earlier pass has set."""
+        """Return for each alias's name the facts of the topic that has the name now; empty facts if there is no such
+        topic. The facts include the topic's own configs, which show a fence that an earlier pass has set."""
         looks = [Look(alias.topic, None, ANY_ID + alias.topic, id_alone) for alias in aliases]
         found = self._observe(looks) if looks else []
         absent = {alias.topic: TopicFacts(alias.topic, None) for alias in aliases}
         return absent | {facts.topic: facts for facts in found if isinstance(facts, TopicFacts)}
 
     def _rename_back(self, waiting: Sequence[TopicRecord]) -> bool:
-        """Request the second half for each of these aliases, or note what blocks it."""
+        """Request the second half for each of these aliases, or note what blocks the request."""
         now_ms, known = self._clock.now_ms(), tuple(record for record, _ in replaced(self._records.values()))
         begun: list[tuple[TopicRecord, TopicFacts]] = []
         hindered: list[tuple[TopicRecord, Hindrance]] = []
@@ -489,8 +494,8 @@ class Engine:
         return bool(begun or changes)
 
     def _open_gates(self, checked: Sequence[_Checked], at_ms: int) -> dict[str, Decision]:
-        """Decide, by the facts of the pass, for which groups the gates of new topics open. Append the decisions; no
-        other step of the pass depends on their records.
+        """Decide, by the facts of the pass, for which groups the gates of new topics open. Append the decisions. No
+        other step of the pass depends on these appends.
 
         Args:
             at_ms: the time at which the snapshot began.
@@ -516,8 +521,8 @@ class Engine:
         return decisions
 
     def _append_gates(self, entries: Sequence[Entry]) -> None:
-        """Append decisions about gates. A decision that is too large to append blocks no other topic: its gates stay as
-        they are, and it is appended again later."""
+        """Append decisions about gates. A decision that is too large to append blocks no other topic. The gates of its
+        own topic stay as they are, and a later pass repeats the append."""
         if (error := self._append_together(entries)) is None:
             return
         if len(entries) > 1:
@@ -536,14 +541,14 @@ class Engine:
 
         Args:
             began_ms: the time at which the pass began.
-            cost_ms: the CPU time of the pass for each of its topics.
+            cost_ms: the CPU time of the pass, divided by the number of its topics.
         """
         now_ms = elapsed_ms(self._clock)
         due_ms = self.moved.next_looks_ms(decisions, cost_ms, now_ms - began_ms, now_ms)
         return {topic_id: max(due - now_ms, 0) for topic_id, due in due_ms.items()}
 
     def awake(self, due: Sequence[str]) -> Sequence[str]:
-        """Return the topics that need a whole snapshot now: if one of ``due`` drains, also all other draining topics.
+        """Return the topics that need a whole snapshot now. If one of ``due`` drains, add all other draining topics.
 
         If topics at rest are due, a small snapshot of all topics at rest comes first (:class:`Resting`). A topic for
         which the small snapshot is enough gets its next check planned, and is not returned.
@@ -567,7 +572,7 @@ class Engine:
         """Decide by the facts of a topic. If the facts are unknown, put the topic off and return None.
 
         Args:
-            chain: :func:`~modeaware.lifecycle.alias.chain_of`.
+            chain: what :func:`~modeaware.lifecycle.alias.chain_of` returns for all records.
         """
         try:
             if isinstance(facts, ClusterError):
@@ -613,8 +618,8 @@ class Engine:
         return replace(effect, configs={**NO_FENCE, **effect.configs}) if was_fenced else effect
 
     def _plan(self, checked: _Checked, performed: Sequence[bool], pace_ms: int | None) -> bool:
-        """Plan the next check of a topic, by the performed effects and the pace of its groups; return whether the topic
-        changed."""
+        """Plan the next check of a topic, by the performed effects and the pace of the topic's groups. Return whether
+        the topic changed."""
         topic_id, record, facts, step = checked.topic_id, checked.this.record, checked.this.facts, checked.step
         changed = step.record is not None or any(performed)
         # A missing topic is not idle: a pass decides soon whether the topic is gone.
@@ -643,7 +648,7 @@ class Engine:
         return changed
 
     def remove(self, topic_ids: Sequence[str]) -> None:
-        """Remove the records of recreated topics: on every broker, the name has another topic id."""
+        """Remove the records of recreated topics (every broker returns another id), or make their names aliases."""
         kept, gone = [], []
         for topic_id in topic_ids:
             record = self._records[topic_id]
@@ -677,10 +682,10 @@ class Engine:
     def _look(self, looks: Sequence[Look], new_topics: Sequence[Look | None]) -> list[TopicFacts | ClusterError]:
         """Return the facts that :meth:`_observe` returns, with the facts of the new topics.
 
-        A new topic gets its own snapshot, because the topic may also be one of ``looks``, with a change of its own.
+        New topics get a snapshot of their own, because a new topic may also be one of ``looks``, with its own change.
 
         Args:
-            new_topics: for each of ``looks``, the :class:`Look` of its new topic, if it has one.
+            new_topics: for each of ``looks``, the :class:`Look` at the topic's new topic, or None.
         """
         observed = self._observe(looks)
         pending = list(dict.fromkeys(filter(None, new_topics[: len(observed)])))
@@ -695,10 +700,11 @@ class Engine:
         ]
 
     def _observe(self, looks: Sequence[Look]) -> list[TopicFacts | ClusterError]:
-        """Return the facts of all topics, or (if their common snapshot fails) of the first ones, at least one.
+        """Return the facts of all topics. If their common snapshot fails, return the facts of the first topics, of one
+        at least. After a timeout, return the error for each topic.
 
         So an error about one topic blocks no other topic, and no decision rests on facts that became old during another
-        snapshot. Unreadable group rules make the list of groups uncertain: the rules may require more (invariant I2).
+        snapshot. Unreadable group rules make the list of groups uncertain: they may require more groups (invariant I2).
         """
         what = f"topic {looks[0][0]!r}: a snapshot" if len(looks) == 1 else "a snapshot of many topics"
         try:
@@ -754,7 +760,7 @@ class Engine:
         return self._append_whole([([record], []) for record in records] + [([], [topic_id]) for topic_id in gone])
 
     def _append_whole(self, units: Sequence[tuple[list[TopicRecord], list[str]]]) -> dict[str, ClusterError]:
-        """Append units of records and tombstones, each whole or not at all; return errors like :meth:`_append`."""
+        """Append units of records and tombstones, each unit whole or not at all; return errors like :meth:`_append`."""
         held = self._records.values()
         stamp = self._epoch, self._clock.now_ms()
         records = [record.stamped(*stamp) for some, _ in units for record in some]
@@ -812,7 +818,7 @@ class Engine:
         return failures
 
     def _take_back(self, effect: CreatePartitions, refused: ClusterError) -> None:
-        """Give up a recorded growth that brokers reject for good. Keep the growth if the topic has grown: an earlier
+        """Give up a recorded growth that brokers reject permanently. Keep the growth if the topic has grown: an earlier
         request with an unknown outcome may have succeeded."""
         record = self._records[effect.topic_id]
         (facts,) = self._observe([Look(record.topic, record)])
@@ -863,8 +869,9 @@ class Engine:
         return [error is None for error in errors]
 
     def _why_put_off(self, effect: Effect) -> str | None:
-        """Return why an effect is put off, or None. Either the log may lose the append before the effect; or the effect
-        deletes records, and a topic whose record needs a newer reader may come earlier in the chain (invariant I1)."""
+        """Return why an effect is put off, or None. First reason: the log may lose the append before the effect. Second
+        reason: the effect deletes records, and a topic whose record needs a newer reader may come earlier in the chain
+        (invariant I1)."""
         if (unfit := self._log.unfit) is not None:
             return f"put off until the mode log can keep the change: {unfit}"
         if self._newer_topics and isinstance(effect, DeleteRecords | DeleteOldTopic):
@@ -876,7 +883,7 @@ class Engine:
 
     def _perform(self, effects: Sequence[Effect]) -> list[ClusterError | None]:
         """Perform effects, except those that are put off. Return each effect's failure. With the code REQUEST_TIMED_OUT
-        the outcome is unknown."""
+        the outcome is unknown, or the effect was put off."""
         put_off = [self._why_put_off(effect) for effect in effects]
         if any(put_off):
             fit = [effect for effect, why in zip(effects, put_off, strict=True) if why is None]
@@ -890,7 +897,7 @@ class Engine:
             with self.failures.isolated(what, ErrorCode.REQUEST_TIMED_OUT):
                 errors = self._effects.perform(effects)
         except ClusterError as error:
-            if len(effects) > 1:  # so that one error blocks no other effect; a repeated effect does no harm
+            if len(effects) > 1:  # so that one error blocks no other effect; repeating an effect does no harm
                 half = len(effects) // 2
                 return self._perform(effects[:half]) + self._perform(effects[half:])
             errors = [error]

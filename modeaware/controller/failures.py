@@ -1,4 +1,4 @@
-"""Unexpected errors of the work on one topic: contained to that topic, and logged."""
+"""Unexpected errors: contained to the topic or the requests at hand, and logged."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ class Failures:
     """Turns an unexpected exception into a ClusterError. Not thread-safe.
 
     Each exception is logged with its traceback: first at ERROR, then at DEBUG while its type and place stay the same.
+    After a success, ERROR comes first again.
     """
 
     def __init__(self) -> None:
@@ -26,7 +27,7 @@ class Failures:
 
     @contextmanager
     def isolated(self, what: str, code: ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR) -> Iterator[None]:
-        """Contain an unexpected error to one topic. Not for work on the mode log, whose errors end the claim."""
+        """Turn an unexpected error into a ClusterError. Not for appends to the mode log: their errors end the claim."""
         try:
             yield
         except (ClusterError, RequestRefused, ControllerFenced):

@@ -1,7 +1,7 @@
 """Commands on their way to the controller's thread, and the outcome of each.
 
 A request may name hundreds of topics. Its commands are executed in slices; between slices, other requests, due checks
-and the election get their turn. So the deadline, or the stop of the controller, may end a request between two slices.
+and the election get their turn. So a deadline, or a stop of the controller, may end a request between two slices.
 The answer then states for each command whether it was executed, was never begun, or has an unknown outcome.
 """
 
@@ -27,13 +27,14 @@ _UNPROVED = ControllerUnavailable("the brokers do not confirm that this is the a
 class Job(Future[_Results]):
     """The commands of one request, and the future of their results: one per command, in order.
 
-    The controller's thread begins and ends commands; :meth:`expire` may be called from any thread. If no command has a
-    result of its own, the future raises the common error instead.
+    The controller's thread begins and ends commands; :meth:`expire` may be called from any thread. If all commands
+    failed with one common error, the future raises this error.
 
     Args:
-        deadline_s: when commands are no longer begun (``Clock.monotonic_s``); None if there is no deadline.
+        deadline_s: from this time on no command is begun (``Clock.monotonic_s``); None if there is no deadline.
 
-    ``in_command`` is the number of commands that were begun and have no outcome yet.
+    Attributes:
+        in_command: the number of commands that were begun and have no outcome yet.
     """
 
     def __init__(self, commands: Sequence[Command], deadline_s: float | None = None) -> None:
@@ -71,7 +72,7 @@ class Job(Future[_Results]):
         """Note the outcomes of the commands that were begun.
 
         Args:
-            unknown: whether the commands, which have failed, may have been carried out. They are then answered with
+            unknown: whether the commands failed, but may have been carried out. They are then answered with
                 REQUEST_TIMED_OUT.
             proved: whether it is certain that no later controller was elected before these outcomes. A success that
                 never becomes certain (:meth:`prove`) is answered as a refusal.
@@ -170,7 +171,7 @@ class Inbox:
         return job
 
     def put_back(self, job: Job) -> None:
-        """Queue a job that is not complete again, behind all other jobs."""
+        """Queue an incomplete job once more, behind all other jobs."""
         with self._changed:
             self._jobs.append(job)
 
@@ -180,7 +181,7 @@ class Inbox:
             self._changed.notify()
 
     def take(self, wait_s: float) -> Job | None:
-        """Return the next job, or None if none arrives within ``wait_s`` seconds or :meth:`wake` is called."""
+        """Return the next job. Return None if no job arrives within ``wait_s`` seconds, or before a :meth:`wake`."""
         with self._changed:
             self._changed.wait_for(lambda: self._jobs or self._woken, max(wait_s, 0.0))
             self._woken = False

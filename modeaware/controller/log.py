@@ -40,8 +40,8 @@ class ControllerLog:
     Attributes:
         appends: the number of successful appends.
         timeout_s: how long an append may take. If it is None, the writer's default holds.
-        unfit: None if the topic is fit. Otherwise the reason why the topic may lose the last append, because the topic
-            was altered after the claim. Until the topic is fit again, no effect of a record may be performed.
+        unfit: why the topic may lose the last append: the topic was altered after the claim. None if the topic is fit.
+            Until the topic is fit again, no effect of a record may be performed.
         observed: the observed brokers, as on the log; None if the record needs a newer reader.
         observed_unreadable: whether the last record of the observed brokers is unreadable. Clients then have no list of
             observed brokers.
@@ -62,8 +62,8 @@ class ControllerLog:
 
     @property
     def is_open(self) -> bool:
-        """Return whether :meth:`append` may be called: after :meth:`open`, until an append is fenced or its outcome is
-        unknown."""
+        """Return whether :meth:`append` may be called: after :meth:`open`, until the log is closed. An append that is
+        fenced, or has an unknown outcome, closes the log."""
         return self._writer is not None and self._writer.is_open
 
     def ensure(self) -> str:
@@ -79,7 +79,8 @@ class ControllerLog:
             raise
 
     def weakness(self) -> str | None:
-        """Return why the log is less safe than a newly created one, or None. Raise ClusterError if it is unfit."""
+        """Return why the log is less safe than a new log, or None (also if brokers do not answer in time). Raise
+        ClusterError if the log is unfit."""
         return log_weakness(self._cluster.admin, self._topic)
 
     def open(self) -> Replay:
@@ -109,14 +110,15 @@ class ControllerLog:
         """Append ``(key, value)`` records in one transaction, as the elected controller (invariant I5); a value of None
         is a tombstone.
 
-        Before each append the brokers describe the topic. If the topic was recreated, nothing is appended: the next
-        controller would read a log that contains only the new records. The description includes the topic's configs.
-        Effects follow an append, so the configs are also checked before effects; see :attr:`unfit`.
+        Before each append the brokers describe the topic. If the topic was recreated, nothing is appended. Otherwise
+        the next controller would read a log that contains only the new records. The description includes the topic's
+        configs. Effects follow an append, so the configs are checked before effects, too; see :attr:`unfit`.
 
         Raises:
-            ControllerFenced: this is no longer the elected controller; nothing was appended.
+            ControllerFenced: this is no longer the elected controller. With code NOT_BEGUN nothing was appended;
+                otherwise the append may have succeeded, if only its response was lost.
             ClusterError: the append failed, or its outcome is unknown. With code NOT_BEGUN nothing was appended: the
-                log is not open, or its topic cannot be described, or its topic has another id now. If :attr:`is_open`
+                log is not open, its topic cannot be described, or its topic has another id now. If :attr:`is_open`
                 is False, open the log before the next append.
         """
         if self._writer is None:
@@ -186,7 +188,7 @@ NOWHERE = Contact()
 
 
 class ClaimWatch:
-    """The latest claim on the mode log. Each read continues where the last one ended. One thread owns the watch.
+    """The latest claim on the mode log. Each read continues where the last read ended. One thread owns the watch.
 
     Attributes:
         claim: the latest claim, or None if there is none.
@@ -228,7 +230,7 @@ class ClaimWatch:
 
 
 def describe_claim(claim: ClaimRecord | None) -> str:
-    """Return in words which controller was active last. Only the election shows whether that one is still active."""
+    """Return in words which controller was active last. Only the election shows whether it is still active."""
     if claim is None:
         return "no controller has claimed the mode log yet"
     name = claim.controller_id if not claim.host else f"{claim.controller_id} on host {claim.host}"

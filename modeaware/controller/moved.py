@@ -1,9 +1,10 @@
 """The active controller's decisions about gates: for which groups the new topic of a replacement is open. Pure.
 
-:mod:`modeaware.lifecycle.moved` has the rules. This module keeps the decisions on the log, what snapshots have shown,
-and when the next snapshot and the next record are due. All draining topics are checked together, whenever one of them
-is due: their groups are listed once, so a snapshot of many topics costs little more than a snapshot of one. A decision
-is in force even while its record is not appended yet.
+:mod:`modeaware.lifecycle.moved` has the rules. A *gate* hides the new topic from a group. A topic *drains* while groups
+read it to its end. This module keeps the decisions on the log, the results of snapshots, and the times at which the
+next snapshot and the next record are due. When one draining topic is due, all draining topics are checked. Groups are
+listed once for all topics, so a snapshot of many topics costs little more than a snapshot of one. The controller builds
+on a decision even before the decision is appended; clients open the gate only after the append.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ class MovedGroups:
 
     Args:
         records: old topic's id -> the decision on the log.
-        newer: keys of the log whose record needs a newer reader. Nothing is decided or appended about such a topic,
-            whether the record is the topic's own or the decision about it.
+        newer: keys of the log whose record needs a newer reader: a topic's own record, or the decision about a topic.
+            In both cases nothing is decided or appended about the topic.
     """
 
     def __init__(
@@ -62,12 +63,12 @@ class MovedGroups:
         """The topics that are checked at the pace of their groups."""
 
     def moved(self, topic_id: str) -> Moved:
-        """Return the groups whose gate of the new topic is open, by the log or by a decision not yet appended."""
+        """Return the groups to which the new topic is open, by the log or by a decision that is not appended yet."""
         record = self._decided.get(topic_id)
         return _NONE_MOVED if record is None else record.moved
 
     def looked(self, this: Pass, after: TopicRecord, at_ms: int) -> Decision:
-        """Decide about the gates by what a snapshot has shown.
+        """Decide about the gates by the facts of a snapshot.
 
         Args:
             this: the pass.
@@ -91,7 +92,7 @@ class MovedGroups:
         return decision
 
     def _names(self, this: Pass, after: TopicRecord, held: MovedRecord | None) -> list[str]:
-        """Return the groups to observe: groups with a closed gate, and groups whose gate may be closed again."""
+        """Return the groups to observe: those with a closed gate, and those whose open gate may be closed again."""
         new = this.facts.new_topic
         names = groups_that_matter(after, this.facts, this.requirement)
         if held is None or new is None:
@@ -108,8 +109,8 @@ class MovedGroups:
             self.draining.discard(after.topic_id)
 
     def with_draining(self, due: Sequence[str], due_ms: Callable[[str], int | None]) -> list[str]:
-        """Return the topics to check: the ``due`` topics and, if one of them drains, all draining topics, in the order
-        in which they are due.
+        """Return the topics to check: the ``due`` topics. If one of them drains, add all other draining topics, in the
+        order in which they are due.
 
         Args:
             due_ms: returns when a topic is due.
@@ -127,7 +128,7 @@ class MovedGroups:
 
         Args:
             decisions: topic id -> the decision of the pass.
-            cost_ms: the CPU time of the pass for each of its topics.
+            cost_ms: the CPU time of the pass, divided by the number of its topics.
             took_ms: how long the pass took.
         """
         debt_ms = self._owed_ms(cost_ms * len(self.draining.intersection(decisions)), at_ms)
@@ -141,7 +142,8 @@ class MovedGroups:
         return due_ms
 
     def _owed_ms(self, cost_ms: float, at_ms: int) -> float:
-        """Note the CPU time of a pass over draining topics. Return what is not paid off yet, beyond a burst."""
+        """Add the CPU time of a pass over draining topics to the debt, which time pays off. Return the part of the debt
+        that exceeds a burst."""
         paid_ms = (at_ms - self._debt_at_ms) / COST_FACTOR
         self._debt_ms, self._debt_at_ms = max(self._debt_ms - paid_ms, 0.0) + cost_ms, at_ms
         return max(self._debt_ms - BURST_MS, 0.0)
@@ -158,7 +160,7 @@ class MovedGroups:
     # The log
 
     def to_append(self, records: Mapping[str, TopicRecord], stamp: tuple[int, int], at_ms: int) -> list[Entry]:
-        """Return the entries to append now: due decisions, and tombstones of old topics that are gone.
+        """Return the entries to append now: due decisions, and tombstones for topics whose groups no longer move.
 
         Args:
             records: topic id -> the record of each topic on the log.
@@ -179,7 +181,7 @@ class MovedGroups:
         return entries
 
     def too_large(self, topic_id: str) -> None:
-        """Note that the entry of :meth:`to_append` was too large. The entry is due again after a check interval."""
+        """Note that a topic's entry from :meth:`to_append` was too large. It is due again after a check interval."""
         self._on_log.pop(topic_id, None)
         self._too_large.add(topic_id)
 

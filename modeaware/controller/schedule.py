@@ -6,7 +6,7 @@ from modeaware.clock import Clock
 
 FIRST_RETRY_MS = 1_000
 MOST_SMALL_LOOKS = 72
-"""The maximum number of small snapshots in a row, which take six hours at the default interval."""
+"""The maximum number of small snapshots in a row: six hours at the default interval."""
 
 
 def elapsed_ms(clock: Clock) -> int:
@@ -46,7 +46,7 @@ class Schedule:
         ``due_in_ms`` if that is earlier.
 
         Args:
-            pace_ms: the time until groups make the topic due. It replaces the retry, and the check interval if longer.
+            pace_ms: the time until groups make the topic due; replaces the retry. The check interval stays the limit.
         """
         if progress:
             self._retry_ms.pop(topic_id, None)
@@ -88,10 +88,10 @@ class Schedule:
 class Resting:
     """Topics at rest: while nothing changes, a *small snapshot* (starts and ends of their logs) is enough. Pure.
 
-    A topic *rests* when its last whole snapshot led to no step, and only a change of its logs can lead to one. Each
+    A topic *rests* when its last whole snapshot led to no step, and only a change of its logs can lead to a step. Each
     small snapshot is compared with the small one before it, so any change of the logs is found. A whole snapshot
-    *counts* until a comparison finds a change. If topics join or leave those at rest, that is a change, too. A whole
-    snapshot counts for at most :data:`MOST_SMALL_LOOKS` small ones.
+    *counts* until a comparison finds a change. It is also a change when a topic begins or ceases to rest. A whole
+    snapshot counts for at most :data:`MOST_SMALL_LOOKS` small snapshots.
     """
 
     def __init__(self) -> None:
@@ -101,7 +101,7 @@ class Resting:
 
     def looked(self, *, unchanged: bool) -> frozenset[str]:
         """Note a small snapshot of all topics at rest; return the topics that need no whole snapshot now. After a
-        change, every topic needs one (invariant I2)."""
+        change, every topic needs a whole snapshot (invariant I2)."""
         self._looks += 1
         if not unchanged or self._looks > MOST_SMALL_LOOKS:
             self._counting.clear()

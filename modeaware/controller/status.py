@@ -37,7 +37,7 @@ EFFECTS = (
     "RemoveConfigs",
 )
 OPERATIONS = (CHECK, COMMAND, *EFFECTS, MODE_LOG)
-"""The operations for which errors are counted: passes, commands (refusals are no errors), effects, repeated claims."""
+"""The operations whose errors are counted: passes, commands (refusals are no errors), effects, and the mode log."""
 WHOLE = -1
 """The key of a topic's replacement as a whole, in mappings whose other keys are partitions."""
 PACE_MS = 60_000
@@ -47,7 +47,7 @@ HISTORY_MS = 5_000
 MOST_POINTS, MOST_GROUPS = 40, 8
 """The largest number of points in a topic's history, and of groups in a point."""
 MOST_SUMS = 100_000
-"""The largest product of groups and partitions with which a topic has a history: each point sums over all of them."""
+"""A topic has no history if groups times partitions exceed this number, because each point is a sum over them all."""
 MOST_NOTED = 8
 
 
@@ -101,10 +101,10 @@ class Status:
         epoch: the epoch of its claim while the controller is active.
         trouble: the last error while the controller was starting, if any, for the message of a timeout.
         round_s: when the thread last began a round (``Clock.monotonic_s``), or None before the first one.
-        contact_s: when the active controller last confirmed its place in the election, or when a standby last read the
-            mode log to its end; None before that.
-        leaderless_s: the time since which a standby finds no claim of the election's leader (``Clock.monotonic_s``), or
-            None if it finds the claim.
+        contact_s: when the active controller last had its place in the election, or when a standby last read the mode
+            log to its end; None before that.
+        leaderless_s: the time since which a standby finds no claim of the election's leader (``Clock.monotonic_s``);
+            None while there is such a claim.
         log_failures: how often the mode log was claimed again because of an error, or was found unfit.
         takeovers: how often the controller became active; repeated claims do not count.
     """
@@ -153,19 +153,20 @@ class TopicSeen:
     Attributes:
         record: the record in force.
         facts: the facts of the last pass; None before the first pass.
-        looked_ms: the time of that pass (wall clock, ms since the epoch).
+        looked_ms: the time of that pass, or of a later small snapshot without changes (wall clock, ms since the epoch).
         trouble: why the last pass, or an effect of it, failed; None if all succeeded.
         blocked_since: partition, or :data:`WHOLE`, -> the time since which it is held up in its phase (wall clock, ms).
-            All reasons count as one hold-up, because reasons alternate: any rebalance makes the list of groups
-            uncertain. Requested waits count apart. After a takeover, the time is that of the record's last change.
+            Another reason does not restart this time, because reasons alternate: any rebalance makes the list of groups
+            uncertain. But a change between a requested wait and any other reason restarts it. After a takeover, the
+            time is that of the record's last change.
         stragglers: the number of broken seals that this controller has observed.
         fences_lifted: how often this controller has found the topic's fence lifted.
         known_ms: the time of this controller's claim, or of the topic's first record if later.
-        earlier: the time and the facts of an earlier pass that had all partitions of the last one. The difference shows
-            the pace of groups.
+        earlier: the time and the facts of an earlier pass that had all partitions of the last pass. The difference
+            shows the pace of groups.
         noted: the last events that the record does not keep: time (wall clock, ms), and event.
         history: unread offsets of groups: time (wall clock, ms), and group -> offsets.
-        moved: the groups whose gate of the new topic is open.
+        moved: the groups to which the new topic is open.
         due_ms: the time of the next pass, which may come earlier after a change (wall clock, ms).
     """
 
@@ -213,7 +214,7 @@ class Seen(NamedTuple):
 
 
 class Watched:
-    """What the controller last observed. Only its thread writes; any thread reads."""
+    """What the controller last observed. Only the controller's thread writes; any thread reads."""
 
     def __init__(self) -> None:
         self._lock = InnerLock()
@@ -222,7 +223,7 @@ class Watched:
         self._errors: Counter[str] = Counter(dict.fromkeys(OPERATIONS, 0))
 
     def claimed(self, records: Iterable[TopicRecord], rules: tuple[GroupRule, ...], now_ms: int) -> None:
-        """Set what is on the mode log, right after a claim. Counts of stragglers and lifted fences continue."""
+        """Take over the content of the log, right after a claim. Counts of stragglers and lifted fences continue."""
         with self._lock:
             before, self._topics, self._rules = self._topics, {}, rules
             for record in records:
@@ -278,7 +279,7 @@ class Watched:
         self.not_performed(topic_id, trouble)
 
     def not_performed(self, topic_id: str, trouble: str) -> None:
-        """Note that an effect on brokers failed; the record does not show it."""
+        """Note a failure that the record does not show, such as that of an effect."""
         with self._lock:
             if (seen := self._topics.get(topic_id)) is not None:
                 self._topics[topic_id] = replace(seen, trouble=trouble)
@@ -306,8 +307,8 @@ def _parts(record: TopicRecord) -> tuple[int, ...]:
 
 
 def _hold(record: TopicRecord, partition: int) -> tuple[str, bool] | None:
-    """Return the identity of a hold-up, or None if nothing holds up the partition (or the replacement as a whole). The
-    identity is the phase, and whether the wait was requested."""
+    """Return the identity of a hold-up: the phase, and whether the wait was requested. Return None if nothing holds up
+    the partition (or the replacement as a whole)."""
     if partition == WHOLE:
         whole = record.replacing.reason
         return None if whole is None else (topic_phase(record), reasons.code_of(whole) in reasons.AS_ASKED)
@@ -347,9 +348,9 @@ _EVENTS = {"drain": "sealed", "reclaim": "drained", "done": "done"}
 
 
 def _phase_event(before: TopicRecord, after: TopicRecord) -> str | None:
-    """Return the event that begins a new phase, or None if the phase is the same or the record has the event's time.
+    """Return the event that begins a new phase; None if the phase is the same, or the record has the event's time.
 
-    The record of a replacement has the times of all phases but the drain.
+    The record of a replacement has the times of all phases except the drain.
     """
     phase = topic_phase(after)
     if phase == topic_phase(before) or (after.has_replacement and phase != "drain"):
@@ -360,7 +361,7 @@ def _phase_event(before: TopicRecord, after: TopicRecord) -> str | None:
 def _with_point(seen: TopicSeen, facts: TopicFacts, now_ms: int) -> tuple[tuple[int, Mapping[str, int]], ...]:
     """Return the topic's history, with a point of this pass if one is due. A full history loses every other point.
 
-    A point has at most :data:`MOST_GROUPS` groups: first those of the last point, then those with most unread offsets.
+    A point has at most :data:`MOST_GROUPS` groups: first those in the last point, then those with most unread offsets.
     """
     history, cost = seen.history, len(facts.groups) * len(facts.partitions)
     spacing_ms = max(HISTORY_MS, (now_ms - history[0][0]) // MOST_POINTS) if history else 0
@@ -380,7 +381,7 @@ LOOP_STALE_S = 120.0
 CONTACT_STALE_S = 45.0
 """Longer than a session, and than a standby's longest time between two reads of the mode log."""
 LEADERLESS_S = 10.0
-"""The time in which the election's leader should claim the mode log. A claim takes a second, unless the log is long."""
+"""How long the election's leader may take to claim the mode log. A claim takes a second, unless the log is long."""
 
 
 def alive(snapshot: Snapshot) -> str | None:
@@ -394,7 +395,8 @@ def alive(snapshot: Snapshot) -> str | None:
 
 
 def ready(snapshot: Snapshot) -> str | None:
-    """Return why the controller is not ready, or None if it is active or a standby and has contact with brokers."""
+    """Return why the controller is not ready. Return None if it is active or a standby, has contact with brokers, and
+    works; a standby also needs a claim of the election's leader."""
     if snapshot.role not in (Role.ACTIVE, Role.STANDBY):
         return str(snapshot.role.value)
     if snapshot.contact_age_s is None:
@@ -410,7 +412,7 @@ def ready(snapshot: Snapshot) -> str | None:
 
 
 def report_of(seen: TopicSeen, snapshot: Snapshot) -> TopicReport:
-    """Return the report of the partitions that take no writes, as of the last snapshot."""
+    """Return the report of the partitions that take no writes, by the facts of the last pass."""
     record, facts = seen.record, seen.facts
     if facts is None:
         return report_topic(record, TopicFacts(record.topic, None), Requirement(), record.closed)
@@ -424,14 +426,14 @@ def required_groups(report: TopicReport) -> list[GroupProgress]:
 
 
 def waiting_groups(report: TopicReport) -> int | None:
-    """Return the number of groups whose gate of the new topic is closed, or None if no group has such a gate."""
+    """Return the number of groups to which the new topic is closed, or None if no group has a gate."""
     moving = [group for group in report.groups if group.gate_open is not None]
     return sum(not group.gate_open for group in moving) if moving else None
 
 
 def gate_age_s(seen: TopicSeen, now_ms: int) -> float | None:
-    """Return the seconds since the switch while a required group needs the old topic. Return None before the switch,
-    and after the release."""
+    """Return the seconds since the switch, while a required group still needs the old topic. Return None before the
+    switch, and after the release."""
     replacement = seen.record.replacing
     if replacement.switched_ms is None or replacement.released_ms is not None:
         return None
@@ -449,5 +451,5 @@ def blocked_ages_s(seen: TopicSeen, now_ms: int) -> dict[str, float]:
 
 
 def held_up_since_ms(seen: TopicSeen, partitions: Collection[int]) -> int:
-    """Return the time since which these partitions (none: the replacement as a whole) are held up."""
+    """Return the time since which these partitions, or (without partitions) the replacement as a whole, are held up."""
     return min(seen.blocked_since.get(p, seen.record.changed_ms) for p in partitions or (WHOLE,))

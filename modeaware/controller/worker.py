@@ -1,10 +1,11 @@
 """The controller's thread: the election, the work of a leader, the answers of a standby.
 
-A *leader* of the election claims the log, executes commands, and checks topics that are due. Opening the log fences
-other controllers (as Kafka fences producers). So a leader opens it only after the brokers have confirmed its place;
-otherwise two controllers could fence each other in turns. After a failed append the content of the log is unknown. So
-the leader claims the log again, and every claim begins by reading the log. A *standby* follows the claim on the log;
-its answer to commands names the active controller. A member without progress rejoins the election.
+A *leader* of the election claims the log, executes commands, and checks topics that are due. A *claim* is the record by
+which a leader becomes the active controller. Opening the log fences other controllers (as Kafka fences producers). So a
+leader opens the log only after the brokers have confirmed the leader's place; otherwise two controllers could fence
+each other in turns. After a failed append the content of the log is unknown. So the leader claims the log again, and
+every claim begins by reading the log. A *standby* reads the claim periodically; its answer to commands names the
+controller of the claim. A member without progress rejoins the election.
 """
 
 from __future__ import annotations
@@ -44,8 +45,8 @@ POLL_S = 0.1
 SERVE_POLL_S = 0.5
 """How long the active controller waits for a command, unless a topic becomes due earlier."""
 STUCK_S = 45.0
-"""After this time a member without progress rejoins the election: a leader that cannot claim the log, or a member that
-is neither leader nor standby."""
+"""After this time a member without progress rejoins the election. It is a leader that cannot claim the log, or a member
+that is neither leader nor standby."""
 START_PATIENCE_S = 60.0
 """How long a start is retried while no broker answers."""
 FIRST_READ_TIMEOUT_S = 10.0
@@ -68,10 +69,11 @@ class Together:
     """The number of topics in one pass: ``topics``, :data:`FIRST_TOPICS` at first. Pure.
 
     Each pass lists all groups, so larger passes need fewer requests in all. But the election and other commands wait
-    for the end of a pass. After a pass of more than :data:`LOOK_S` the number becomes half of that pass. If the smaller
-    pass takes almost as long (because one broker does not answer, for example), the former number is restored. After a
-    pass of less than half of :data:`LOOK_S` the number is doubled, up to :data:`MOST_TOPICS`. A pass of fewer topics
-    than the number and :data:`FIRST_TOPICS` changes nothing: most of its time does not depend on its topics.
+    for the end of a pass. After a pass that took longer than :data:`LOOK_S`, half of its topics become the number. If
+    the smaller pass takes almost as long (because one broker does not answer, for example), the larger number is
+    restored. After a pass of exactly this number that took less than half of :data:`LOOK_S`, the number is doubled, up
+    to :data:`MOST_TOPICS`. A pass of fewer topics than both the number and :data:`FIRST_TOPICS` changes nothing:
+    most of its time does not depend on its topics.
     """
 
     def __init__(self) -> None:
@@ -95,9 +97,9 @@ class Together:
 class Worker:
     """The work of the thread ``modeaware-controller`` (with ``--once``, of the caller's thread).
 
-    Only that thread uses the worker's parts; other threads may use the inbox and the status. At the end, the worker
-    closes the ``clusters``, which its parts use. A failed append (ControllerFenced, ClusterError) ends the claim,
-    unless a record was too large.
+    Only that thread uses the worker's parts. Other threads may use the inbox and the status, and read the last claim
+    and the engine's ``watched``. At the end, the worker closes the ``clusters``, which its parts use. A failed append
+    (ControllerFenced, ClusterError) ends the claim, unless a record was too large.
     """
 
     engine: Engine
@@ -117,7 +119,7 @@ class Worker:
     def __post_init__(self) -> None:
         now_s = self.clock.monotonic_s()
         self._useful_s = now_s  # last progress: joined, standing by, or leading with a claim
-        self._claim_read_s: float | None = now_s  # when a standby last read the claim; None: it reads at once
+        self._claim_read_s: float | None = now_s  # when a standby last read the claim; None: read at once
         self._together = Together()
         self._log_check_s = 0.0
         self._weakness: str | None = None
@@ -162,7 +164,7 @@ class Worker:
             self._join()
 
     def _patiently(self, step: Callable[[], object]) -> None:
-        """Run the step; repeat it while no broker answers, because a cluster's only broker may be restarting."""
+        """Run the step. Repeat it while no broker answers, for a minute at most: the only broker may be restarting."""
         deadline_s = self.clock.monotonic_s() + START_PATIENCE_S
         while not self._stopping:
             self.status.round_s = self.clock.monotonic_s()
@@ -195,7 +197,7 @@ class Worker:
         except ConfigError as error:
             if self.status.role is Role.STARTING:
                 raise
-            # The settings worked before. Perhaps a file that they name is just being replaced.
+            # The settings worked before. Perhaps a file that the settings name is being replaced now.
             logger.warning("%s; rejoining the election", error)
             self.status.stopping.wait(RETRY_DELAY_S)
 
@@ -214,7 +216,7 @@ class Worker:
     # The election
 
     def _is_elected(self) -> bool:
-        """Poll; return whether this is the leader, which may claim the log."""
+        """Poll; return whether this controller is the leader, and so may claim the log."""
         election = self.election
         election.poll()
         now_s = self.clock.monotonic_s()
@@ -259,7 +261,7 @@ class Worker:
                     raise
                 self.status.trouble = str(error)
             # The outcome of the last append is unknown: a new claim reads the log again. A leader also claims again if
-            # the log's topic could not be described. If the claim fails too, another controller becomes the leader.
+            # the log's topic could not be described. If claims fail for STUCK_S, another controller becomes the leader.
             self.status.log_failures += 1
             logger.warning("%s; claiming the mode log again", error)
             self.log.close()
@@ -268,7 +270,7 @@ class Worker:
                 self.election.poll()
 
     def _still_leads(self, term: int) -> bool:
-        """Poll; return whether this controller still leads in ``term``. Wait for the end of a rebalance."""
+        """Poll; return whether this controller still leads in ``term``. In a rebalance, wait for its end."""
         election = self.election
         election.poll()
         self.status.round_s = self.clock.monotonic_s()
@@ -303,7 +305,7 @@ class Worker:
     # The leader
 
     def _claim(self) -> int | None:
-        """Claim the log if the brokers confirm that this controller leads. Otherwise a claim would fence the leader.
+        """Claim the log if the brokers confirm that this controller leads. An unconfirmed claim could fence the leader.
 
         Returns:
             The election's term of the claim, or None if this controller does not lead.
@@ -334,7 +336,7 @@ class Worker:
         return UNKNOWN_GENERATION if self.election.generation is None else self.election.generation
 
     def _release(self) -> None:
-        """Remove the address from the claim, if this controller still leads. If that fails, log why."""
+        """Remove the address from the claim, if this controller still leads. If the address stays, log why."""
         try:
             if not self.election.leader:
                 raise ControllerFenced("an election is under way")
@@ -379,10 +381,10 @@ class Worker:
             self.status.stopping.wait(min(max(min(next_ms, give_up_ms) - now_ms, 0) / 1000, POLL_S))
 
     def _carry_out(self, job: Job, term: int) -> None:
-        """Execute commands of the job for :data:`SLICE_S`, and answer once all of them have an outcome.
+        """Execute commands of the job for :data:`SLICE_S`, and answer once all commands of the job have an outcome.
 
         A successful append proves that this controller leads. A command that needs no append is answered from memory,
-        which is stale if the process was paused. So the election has to confirm the leader before such an answer.
+        which may be stale if the process was paused. So the election has to confirm the leader before such an answer.
         """
         until_s = self.clock.monotonic_s() + SLICE_S
         try:
@@ -392,7 +394,7 @@ class Worker:
                     with self._timed(len(commands)):
                         results = self.engine.execute(commands)
                 except (ClusterError, ControllerFenced) as error:
-                    # A fenced append may have been committed: perhaps only the answer was lost.
+                    # A fenced append may have been committed: perhaps only the response was lost.
                     harmless = self._is_harmless(error)
                     nothing = (harmless or error.code is NOT_BEGUN) and self.log.appends == appends
                     # To clients, a ControllerFenced means that the outcome is unknown.
@@ -409,7 +411,7 @@ class Worker:
                     break
             if not job.proved and self._surely_leads(term):
                 job.prove()
-        finally:  # answer a complete job; put any other back in the queue, for later (perhaps under a new claim)
+        finally:  # answer a complete job; queue an incomplete job again, for later (perhaps under a new claim)
             if job.in_command:
                 job.end([ClusterError("the controller failed on this command")] * job.in_command, unknown=True)
             if not job.proved:
@@ -460,12 +462,11 @@ class Worker:
         """Check the log's configs and replication, soon after a claim (a claim has to be quick) and periodically.
 
         A log that has become unfit (brokers may delete its records, for example) is reported at each check. The active
-        controller still writes to it, because this controller has all records in memory. A new claim of such a log is
-        refused, because records that brokers deleted would be missing. Requests that change topics wait until the log
-        is fit.
+        controller still appends to such a log, because it has all records in memory. A new claim of the log is refused,
+        because records that brokers deleted would be missing. Effects wait until the log is fit.
         """
         if self.clock.monotonic_s() < self._log_check_s or not self.inbox.empty:
-            return  # a broker that does not answer takes seconds
+            return  # a broker that does not answer delays commands by seconds
         self._log_check_s = self.clock.monotonic_s() + LOG_CHECK_INTERVAL_S
         about, before = about_controller(self.controller_id, self.status.epoch), self._weakness
         try:
@@ -500,7 +501,7 @@ class Worker:
             self._claim_read_s = None
 
     def _watch_claim(self) -> None:
-        """Note since when the log has no claim for this member's generation: perhaps another program leads."""
+        """Note the time since which the log has no claim of this member's generation: perhaps another program leads."""
         claim, status, now_s = self.claims.claim, self.status, self.clock.monotonic_s()
         generation = self.election.generation
         if self.election.seat is not Seat.STANDBY or generation is None:

@@ -47,9 +47,10 @@ class Stored(NamedTuple):
 
 @dataclass
 class ModeHistory:
-    """The topic's views in the order in which they came into force, with the times of that (monotonic seconds).
+    """The topic's views in the order in which they came into force, each with its time (monotonic seconds).
 
-    ``changed`` is a listener, so it runs in the source's thread. The list only grows, so any thread may read it.
+    ``changed`` is a listener, so the source or a client may call it in any thread. The list only grows, so any thread
+    may read the list.
     """
 
     topic: str

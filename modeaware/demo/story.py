@@ -140,10 +140,10 @@ class ConsumerThread:
 
 
 def shares_of(flights: Sequence[Flight]) -> list[list[Flight]]:
-    """Return the flights of each producer. Each key belongs to one producer: they get new keys in turn.
+    """Return the flights of each producer. Each key belongs to one producer; new keys go to the producers in turn.
 
-    They are not shared by the hash of the key, because that also decides the partition: each producer would then use
-    only some partitions.
+    The hash of a key does not choose the producer, because the hash also chooses the partition: each producer would
+    then use only some partitions.
     """
     owners: dict[bytes, int] = {}
     shares: list[list[Flight]] = [[] for _ in range(PRODUCERS)]
@@ -290,8 +290,8 @@ class Story:
         self._event(f"the cluster has {self._on_cluster[-1]} partitions of it")
 
     def _read_to_end(self) -> None:
-        """Wait until the group has received as many different records as were sent, or has received none for a while:
-        then the audit reports the missing records."""
+        """Wait until the group has received as many different records as were acknowledged, or none for a while. In
+        the second case, the audit reports the missing records."""
         self._stage = "reading to the end"
         delivered, last_s = 0, time.monotonic()
 

@@ -47,7 +47,7 @@ class Awareness:
         drops: whether the client is a librdkafka. A librdkafka closes its connection to a node that the latest response
             does not name, so the pending requests on the connection fail. A consumer whose Metadata request fails joins
             its group minutes later (``topic.metadata.refresh.interval.ms``). So responses to a librdkafka name only the
-            nodes that brokers name.
+            nodes that brokers name, unless the librdkafka is refused as an old client.
     """
 
     reads: bool = False

@@ -1,8 +1,8 @@
 """DeletePartitions, CreatePartitions, ReplaceTopics and AlterGroupRules: authorization, and the response.
 
 A user may change a topic if the broker returns the needed operations over the user's own connection (KIP-430). A user
-may create a new topic if a broker accepts a CreateTopics request that it only validates. Metadata would not suffice:
-the right CREATE may be on the topic or on the cluster, and Metadata may not show it. Nothing here does IO.
+may create a new topic if the broker accepts a CreateTopics request that is only validated. Metadata would not suffice:
+the right CREATE may be on the topic or on the cluster, and Metadata may not show that right. Nothing here does IO.
 """
 
 from __future__ import annotations
@@ -67,18 +67,18 @@ class AclOperation(IntEnum):
 
 
 _TO_ALTER = frozenset({AclOperation.ALTER})
-"""The right on the topic that CreatePartitions needs, as with Kafka's own brokers; DeletePartitions and AlterGroupRules
-need it if they cause no deletion of records. On the cluster, ALTER allows every rule: users that have it may grant
-themselves all rights anyway."""
+"""The right on the topic that CreatePartitions needs, as with Kafka's own brokers. This right also suffices for
+DeletePartitions and AlterGroupRules if they cause no deletion of records. On the cluster, ALTER allows every rule:
+users with that right may grant themselves all rights anyway."""
 _TO_DELETE = _TO_ALTER | {AclOperation.DELETE}
 """The rights for DeletePartitions and AlterGroupRules on a topic whose records may be deleted because of them."""
 _TO_REPLACE = _TO_DELETE | {AclOperation.ALTER_CONFIGS}
-"""The rights on the old topic for ReplaceTopics. The new topic also needs CREATE, on that topic or on the cluster.
+"""The rights on the old topic for ReplaceTopics. CREATE is needed as well, on the new topic or on the cluster.
 An alias has no topic any more: its removal needs _TO_DELETE on the topic to which it points, or _TO_ALTER on the
-cluster. The latter also suffices if that topic is deleted."""
+cluster. If that topic is deleted, _TO_ALTER on the cluster is needed."""
 _ACCEPTED = (int(ErrorCode.NONE), int(ErrorCode.TOPIC_ALREADY_EXISTS))
-"""The accepted codes of a new topic's validation. Brokers check the right first, so TOPIC_ALREADY_EXISTS proves it. The
-controller then decides whether the existing topic may be the new one, as after a repeated request."""
+"""The accepted codes of a new topic's validation. Brokers check the right first, so TOPIC_ALREADY_EXISTS proves that
+right. The controller then decides whether the existing topic may be the new one, as after a repeated request."""
 
 
 def granted(bitfield: int) -> frozenset[AclOperation]:
@@ -91,7 +91,8 @@ def granted(bitfield: int) -> frozenset[AclOperation]:
 
 @dataclass
 class ChangeRequest:
-    """One request for changes. ``commands`` has a command for each topic, in the order of the request.
+    """One request for changes. ``commands`` has a command for each topic, in the order of the request; for
+    AlterGroupRules, one command.
 
     Attributes:
         size_bytes: the request's approximate size in memory.
@@ -280,7 +281,7 @@ def _clipped(result: CommandResult) -> CommandResult:
 
 
 def _new_topic_refusal(command: ReplaceTopicCommand, created: Any) -> CommandResult:
-    """Return the result of a replacement whose new topic the broker would not create; ``created`` is the broker's."""
+    """Return the result of a replacement whose new topic the broker refuses; ``created`` is the broker's answer."""
     code = int(ErrorCode.UNKNOWN_SERVER_ERROR) if created is None else created.error_code
     if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
         why = (

@@ -31,12 +31,12 @@ logger = get_logger(__name__)
 _LOGGED_CHARACTERS = 500
 _FRAME_S = 100e-6
 _DECODED_BYTE_S, _RELAYED_BYTE_S = 1e-6, 50e-9
-"""The expected CPU time for a byte of a frame that is decoded, or is only relayed, as in the most expensive frames."""
+"""The CPU time for each byte of a decoded frame, and of a frame that is only relayed, in the most expensive frames."""
 
 SubmitCommands = Callable[[Sequence[Command], int], "concurrent.futures.Future[list[CommandResult]]"]
 """Submits commands to the controller, with a time limit in ms. Called in the loop's thread, so it must not block."""
 RefreshViews = Callable[[], "concurrent.futures.Future[None]"]
-"""Has the mode log read to its present end. Called in the loop's thread, so it must not block."""
+"""Starts a read of the mode log to its present end. Called in the loop's thread, so it must not block."""
 
 
 @runtime_checkable
@@ -48,10 +48,11 @@ class Expiring(Protocol):
 
 
 class Ticket:
-    """Waits for ``future`` and calls ``resolve`` once, in the loop's thread: with its result, its error or a timeout.
+    """Waits for ``future`` and calls ``resolve`` once, in the loop's thread, unless dropped before.
 
-    A failure is logged, even after the deadline. The future is never cancelled, because the controller cannot
-    withdraw a command. At the deadline an :class:`Expiring` future ends, and begins no further command.
+    ``resolve`` gets the future's result or error, or a timeout. A failure is logged, even after the deadline. The
+    future is never cancelled, because the controller cannot withdraw a command. At the deadline an :class:`Expiring`
+    future ends, and begins no further command.
     """
 
     def __init__(
@@ -124,12 +125,14 @@ def _outcome_of(future: concurrent.futures.Future[Any]) -> tuple[Outcome, int, s
 
 
 class Deadlines:
-    """Calls ``passed(why)`` once, when the first of a connection's deadlines has passed. One timer.
+    """Calls ``passed(why)`` when the first of a connection's deadlines has passed. One timer.
 
-    A connection has a fixed time to be established: for its first request, and for the user's authentication if the
-    brokers require it. The idle time runs from one whole request or response to the next, so that a peer cannot keep a
-    connection open by single bytes. It stops while the controller works for the connection: commands have a time limit
-    of their own.
+    After :meth:`ending`, only the linger time is left, so a second call may follow.
+
+    A connection has a fixed time to be established: for its first request, and for the user's authentication if brokers
+    require authentication. The idle time runs from one whole request or response to the next, so that a peer cannot
+    keep a connection open by single bytes. The idle time stops while the controller works for the connection: commands
+    have a time limit of their own.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, limits: EndpointLimits, passed: Callable[[str], None]) -> None:
@@ -141,7 +144,7 @@ class Deadlines:
         self._full_s: dict[str, float] = {}
         self._ending = False
         self.established = False
-        """Whether a whole request has arrived, and the user is authenticated, if brokers require authentication."""
+        """Whether a whole request has arrived and, if brokers require authentication, the user is authenticated."""
         self.working = False
         """Whether the controller works for the connection."""
 
@@ -224,10 +227,11 @@ class Shared:
 class Connection:
     """Carries out a session's actions, and keeps both peers within their limits. ``LinkOwner`` of both links.
 
-    Reads from the client while three conditions hold: its session takes more, both peers accept data, and the broker's
-    connection is not being made. Reads from the broker while the client accepts responses. Frames wait for a turn of
-    this connection (:mod:`modeaware.endpoint.turns`), responses before requests. More is read from a peer once none of
-    its frames waits. The connection to a broker is made when the first frame is to be sent there.
+    Reads from the client while four conditions hold: the session takes more, both peers accept data, the connection to
+    the broker is not being made, and the controller does not work for the session. Reads from the broker while the
+    client accepts responses. Frames wait for a turn of this connection (:mod:`modeaware.endpoint.turns`), responses
+    before requests. More is read from a peer once none of that peer's frames waits. The connection to a broker is made
+    when the first frame is to be sent there.
     """
 
     def __init__(self, shared: Shared) -> None:
@@ -363,7 +367,7 @@ class Connection:
         self._proceed()
 
     def _next(self, session: ClientSession) -> tuple[deque[bytes], float] | None:
-        """Return the queue whose first frame is next, and that frame's expected CPU time; None if no frame is."""
+        """Return the queue whose first frame is next, and that frame's expected CPU time; None if no frame is next."""
         byte_s = _DECODED_BYTE_S
         if self._answers:
             frames, byte_s = self._answers, _DECODED_BYTE_S if session.judging else _RELAYED_BYTE_S

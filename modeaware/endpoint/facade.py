@@ -10,8 +10,9 @@ from modeaware.lifecycle.commands import Command, CommandResult
 from modeaware.topic_view import TopicView
 
 SERVE, REFUSE = "serve", "refuse"
-"""The values of ``modeaware.old.clients``. To a Metadata request below KIP-694's version, about a topic with a retired
-partition, ``serve`` returns the broker's response, ``refuse`` LEADER_NOT_AVAILABLE (KIP-694, Compatibility)."""
+"""The values of ``modeaware.old.clients``: the response to a Metadata request below KIP-694's version, about a topic
+with a partition that takes no writes. With ``serve`` the client gets the broker's response; with ``refuse``,
+LEADER_NOT_AVAILABLE (KIP-694, Compatibility)."""
 REFRESH_TIMEOUT_S = 10.0
 """The time limit for reading the mode log to its end, and for a session that waits for this."""
 
@@ -60,7 +61,7 @@ class ControllerView(Protocol):
         """Return the controller of the claim in force, or None if no claim is known."""
 
     def is_active(self) -> bool:
-        """Return whether this endpoint's own controller is the active one, by the latest claim it has read."""
+        """Return whether this endpoint's own controller is active, by the latest claim that it has read."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,7 @@ class Submit:
 class Refresh:
     """Read the mode log to its end, then call ``ClientSession.resolved(ticket, None or error)``.
 
-    One such read may serve any number of tickets, if it begins after all their actions.
+    One read may serve several tickets, if the read begins after the Refresh of each ticket.
     """
 
     ticket: int

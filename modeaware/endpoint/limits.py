@@ -19,7 +19,8 @@ T = TypeVar("T", bound=Hashable)
 class EndpointLimits:
     """Bounds in connections, bytes, requests and seconds. Each is checked before memory is used."""
 
-    # Open client connections. A further one takes the slot of one that is not established, or else is closed at once.
+    # Open client connections. A further connection takes the slot of one that is not established. Without such a slot,
+    # the further connection is closed at once.
     connections: int = 1_200
     connections_per_peer: int = 600  # open client connections of one address
     request_bytes: int = MAX_REQUEST_BYTES  # the largest request of a client, without its length
@@ -38,7 +39,8 @@ class EndpointLimits:
     # The size, for all connections, of incomplete frames, waiting frames, and sent frames that peers have not accepted.
     # Beyond this limit, the connection that holds most is closed.
     buffered_bytes: int = 134_217_728
-    # The longest time without a complete request (Kafka's connections.max.idle.ms), or until a peer accepts sent data.
+    # The longest time without a complete request or response (Kafka's connections.max.idle.ms). This time also
+    # bounds establish_s and drain_s.
     idle_s: float = 600.0
     # The time for TLS, the first complete request of a connection, and its user's authentication, if brokers require
     # authentication.
@@ -70,7 +72,7 @@ class BufferBudget(Generic[T]):
 
 class ConnectionSlots(Generic[T]):
     """The slots of connections. Only an established connection keeps its slot for good: if no slot is free, a new
-    connection takes that of the oldest connection that is not established."""
+    connection takes the slot of the oldest connection that is not established."""
 
     def __init__(self, most: int, most_per_peer: int) -> None:
         self._most = most
@@ -83,7 +85,8 @@ class ConnectionSlots(Generic[T]):
         """Take a slot for a connection of ``host``.
 
         Returns:
-            None if a slot was free; the holder that has lost its slot to the connection; or a text: why there is none.
+            None if a slot was free; the holder that has lost its slot to the connection; or, if there is no slot, the
+            reason as a text.
         """
         loser = None
         if self._taken[host] >= self._most_per_peer:
@@ -114,7 +117,7 @@ class ConnectionSlots(Generic[T]):
 
 
 class RateLimitedLogger:
-    """A log that peers cannot flood: in ``period_s`` it takes ``lines`` of a kind, and then counts those left out."""
+    """A log that peers cannot flood: of each kind it writes ``lines`` lines in ``period_s``, and counts the others."""
 
     def __init__(self, clock: Callable[[], float], lines: int = 10, period_s: float = 30.0) -> None:
         self._clock = clock
@@ -123,7 +126,7 @@ class RateLimitedLogger:
         self._kinds: dict[str, _Kind] = {}
 
     def log(self, level: int, kind: str, message: str, *arguments: object, lines: int | None = None) -> None:
-        """Log, unless ``kind`` has been logged ``lines`` times (default: the log's ``lines``). There are few kinds."""
+        """Log, unless ``kind`` has been logged ``lines`` times (default: the log's ``lines``). Kinds must be few."""
         state = self._kinds.setdefault(kind, _Kind())
         now_s = self._clock()
         if now_s >= state.until_s:

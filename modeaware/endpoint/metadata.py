@@ -1,8 +1,9 @@
 """The endpoint's Metadata responses: KIP-694's version 10 with the modes, and the versions below 10.
 
-Every response is made from the broker's response to the same user, so it names no topic that the broker would hide
-from the user. Brokers return topic ids as well. A mode record counts only for its own topic id: if another topic has
-the name now, the response treats that topic as one without a record.
+Every response is made from the broker's response to the same user, so it lists no topic that the broker would hide
+from the user. Only the entry of a replaced topic names another topic: the new one. Brokers since Kafka 2.8 return topic
+ids. A mode record counts only for its own topic id: if another topic has the name now, the response treats that topic
+as one without a record.
 
 KIP-694's version 10 is version 9 with a mode at the end of each partition. The broker's response is version 9, or
 Kafka's own 10, which is version 9 with a topic id in each topic. Only the parts that change are decoded, because one
@@ -53,17 +54,17 @@ _UNKNOWN = (int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), int(ErrorCode.TOPIC_AUTHO
 class Answers:
     """A cache of Metadata and ApiVersions responses, for all connections of an endpoint. For one thread.
 
-    While the modes do not change, the endpoint makes one response from all brokers' responses with the same bytes. The
-    cache keeps the endpoint's most recently used responses, up to ``limits.cache_bytes``.
+    While the modes do not change, brokers' responses with the same bytes share one response of the endpoint. The cache
+    keeps the endpoint's most recently used responses, up to ``limits.cache_bytes``.
     """
 
     def __init__(self, limits: EndpointLimits) -> None:
         self._kept: LRUCache[Hashable, bytes] = LRUCache(limits.cache_bytes, lambda body: len(body) + _ENTRY_BYTES)
 
     def get(self, upstream: memoryview, circumstances: Hashable, make: Callable[[], bytes]) -> bytes:
-        """Return the endpoint's response made from ``upstream``: a broker's response, after the correlation id.
+        """Return the endpoint's response made from ``upstream``, a broker's response without the correlation id.
 
-        ``circumstances`` is all else that decides the response; ``make`` makes it if the cache does not have it."""
+        ``circumstances`` is all else that decides the response. ``make`` makes a response that the cache lacks."""
         key = (hashlib.sha256(upstream).digest(), circumstances)
         body = self._kept.get(key)
         if body is None:
@@ -201,9 +202,10 @@ def refused(upstream: bytes, header: Header, asked: int, controller: ControllerV
     """Return the broker's response (a whole frame, of version ``asked``) for a client that does not read modes, if such
     clients are refused; ``header`` is the header of the client's request.
 
-    A topic with a partition that takes no writes is returned without a leader. The response's brokers are the leaders
-    of the other topics and this endpoint, so that a client whose topics are all refused continues to send requests
-    here. The controller in the response is the active controller's endpoint, or this endpoint if that one is unknown.
+    A topic with a partition that takes no writes is returned with LEADER_NOT_AVAILABLE and no partitions. The response
+    lists the leaders of the other topics and this endpoint as brokers. So a client whose topics are all refused
+    continues to send requests here. The controller in the response, also listed as a broker, is the active controller's
+    endpoint, or this endpoint if that one is unknown.
     """
     here = Node(codec.ENDPOINT_NODE_ID, *controller.advertised)
     added = tuple(dict.fromkeys((here, _active(controller)[0] or here)))
@@ -358,7 +360,7 @@ def _topics(cursor: Cursor, views: Callable[[str], TopicView], added: Additions,
 
 
 def _listed(cursor: Cursor) -> list[bytes]:
-    """Return the partitions of one topic without their tagged fields, else unchanged. It is the innermost loop."""
+    """Return the partitions of one topic without their tagged fields, else unchanged. This is the innermost loop."""
     body, partitions = cursor.body, []
     count = cursor.count()
     at = cursor.at

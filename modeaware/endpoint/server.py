@@ -35,8 +35,12 @@ _ROUNDS_TO_CONNECT = 3
 
 
 class Target(NamedTuple):
-    """An address to bind. ``loopback`` is whether only this host reaches it; ``everywhere``, whether it stands for all
-    interfaces, so that clients cannot connect to it."""
+    """An address to bind.
+
+    Attributes:
+        loopback: whether only this host reaches the address.
+        everywhere: whether the address stands for all interfaces, so that clients cannot connect to it.
+    """
 
     family: socket.AddressFamily
     host: str
@@ -83,17 +87,17 @@ class Server:
 
     Args:
         listen: ``HOST:PORT``. Without a host, 127.0.0.1 is meant; port 0 means any free port.
-        controller: the controller's state for sessions. Its ``advertised`` may be this server's.
+        controller: the controller's state for sessions; ``controller.advertised`` may be this server's.
         submit: submits commands to the controller, with a time limit in ms. In the server's thread: must not block.
-        refresh: has the mode log read to its present end. In the server's thread: must not block.
+        refresh: starts a read of the mode log to its present end. In the server's thread: must not block.
         upstream: the brokers.
         tls: the endpoint's side of TLS (:func:`modeaware.endpoint.transport.server_context`), or None without TLS.
         limits: see :class:`~modeaware.endpoint.limits.EndpointLimits`.
         advertised: ``HOST:PORT`` to which clients connect, or None if that is where the server listens.
 
     Raises:
-        ConfigError: an address is invalid; or users' messages would cross the network in the clear, although brokers
-            are reached by TLS.
+        ConfigError: an address is invalid, or clients cannot connect to it; or users' messages would cross the network
+            in the clear, although brokers are reached by TLS.
     """
 
     def __init__(
@@ -200,9 +204,9 @@ class Server:
             raise ConfigError(f"cannot serve on {_join(*self._bound)}: {failure}") from failure
 
     def stop(self) -> None:
-        """Close every connection, within a second. Complete responses are still sent; work in progress gets none.
+        """Close every connection, within a second. Complete responses are still sent.
 
-        Idempotent; returns when the server has stopped.
+        A request in work gets no response. Idempotent; returns when the server has stopped.
         """
         thread, self._thread = self._thread, None
         if thread is None:
@@ -279,7 +283,7 @@ async def _close_all(shared: Shared) -> None:
 
 
 def affordable(connections: int) -> int:
-    """Return for how many connections the process's file descriptors suffice. Each connection needs two."""
+    """Return how many connections the process's file descriptors allow: each needs two. Raise their limit if needed."""
     wanted = 2 * connections + _OTHER_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= wanted:

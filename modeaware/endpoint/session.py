@@ -3,7 +3,7 @@
 Each relayed request becomes exactly one request to the broker, at the same place in the order: the client's own bytes,
 or a Metadata request of the endpoint instead. So the broker's responses pair with the waiting requests by order alone,
 and none is delayed behind another. Some requests need more than the broker: the controller, or the mode log's end.
-Until such a request has its response, the requests behind it are not sent.
+Until the controller has responded, or the log has been read, the requests behind such a request are not sent.
 
 SASL is between the client and the broker. Of its frames the endpoint decodes and keeps only the header, and the error
 code of a SaslAuthenticate response; from these :class:`Authentication` derives the state of the exchange:
@@ -16,7 +16,8 @@ UNDER_WAY    SaslHandshake is sent, also again (KIP-368)         SASL frames. Ot
                                                                  frames have a response. Such a request then ends
                                                                  the connection, unless the last response was a
                                                                  SaslAuthenticate's without an error
-OPEN         a response to a request sent after SASL succeeded   everything
+OPEN         a response to a request sent after SASL succeeded,  everything
+             but not a response to ApiVersions
 ===========  ==================================================  ==========================================
 
 Only the client and the broker can tell whether their SASL mechanism needs another round. If a client sends a request
@@ -144,10 +145,14 @@ class Slot:
 
     Attributes:
         asked: the correlation id that the broker's response must have.
-        limited: whether the response limit applies to the result of ``rewrite``. It does not if the result is nearly
-        the broker's own response.
-        judge: called with the broker's response about the user's rights to a change. The client does not get it.
-        answer: the endpoint's own response to a request that was not sent on; it waits for the responses before it.
+        seen: called with the broker's response, before all else.
+        rewrite: makes the client's response from the broker's.
+        limited: whether the response limit applies to the result of ``rewrite``. The limit does not apply if the result
+            is nearly the broker's own response.
+        judge: called with the broker's response about the user's rights to a change. The client does not get that
+            response.
+        answer: the endpoint's own response to a request that was not sent on. The responses to earlier requests are
+            sent first.
     """
 
     asked: int = 0
@@ -181,7 +186,7 @@ class ClientSession:
         self._answer_bytes = 0  # of our own responses that wait in the slots
         self._actions: list[Action] = []
         self._in_work: ChangeRequest | ModesQuery | None = None  # the requests behind this one wait
-        self._ticket: int | None = None  # of the request in work, once it no longer waits for the broker
+        self._ticket: int | None = None  # of the request in work, while the controller works for it
         self._last_ticket = 0
         self._last_id = 0
         self._client = Awareness()
@@ -420,8 +425,8 @@ class ClientSession:
             self._finish(change.answer([]))
 
     def _last_active(self) -> ActiveController | None:
-        """Return the active controller, or None if it is unknown, because a new controller has not read the mode log
-        yet. Not an error: that would close the connection, and leave the client's request with an unknown outcome."""
+        """Return the active controller, or None if it is unknown: a new controller may not have read the mode log yet.
+        An error would close the connection, and leave the client's request with an unknown outcome."""
         try:
             return self._controller.claim()
         except ModeSourceError:

@@ -307,8 +307,8 @@ class Upstream:
 
     A server is *doubted* if it accepted no connection, or if a connection ended before the server sent a frame: a
     hanging process still accepts connections. A doubted server is tried after all others, until it has sent a frame.
-    But every :data:`DOUBT_S` one client has to try it in its turn. If that fails, the client's next connection
-    reaches another server.
+    But once in every :data:`DOUBT_S`, one client tries the doubted server in its turn. If the server sends no frame,
+    that client's next connection reaches another server.
     """
 
     def __init__(

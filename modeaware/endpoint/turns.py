@@ -28,7 +28,7 @@ SLICE_S = 0.005
 """After this CPU time of turns in a row, the loop handles the events that have arrived meanwhile."""
 LARGE_S = 0.005
 LARGE_PAUSE = 3
-"""After a large frame, the next large frame waits for this many times the duration of the first."""
+"""After a large frame, the next one waits for this many times the first frame's duration."""
 _MOST_ADDRESSES = 10_000
 
 

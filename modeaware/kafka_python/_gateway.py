@@ -45,7 +45,7 @@ def named_client(configs: dict[str, Any]) -> dict[str, Any]:
 
 def add_listener(metadata: Any, listener: Callable[[Any], Any]) -> None:
     """Add a listener to kafka-python's ``ClusterMetadata``, in a new set. kafka-python's thread may be iterating over
-    the old set; if this set changed, the thread would never request metadata again (3.0.12)."""
+    the old set. If the old set changed, the thread would never request metadata again (3.0.12)."""
     metadata._listeners = {*metadata._listeners, listener}
 
 

@@ -3,7 +3,7 @@
 The leader of a group computes the assignment of all members. These assignors assign twice, by kafka-python's own
 algorithm: first the readable partitions, as if there were no others, then those in mode None. So each partition has an
 owner when it is revived. Protocol names and bytes on the wire are kafka-python's, so a group may also have plain
-members. A plain leader makes the usual assignment. Mode-aware members then leave out the partitions in mode None.
+members. A plain leader makes the usual assignment, and mode-aware members still leave out partitions in mode None.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class ReadableAssignor:
             group's subscriptions.
 
     Attributes:
-        dealt: the hidden partitions of each topic at the last assignment, or None if this member has made none.
+        dealt: the hidden partitions of each topic when this member last made an assignment, or None if it never did.
     """
 
     def __init__(self, view_of: ViewOf) -> None:
@@ -56,7 +56,8 @@ class ReadableAssignor:
         return {member: _together(readable[member], rest[member]) for member in readable}
 
     def stale(self) -> bool:
-        """Return whether this member has made an assignment, and other partitions are hidden now than then."""
+        """Return whether other partitions are hidden now than when this member last made an assignment. Return False if
+        it never did."""
         dealt = self.dealt
         return dealt is not None and any(hidden(self._view_of(topic)) != before for topic, before in dealt.items())
 

@@ -1,8 +1,9 @@
-"""Notes in a kafka-python consumer's commits (:mod:`modeaware.notes`), while the consumer reads a topic to its end.
+"""Notes in a kafka-python consumer's commits, while the consumer reads a topic to its end.
 
-kafka-python sends all commits through two methods of its coordinator: commits by the application, by the timer, before
-a rebalance, and at ``close()``. This module adds the note to a commit without metadata if the end of its partition is
-known. So no commit of kafka-python overwrites a note. The result of each commit is an input of the member.
+A *note* is the member's report about a partition, in the metadata of a commit (:mod:`modeaware.notes`). kafka-python
+sends all commits through two methods of its coordinator: commits by the application, by the timer, before a rebalance,
+and at ``close()``. If the end of a partition is known, this module adds the note to each commit without metadata. So no
+commit of kafka-python overwrites a note. The result of each commit is an input of the member.
 
 Only the polling thread may use this module, and kafka-python's own thread while the polling thread waits for that
 thread. A producer may send offsets from any thread.
@@ -40,10 +41,12 @@ class CommitNotes:
         parts.subscription.all_consumed_offsets = self.consumed
 
     def consumed(self) -> Commits:
-        """Return the offsets that kafka-python commits if the application names none. Only partitions that the member
-        shows, or hides by their mode, are included. A commit on a partition behind a gate would claim that the group
-        has moved to the new topic. A partition whose records the application has dropped is included once it is read
-        again."""
+        """Return the offsets that kafka-python commits if the application names none.
+
+        Of a subscription, partitions that the member shows, or hides by their mode, are included. A commit on a
+        partition behind a gate would claim that the group has moved to the new topic. A partition whose records the
+        application has dropped is included once it is read again.
+        """
         every: Commits = type(self._subscription).all_consumed_offsets(self._subscription)
         if not self._subscription.partitions_auto_assigned():
             return every
@@ -80,7 +83,7 @@ class CommitNotes:
                 self._member.doubted(noted)
             own(offsets, answer)
 
-        self._learn(noted)  # now, not when the answer comes: a note that is sent in between must not be set back
+        self._learn(noted)  # not when the answer comes: it must not override a note that is sent in between
         return self._kind.commit_offsets_async(self._coordinator, noted, answered)
 
     async def _commit_sync(self, offsets: Commits, timeout_ms: float | None = None) -> Any:
@@ -116,12 +119,12 @@ def _is_usual(offsets: Any) -> bool:
 
 
 def metadata_key(metadata: Any) -> Any:
-    """Return the part of group metadata that identifies a consumer: all fields except the last, the present state."""
+    """Return the part of group metadata that identifies a consumer: all fields but the last, which is its state."""
     return tuple(metadata[:4]) if isinstance(metadata, ConsumerGroupMetadata) else None
 
 
 def transactional_offsets(offsets: Any, metadata: Any) -> Any:
     """Return the offsets that a producer sends to its transaction (any thread): ``offsets`` with the notes of the
-    consumer that returned the group's ``metadata``. If this consumer is unknown or has no notes, they are unchanged."""
+    consumer that returned the group's ``metadata``. Without such a consumer or its notes, return ``offsets`` itself."""
     notes = notes_of(metadata_key(metadata))
     return offsets if notes is None else notes.for_transaction(offsets)

@@ -33,8 +33,8 @@ _VIEW_POLL_S = 0.5
 class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]  # untyped
     """``kafka.KafkaConsumer`` with the same settings, methods and listeners, aware of partition modes.
 
-    * Partitions in mode None are neither read nor shown to the application. When a partition is readable again, the
-      member to which the group gave it reads it, without a rebalance.
+    * Partitions in mode None are neither read nor shown to the application. When such a partition is readable again,
+      it is read without a rebalance, by the member to which the group gave it.
     * kafka-python's assignors (``partition_assignment_strategy``) are replaced by ours
       (:mod:`modeaware.kafka_python.assignors`), under the same protocol names. The group's leader requests a rebalance
       if the readable partitions have changed since it computed the assignment.
@@ -49,7 +49,8 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
     Thread-safety: kafka-python's (one thread uses a consumer).
 
     Raises:
-        ConfigError: an unknown or bad ``modeaware_`` setting, or one that cannot be translated for the views.
+        ConfigError: an unknown or bad ``modeaware_`` setting, or a connection setting that cannot be translated for
+            librdkafka, which reads the views.
         KafkaError: as from kafka-python.
     """
 
@@ -253,9 +254,11 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
     # Life
 
     def group_metadata(self) -> Any:
-        """As ``kafka.KafkaConsumer.group_metadata``, to commit with transactions. From now on, this consumer itself
-        commits only on partitions where the group has no commit, or has committed the end of an old topic's
-        partition."""
+        """As ``kafka.KafkaConsumer.group_metadata``, to commit with transactions.
+
+        After this call, this package makes commits of its own on two kinds of partitions alone: those without a commit
+        of the group, and those of an old topic whose end the group has committed.
+        """
         metadata = super().group_metadata()
         self._membership.commits_with_transactions(metadata)
         return metadata
@@ -279,7 +282,7 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
     # Work of the polling thread
 
     def _note(self, changed: Mapping[str, TopicView]) -> None:
-        """Note changed views for the polling thread (called by the thread of the views' source)."""
+        """Note changed views for the polling thread (called in any thread)."""
         for topic, view in changed.items():
             self._starts.remember(view)
             self._membership.changed.add(topic)
@@ -294,7 +297,7 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
             self._membership.views.verify(self._subscription.subscription)  # before a join, and perhaps an assignment
         if self._coordinator.rejoining:
             # kafka-python 3.0.12 forgets a join that a short poll began because of new metadata. From the assignor's
-            # state it concludes that no join is needed. Then it never takes its assignment, nor sends heartbeats.
+            # state it concludes that no join is needed. Then it neither takes its assignment nor sends heartbeats.
             self._coordinator.request_rejoin()
         return super()._poll_once(timer, max_records, update_offsets=update_offsets)
 

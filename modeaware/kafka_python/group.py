@@ -1,20 +1,21 @@
 """A kafka-python consumer as a member of its group: kafka-python's events become inputs, and actions become calls.
 
 :mod:`modeaware.clients.member` makes all decisions about partitions, gates, notes and starts. This package only carries
-out the decisions. kafka-python is assigned all partitions that the group gave to this member. Partitions that the
-application does not hold are paused and not shown, so each keeps its owner in the group.
+out the decisions. A *gate* hides a new topic until the group has read the old topic. kafka-python is assigned all
+partitions that the group gave to this member. Partitions that the application does not hold are paused and not shown,
+so each keeps its owner in the group.
 
 Properties of kafka-python (3.0.12):
 
-* It calls a rebalance listener in its own thread, while the polling thread waits. No code in this thread may wait for
-  brokers. So kafka-python's thread shows a revocation, but only notes an assignment. The polling thread takes the
-  assignment before it fetches (:meth:`Membership.apply`).
+* It calls a rebalance listener in its own thread, while the polling thread waits. No code may block this thread until
+  brokers answer. So kafka-python's thread shows a revocation, but only notes an assignment. The polling thread takes
+  the assignment before it fetches (:meth:`Membership.apply`).
 * It keeps a partition's position and pause flag during an assignment; under an eager protocol, also over a rebalance.
 * It detects a loss of the membership only before a join, and keeps the positions of partitions that are assigned again.
   But by then other members may have read on, and another topic may have the name. So :meth:`Membership._drop_stale`
-  drops two kinds of partitions before the assignment: partitions that the member loses while it joins, and partitions
-  of a topic that it leaves and subscribes to again within one join. If the application has dropped records of a
-  partition, and the partition was not yet read again, the method drops the position.
+  drops two kinds of partitions before the assignment: those that the member has lost when it joins again, and those of
+  a topic that the member left and subscribed to again since its last join. It also drops the position of a partition
+  whose records the application has dropped, if the partition was not yet read again.
 
 The member's own commits are asynchronous; a later poll gets the answers.
 """
@@ -88,7 +89,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
     """The layer between kafka-python's coordinator and the application's listener.
 
     The polling thread uses it, and kafka-python's thread while the polling thread waits. Any thread may set
-    :attr:`noted`.
+    :attr:`noted`, and add to :attr:`changed`.
 
     Args:
         parts: the consumer's parts, which do not keep the consumer alive.
@@ -194,8 +195,8 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
                 self.member.failed(show, self._now_s())
 
     async def _commit_starts(self, idle: Mapping[Key, int], timeout_ms: float) -> None:
-        """Commit the starts of partitions that delivered nothing, unless an earlier owner, or the application by other
-        means, has committed since."""
+        """Commit the starts of partitions that delivered nothing. Leave out partitions on which the group has a commit
+        by now, of an earlier owner or of the application by other means."""
         if not idle:
             return
         coordinator = self._parts.coordinator
@@ -208,7 +209,8 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
             log.warning("start offsets of %d idle partitions not committed: %s", len(idle), error)
 
     def _drop_stale(self) -> None:
-        """Make partitions that the member loses while it joins start anew if the group assigns them again."""
+        """Before each assignment, drop what kafka-python keeps of partitions that must start anew. The top of the
+        module has the reasons."""
         coordinator = self._parts.coordinator
         kind = type(coordinator)
 
@@ -520,7 +522,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
 
     def _seek(self, places: Mapping[Key, int | None]) -> None:
         for key in places.keys() & self._subscription.assigned_partitions():
-            if (at := places[key]) is not None and at >= 0:  # else the application has sought, and kafka-python asks
+            if (at := places[key]) is not None and at >= 0:  # else kafka-python itself requests the offset of a seek
                 self._subscription.seek(TopicPartition(*key), at)
                 self._starts.started(key, at)
 

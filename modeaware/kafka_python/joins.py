@@ -1,9 +1,9 @@
 """Joins of a kafka-python consumer that end between two polls.
 
-kafka-python (3.0.12) joins its group in a task, for which a poll waits up to the poll's timeout. If a later poll finds
-the task ended, it forgets the result and joins again. Brokers answer the requests of one connection in order. So a
-request to the coordinator between two polls (for commits, say) returns only after the join has ended. Then the next
-poll joins again: an application that sends such requests between short polls would never get an assignment.
+kafka-python (3.0.12) joins its group in a task, for which a poll waits up to the poll's timeout. If the task has ended
+before a later poll, this poll ignores the result and joins again. Brokers answer the requests of one connection in
+order. So a request to the coordinator between two polls (for commits, say) returns only after the join has ended. Then
+the next poll joins again: an application that sends such requests between short polls would never get an assignment.
 """
 
 from __future__ import annotations

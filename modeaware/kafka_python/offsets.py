@@ -55,7 +55,7 @@ def as_committed(at: Any) -> Committed:
 
 class KafkaPythonOffsets:
     """Offsets that kafka-python requests from brokers (:class:`~modeaware.clients.starts.BrokerOffsets`), within a poll
-    of ``timeout_ms``. If this time is over, ``committed`` raises KafkaTimeoutError.
+    of ``timeout_ms``. When this time is over, ``committed`` raises KafkaTimeoutError.
 
     Attributes:
         commits: the last result of :meth:`committed`.
@@ -77,7 +77,7 @@ class KafkaPythonOffsets:
 
     def committed_now(self, keys: Collection[Key]) -> dict[Key, Committed | None]:
         """Return the group's present commits, metadata included, by a new request. kafka-python keeps a request that
-        was not answered in time, and would use its late answer as the answer to the next request."""
+        was not answered in time, and would take the late answer for the answer to the next request."""
         self._parts.coordinator._offset_fetch_futures.pop(frozenset(partitions_of(keys)), None)
         return self._fetch(keys)
 

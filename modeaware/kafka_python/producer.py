@@ -27,7 +27,7 @@ from partitioners.call_forms import for_kafka_python
 log = get_logger(__name__)
 
 LOOK_S = 1.0
-"""How long the views' thread waits for the metadata of a new topic that has the name of an earlier topic."""
+"""How long the thread that applies a view waits for the metadata of a new topic that has the name of an earlier one."""
 
 ERRORS = ClientErrors(RetiredPartitionError, FirstViewPending, FirstViewTimeout)
 
@@ -36,8 +36,8 @@ class KafkaProducer(_gateway.KafkaProducer):  # type: ignore[misc,unused-ignore]
     """``kafka.KafkaProducer`` with the same settings and methods, aware of partition modes.
 
     While a topic has retired partitions, the ``partitioner`` (kafka-python's, or the application's own) sees only the
-    writable ones: a keyed record goes to ``writable[hash % len(writable)]``. A record for a partition that takes no
-    writes, given or picked, is refused before it is queued. ``partitioner`` may also be a name that
+    writable ones: a keyed record goes to ``writable[hash % len(writable)]``. If the partition that was given or picked
+    takes no writes, the record is refused before it is queued. ``partitioner`` may also be a name that
     :func:`partitioners.named` accepts, ``"package.module:name"``, or a partitioner of :mod:`partitioners`.
 
     Records under the name of a replaced topic go to the partitions of its new topic; serializers get the name that the
@@ -50,7 +50,8 @@ class KafkaProducer(_gateway.KafkaProducer):  # type: ignore[misc,unused-ignore]
     ``close()``, at the end of ``with``, and when it is dropped.
 
     Raises:
-        ConfigError: an unknown or bad ``modeaware_`` setting, or one that cannot be translated for the views.
+        ConfigError: an unknown or bad ``modeaware_`` setting, or a connection setting that cannot be translated for
+            librdkafka, which reads the views.
         KafkaError, ValueError: as from kafka-python.
     """
 
@@ -137,8 +138,8 @@ class KafkaProducer(_gateway.KafkaProducer):  # type: ignore[misc,unused-ignore]
         return chosen
 
     def send_offsets_to_transaction(self, offsets: Any, group_metadata: Any) -> None:
-        """As ``kafka.KafkaProducer.send_offsets_to_transaction``. If an offset without metadata is the end of a
-        partition of a replaced topic, it is sent with the note that the group has read the partition."""
+        """As ``kafka.KafkaProducer.send_offsets_to_transaction``. If an offset is the end of a partition of a
+        replaced topic and has no metadata, a note is added: the group has read the partition."""
         super().send_offsets_to_transaction(transactional_offsets(offsets, group_metadata), group_metadata)
 
     def partitions_for(self, topic: str) -> set[int]:
@@ -208,8 +209,8 @@ def _metadata_changed(views: Views, accumulator: Any, metadata: Any) -> None:
 def _look_anew(metadata: Any, topic: str) -> None:
     """Make kafka-python's sender thread request the metadata of a topic, and wait for the metadata.
 
-    Only the sender thread may add the topic, because it may be iterating over the topics. If they changed meanwhile,
-    that thread would never request metadata again (3.0.12).
+    Only the sender thread may add the topic, because this thread may be iterating over the topics. If the topics
+    changed meanwhile, the sender thread would never request metadata again (3.0.12).
     """
     done = threading.Event()
 
@@ -228,7 +229,7 @@ def _report_refusals(sender: Any, transactions: Any, refusals: Refusals) -> None
     """Make records that brokers reject because their topic was replaced fail with ``ReplacedTopicError``.
 
     All records of a batch fail at once. Otherwise kafka-python would split a rejected batch until each record is sent
-    alone. The producer continues. Otherwise an idempotent kafka-python producer would never send again.
+    alone. A producer without transactions continues. Otherwise an idempotent one would never send again.
     """
     dispatch, classify = sender._dispatch_error, transactions and transactions.classify_batch_error
 

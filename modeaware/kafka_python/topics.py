@@ -117,15 +117,16 @@ class Topics:
         cluster.set_topics(subscription.group_subscription() or ())  # a topic may exist again
 
     def forget_all(self) -> None:
-        """Stop requesting metadata of any topic: the application has unsubscribed. kafka-python would continue to
-        request the topics of the earlier subscription, and would create a deleted topic again."""
+        """Stop requesting metadata of any topic: the application has unsubscribed. Otherwise kafka-python would
+        continue to request the topics of the earlier subscription, and would create a deleted topic again."""
         self._cluster._topics = set()  # a new set: kafka-python's thread may be iterating
 
     def create(self, allowed: bool) -> None:
-        """Let metadata requests create topics, if ``allowed`` and ``allow_auto_create_topics`` is set (kafka-python
-        3.0.12 ignores this setting). Once a topic was replaced, the requests create none: kafka-python continues to
-        request the topics of earlier subscriptions, and would create a deleted one again (the new topic of an undone
-        replacement).
+        """Let metadata requests create topics if ``allowed``, and if the application has set
+        ``allow_auto_create_topics`` (kafka-python 3.0.12 ignores this setting).
+
+        Once the consumer has subscribed to a new topic, the requests create no topics: kafka-python continues to
+        request the topics of earlier subscriptions. So it would create the new topic of an undone replacement again.
         """
         allowed = allowed and self._creates and not self._widened
         if self._cluster.config["allow_auto_create_topics"] != allowed:

@@ -1,8 +1,9 @@
 """Admission: accept or refuse a command about a topic, or about the operator's rules for groups.
 
-A refused command changes nothing. An accepted command results in the topic's next record, and passes carry out the
-change (:mod:`modeaware.lifecycle.steps`). A change that keeps a topic's name consists of two replacements: a command
-about one of them may alter the record of the other (:mod:`modeaware.lifecycle.keep_name`).
+A refused command changes nothing. An accepted command results in the topic's next record, unless it changes nothing or
+is a dry run. Passes then carry out the change (:mod:`modeaware.lifecycle.steps`). A change that keeps a topic's name
+consists of two replacements, its *halves* (:mod:`modeaware.lifecycle.keep_name`). A command about one half may alter
+the record of the other half.
 """
 
 from __future__ import annotations
@@ -52,7 +53,8 @@ from modeaware.modes import PartitionMode
 LATEST_MS = 253_402_300_799_000
 """The end of the year 9999, the last year of Python's dates."""
 MAX_GROUP_BYTES, MAX_TOPIC_BYTES, MAX_REASON_BYTES = 500, 249, 1_000
-"""The largest texts of a group rule, in UTF-8. Kafka allows group ids of 32 kB, but all rules share one record."""
+"""The largest group, topic and reason of a rule, in UTF-8. Kafka allows group ids of 32 kB, but rules share a
+record."""
 MAX_TOPIC_RULES_BYTES = 60_000
 """The largest size of all rules for one topic (about 400 rules), so that rules for other topics have room."""
 NOTHING_CHANGED = "already under way; nothing changed"
@@ -61,9 +63,14 @@ STATE_LOSS_ACCEPTED = "already under way; the loss of state is now accepted"
 
 @dataclass(frozen=True)
 class Admission:
-    """The outcome of a command. The controller stamps and appends the topic's ``record`` and another topic's record
-    (``also``), and removes the records of the topic ids in ``removed``. If ``elsewhere`` is true, the command changes
-    another topic's record alone, and causes no effect on brokers."""
+    """The outcome of an accepted command.
+
+    Attributes:
+        record: the topic's next record, which the controller stamps and appends; None if the record stays.
+        also: the next record of another topic, if the command changes that record.
+        removed: the ids of the topics whose records are removed.
+        elsewhere: whether the command is about another topic's record alone. It then has no effect on brokers.
+    """
 
     record: TopicRecord | None
     message: str | None = None
@@ -89,8 +96,8 @@ def admit(
         replaced: the records of all topics that are or were replaced.
 
     Raises:
-        RequestRefused: the command is refused. The error is the first of the
-            :func:`~modeaware.lifecycle.objections.objections`.
+        RequestRefused: the command is refused for the first of the :func:`~modeaware.lifecycle.objections.objections`,
+            or because the record might become too large. Between two halves, ``why_not_now`` replaces the objections.
     """
     first_half = stays_of(command, replaced)
     if first_half is not None:
@@ -99,7 +106,7 @@ def admit(
             return _other_topic(command, first_half)
     if isinstance(command, ReplaceTopicCommand) and (record is None or not record.has_replacement):
         alias = repeated_by(command, facts.topic_id, replaced)
-        # The controller's own request is the one that begins the second half.
+        # The controller's own request begins the second half, so it repeats nothing.
         if alias is not None and not (alias.replacing.keep_name and command == second_half_of(alias)):
             return _in_gap(command, alias, facts)
     for objection in objections(command, record, facts, config, now_ms, replaced):
@@ -133,8 +140,8 @@ def _other_topic(command: TopicCommand, record: TopicRecord | None, message: str
 
 
 def _in_gap(command: ReplaceTopicCommand, alias: TopicRecord, facts: TopicFacts) -> Admission:
-    """Decide on a repeated request for a change of two halves, before its second half. The controller begins that half
-    by the alias's record."""
+    """Decide on a repeated request for a change of two halves, before the second half begins. Only the alias's record
+    may change: by this record the controller begins the second half."""
     first_half = replace(command, topic=alias.topic, new_topic=command.topic)
     if (refused := why_not_now(first_half, alias, alias.replacing)) is not None:
         raise Objection(alias.topic, "replaced", ErrorCode.REASSIGNMENT_IN_PROGRESS, refused).refusal
@@ -160,8 +167,9 @@ def _retire(
 ) -> TopicRecord:
     """Return the record that retires the highest partitions.
 
-    These become ReadOnly first, so that no data is hidden before it is read (invariant I2). The highest ids retire, so
-    that each key has one partition per epoch (invariant I3). An uncertain list of groups is noted (invariant I1).
+    The partitions become ReadOnly first, so that no data is hidden before it is read (invariant I2). The highest ids
+    retire, so that each key has one partition per epoch (invariant I3). The record notes an uncertain list of groups
+    (invariant I1).
     """
     keep, writable = command.total_count, record.writable_count
     modes = list(record.modes)

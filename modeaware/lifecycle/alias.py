@@ -1,12 +1,14 @@
 """An alias: the name of an old topic that is gone. The old topic's record stays, and the name points to the new topic.
 
-A client may use the old name at any time. So an alias stays until an operator removes it, or until the topic that it
-points to (its *target*) is renamed back: replaced by a new topic of the old name. A removed alias has no record. From
-then on the name means the topic that brokers have under it, if any.
+A client may use the old name at any time. So an alias stays until an operator removes it, or until a *rename back* is
+complete: a new topic with the alias's name has replaced the topic that the alias points to (its *target*). The alias of
+an interim topic ends once it is unused (:mod:`modeaware.lifecycle.second_half`). When an alias ends, its record is
+removed, and the name means the topic that brokers have under it, if any.
 
 While the alias exists, the controller watches it. The controller raises an alarm when the target is deleted, or when
 another topic appears under the alias's name, for example by automatic creation. Stock clients may have written to that
-topic; mode-aware clients do not use it (invariant I8). An operator copies its records if needed, and deletes it.
+topic; mode-aware clients do not use it (invariant I8). An operator copies that topic's records if needed, and deletes
+the topic.
 """
 
 from __future__ import annotations
@@ -31,9 +33,10 @@ LOOK_IN_GAP_MS = 15_000
 """The longest time between two checks whether another topic has taken a name that is to be kept."""
 EPOCHS_FORGOTTEN_MS = 45_000
 """librdkafka forgets a deleted topic 30 s after the first metadata without it (``topic.metadata.propagation.max.ms``).
-Until then, librdkafka ignores a leader of a new topic of that name if the deleted topic had a higher leader epoch. Its
-consumers would never read such a partition, and its producers might write to a broker that does not lead it. A client
-requests that metadata at the deletion. The other 15 s are for brokers that do not answer then."""
+Until then, in a new topic of that name, librdkafka ignores a leader whose epoch is lower than that of the same
+partition in the deleted topic. A consumer would never read this partition, and a producer might send to a broker that
+does not lead it. Clients request metadata at the deletion. The other 15 s are for brokers that do not answer at that
+time."""
 
 
 Chain = Mapping[str, Sequence[TopicRecord]]
@@ -50,8 +53,8 @@ def chain_of(records: Iterable[TopicRecord]) -> Chain:
 
 
 def earlier_topic_of(topic_id: str | None, chain: Chain) -> str | None:
-    """Return the name of the nearest earlier topic of the chain that is not gone, or None if all are gone. Groups still
-    come from that topic, even if the topic after it was deleted by hand.
+    """Return the name of the nearest earlier topic of the chain that is not gone, or None if all are gone. Groups may
+    still move on from this earlier topic, even if a topic in between was deleted by hand.
 
     Args:
         chain: the result of :func:`chain_of`.
@@ -64,28 +67,28 @@ def is_new_topic_replaced(record: TopicRecord, records: Mapping[str, TopicRecord
     """Return whether producers have switched from the new topic of ``record`` to a later topic of the chain.
 
     Args:
-        records: topic id -> the record, of all topics.
+        records: the records of all topics, by topic id.
     """
     new_topic = records.get(record.replacing.new_topic_id or "")
     return new_topic is not None and new_topic.replacing.switched_ms is not None
 
 
 def record_after(record: TopicRecord, now_ms: int) -> TopicRecord | None:
-    """Return the record of a topic that is gone, or None to remove the record because producers never switched (I8)."""
+    """Return the record of a topic that is gone; None if producers never switched: then it is removed (I8)."""
     replacement = record.replacing
     if replacement.switched_ms is None:
         return None
     if replacement.gone_ms is not None:
         return record
-    # Every group may read the new topic now. After a deletion by the controller, the seals stay as its proof.
+    # Every group may read the new topic now. If the controller deleted the topic, the record keeps the seals as proof.
     gone = replace(replacement, gone_ms=now_ms, released_ms=replacement.released_ms or now_ms, reason=None)
     retired = record.retired if replacement.deleting_ms is not None else {}
     return replace(replace(record, replacement=gone), retired=retired)
 
 
 def advance_gone(topic: Replaced, this: Pass) -> Advance:
-    """Turn the name of a topic that is gone into an alias. A restored mode log may be older than the switch. Then
-    records on the new topic prove that the switch took place (invariant I2)."""
+    """Turn the name of a topic that is gone into an alias or, if producers never switched, remove the topic's record. A
+    restored mode log may be older than the switch. Then records on the new topic prove the switch (invariant I2)."""
     (record, replacement), new_topic = topic, this.facts.new_topic
     if replacement.switched_ms is None and replacement.undone_ms is None and replacement.new_topic_id is not None:
         is_there = new_topic is not None and new_topic.topic_id == replacement.new_topic_id
@@ -107,8 +110,8 @@ def advance_gone(topic: Replaced, this: Pass) -> Advance:
 
 
 def _watch(topic: Replaced, this: Pass) -> Advance:
-    """Note that the alias's target was deleted, or that another topic has appeared under the name. Unconfirmed facts
-    change nothing."""
+    """Give the alias a reason if its target was deleted, or if another topic has its name; otherwise clear the reason.
+    An absence that is not confirmed changes nothing."""
     alias, replacement = topic
     facts, new_topic, before = this.facts, this.facts.new_topic, replacement.reason
     is_missing = new_topic is not None and new_topic.topic_id != replacement.new_topic_id
@@ -133,11 +136,11 @@ def _watch(topic: Replaced, this: Pass) -> Advance:
 
 
 def facts_for_alias(alias: TopicRecord, facts: TopicFacts, records: Mapping[str, TopicRecord]) -> TopicFacts:
-    """Return the facts about an alias, without two topics that need no alarm: a topic of the alias's name that is the
-    new topic of a replacement (a rename back), and a target that is being replaced, or was.
+    """Return the facts about an alias, without two topics that need no alarm. The first is a topic of the alias's name
+    that is the new topic of a replacement (a rename back). The second is a target that is or was itself replaced.
 
     Args:
-        records: topic id -> the record, of all topics.
+        records: the records of all topics, by topic id.
     """
     if facts.topic_id is not None and is_new_topic(alias.topic, facts.topic_id, records.values()):
         facts = replace(facts, topic_id=None)
@@ -146,7 +149,7 @@ def facts_for_alias(alias: TopicRecord, facts: TopicFacts, records: Mapping[str,
 
 
 def is_new_topic(topic: str, topic_id: str, records: Iterable[TopicRecord]) -> bool:
-    """Return whether a topic is a new topic: by its id, or by its name while the id is not recorded."""
+    """Return whether a topic is the new topic of a replacement: by its id, or by its name while no id is recorded."""
     return any(
         topic_id == replacement.new_topic_id or (replacement.new_topic_id is None and topic == replacement.new_topic)
         for _, replacement in replaced(records)
@@ -157,8 +160,8 @@ def alias_of(command: ReplaceTopicCommand, facts: TopicFacts, records: Collectio
     """Return the alias that the command removes.
 
     Raises:
-        RequestRefused: there is no such alias; or it points to another topic than the command names; or a change keeps
-            its name; or a rename back to it is in progress, so that clients would skip the topic in between.
+        RequestRefused: there is no such alias, or it points to another topic than the command names. Or a change keeps
+            the name. Or a rename back to the name is in progress: clients would skip the topic in between.
     """
     why = "not an alias: no topic of that name was replaced and deleted; see 'modeaware alias list'"
     for record, replacement in replaced(records):
@@ -202,14 +205,14 @@ def alias_objections(
     * A topic that appeared under the name of an alias is not changed, and does not become a new topic: its record would
       take the alias's place (invariant I8). Only a rename back may give a new topic the alias's name.
     * A new topic is not changed before its old topic is released: groups that still read the old topic would not count.
-      A new topic is not shrunk before its old topic is gone: groups may still come from there. After a rename back no
-      change is made before the old topic is gone, because the new topic's name is still an alias.
-    * A new topic has one old topic only. If the old topic is compacted, the new topic is not replaced before the old
-      topic is gone: a straggler there has to be copied.
+      A new topic is not shrunk before its old topic is gone: groups may still move from the old topic. After a rename
+      back no change is made before the old topic is gone, because the new topic's name is still an alias.
+    * At most one old topic of a new topic exists. If this old topic is compacted, the new topic is not replaced before
+      the old topic is gone: a straggler in the old topic has to be copied.
     """
     wanted = {command.topic, command.new_topic if isinstance(command, ReplaceTopicCommand) else command.topic}
     records = list(records)
-    # A controller with thousands of aliases calls this for each. Only the check of the chain needs all records.
+    # With thousands of aliases, a controller calls this for each alias. Only the check of the chain needs all records.
     named = [
         topic for topic in replaced(records) if topic.record.topic in wanted or topic.replacement.new_topic in wanted
     ]
@@ -244,14 +247,15 @@ def alias_objections(
 
 
 def _is_held(command: TopicCommand, topic_id: str | None, before: Replaced, *, has_alias: bool) -> bool:
-    """Return whether the command has to wait for ``before``, an old topic.
+    """Return whether the command has to wait for the old topic ``before``.
 
     The drain of a shrink would not wait for groups that still read ``before``. So a shrink is refused until ``before``
     is gone (invariant I1).
 
     Args:
         topic_id: the id of the command's topic. If it is None, the topic counts as the new topic of ``before``.
-        has_alias: whether an alias has the name of the command's topic: then a new topic counts only by its id.
+        has_alias: whether an alias has the name of the command's topic. Then only the topic's id shows whether the
+            topic is the new topic of ``before``.
     """
     replacement = before.replacement
     if replacement.new_topic != command.topic:
@@ -266,7 +270,7 @@ def _is_held(command: TopicCommand, topic_id: str | None, before: Replaced, *, h
 def _before_groups_moved(
     command: TopicCommand, topic_id: str | None, records: Iterable[TopicRecord]
 ) -> Iterator[Objection]:
-    """Refuse a shrink while an earlier topic of the chain exists, even if a topic between them is gone."""
+    """Refuse a shrink while an earlier topic of the chain exists, even if a topic in between is gone."""
     before = earlier_topic_of(topic_id, chain_of(records)) if isinstance(command, DeletePartitionsCommand) else None
     if before is not None:
         why = f"groups of {before!r}, an earlier topic of its chain, may still move to it: wait until "
@@ -285,7 +289,7 @@ def _deleted(topic: str) -> str:
 def is_rename_back(
     command: ReplaceTopicCommand, topic_id: str | None, alias: TopicRecord, records: Iterable[TopicRecord]
 ) -> bool:
-    """Return whether the command renames an alias's target back to the alias's name."""
+    """Return whether the command renames an alias's target, or a later topic of the chain, back to the alias's name."""
     if not alias.is_alias or command.new_topic != alias.topic:
         return False
     by_id = {record.topic_id: (record,) for record in records}
@@ -299,9 +303,9 @@ def is_rename_back(
 def _to_rename_back(
     command: ReplaceTopicCommand, facts: TopicFacts, alias: Replaced, now_ms: int
 ) -> Iterator[Objection]:
-    """Refuse to rename back to a name that stock clients still use: they would skip the records of the topic between.
-    Also refuse while client libraries may still use metadata of the deleted topic. They would ignore new leaders with
-    lower leader epochs, and fail records for partitions that the deleted topic did not have."""
+    """Refuse to rename back to a name that stock clients still use: they would skip the records of the topic in
+    between. Also refuse while client libraries may still use metadata of the deleted topic. Such a library would ignore
+    new leaders with lower leader epochs, and fail records for partitions that the deleted topic did not have."""
     if command.undo:
         return
     users = facts.new_topic.groups if facts.new_topic is not None and facts.new_topic.topic_id is None else {}
@@ -318,19 +322,20 @@ def _to_rename_back(
 
 
 def forgotten_ms(alias: TopicRecord, num_partitions: int) -> int:
-    """Return when a new topic with so many partitions may get the name of a deleted topic."""
+    """Return when a new topic with ``num_partitions`` partitions may get the name of a deleted topic."""
     gets_more = num_partitions > len(alias.modes)
     return (alias.replacing.gone_ms or 0) + (FORGOTTEN_MS if gets_more else EPOCHS_FORGOTTEN_MS)
 
 
 def ended_by(record: TopicRecord, records: Iterable[TopicRecord]) -> list[str]:
-    """Return the ids of the aliases that end because the topic of ``record`` is gone. Its new topic has the name of
-    these aliases, and groups have no earlier topic left to read."""
+    """Return the ids of the aliases that end because the topic of ``record`` is gone. The new topic of ``record`` has
+    the name of these aliases, and groups have no earlier topic left to read."""
     replacement = record.replacing
     if replacement.gone_ms is None:
         return []
     ended = (alias for alias, _ in _aliases(records) if alias.topic == replacement.new_topic)
-    return [alias.topic_id for alias in ended if alias.topic_id != replacement.new_topic_id]  # else: new topic is gone
+    # The new topic's own alias does not end: it shows that the new topic is gone.
+    return [alias.topic_id for alias in ended if alias.topic_id != replacement.new_topic_id]
 
 
 def _aliases(records: Iterable[TopicRecord]) -> Iterator[Replaced]:

@@ -1,7 +1,7 @@
 """Input and output of a decision: admin commands, their results, and effects outside the mode log.
 
 A command is refused by an :class:`Objection`, or changes a record. An *effect* is a request to brokers that follows
-from an appended record; the same request may be sent again after a crash.
+from an appended record. After a crash the same request may be sent again.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ class DeletePartitionsCommand:
     """KIP-694's DeletePartitions for one topic: keep ``total_count`` partitions, retire the rest.
 
     The reclaim policy is ``immediate`` if ``immediate_delete`` is set. Otherwise it is ``drained`` with a ``delay_ms``,
-    and ``retention`` without one. ``accept_state_loss`` names groups that keep state per partition, and may lose the
-    state of moved keys.
+    and ``retention`` without one. Groups that keep state per partition lose the state of keys that move. The request
+    accepts this loss for the groups in ``accept_state_loss``.
     """
 
     topic: str
@@ -60,11 +60,12 @@ class CreatePartitionsCommand:
 class ReplaceTopicCommand:
     """Replace a topic by a new topic; see :class:`~modeaware.modelog.records.Replacement`.
 
-    The command may be repeated: before the switch to change ``pause_before_switch``, and before the old topic is gone
-    to add to ``accept_state_loss`` or to change ``keep_name``. ``undo`` deletes the new topic; an undo after the switch
-    is refused. ``configs`` are all configs of the new topic: a controller copies no configs of the old topic.
+    Until the switch, a repetition of the command may change ``pause_before_switch``. Until the old topic is gone, a
+    repetition may also change ``keep_name`` or add to ``accept_state_loss`` (after that, only as in
+    :func:`~modeaware.lifecycle.keep_name.repeated_by`). ``undo`` deletes the new topic; an undo after the switch is
+    refused. ``configs`` are all configs of the new topic: a controller copies no configs of the old topic.
 
-    ``keep_name``: the replacement is the first or the second of the two by which a topic keeps its name
+    ``keep_name``: the replacement is one half of a change by which a topic keeps its name
     (:mod:`modeaware.lifecycle.keep_name`).
 
     ``evacuate``: the old topic is compacted, and its latest values are copied to the new topic before the release.
@@ -101,7 +102,7 @@ class ReplaceTopicCommand:
 
 @dataclass(frozen=True)
 class AlterGroupRulesCommand:
-    """Add rules about groups, and remove rules by their keys. A rule replaces one of the same kind, group and topic."""
+    """Add rules about groups, and remove rules by their keys. An added rule replaces the rule with the same key."""
 
     add: tuple[GroupRule, ...] = ()
     remove: tuple[tuple[str, str, str], ...] = ()
@@ -136,7 +137,8 @@ class Objection:
         kind: a word for reports (docs/plan.md).
         code: Kafka's error code.
         text: the cause and the remedy.
-        reason: the reason code to show if the controller itself requests the change; None: a general code is shown.
+        reason: the reason code to show if the controller itself requests the change. If it is None, the controller
+            shows a general code.
     """
 
     topic: str
@@ -155,7 +157,7 @@ class Objection:
 
 @dataclass(frozen=True)
 class DeleteRecords:
-    """Delete the records below ``offsets`` (partition -> offset), which come from the record, never from the log's end.
+    """Delete the records below ``offsets`` (partition -> offset): offsets in the mode log, never the end of a log.
 
     ``leader_epochs`` maps each partition to the leader epoch under which its log was read. A leader of another epoch
     may hold other records, so it gets no request. Nor is a request sent for a partition without a leader epoch.
@@ -242,7 +244,10 @@ class FenceTopic:
 
 @dataclass(frozen=True)
 class RemoveConfigs:
-    """Remove the listed configs from a new topic, so that the brokers' defaults apply."""
+    """Remove the listed configs from a topic, so that the brokers' defaults apply.
+
+    The topic is a new topic, or one that blocks a second half. ``old_topic_id``: the topic whose record needs this.
+    """
 
     topic: str
     topic_id: str

@@ -1,8 +1,9 @@
 """The drain: find the required groups, and check whether they have consumed a retired partition to its seal.
 
-A group is *required* if it was noted when the change was admitted, if it uses the topic now (by a commit, or by members
-with a partition of it), or if the operator registered it. The operator may *waive* a group, with a reason. No partition
-is drained while the list of groups may be incomplete (a *doubt*), or while a group's commits are not known.
+A group is *required* if the change has noted it, if it uses the topic now, or if the operator has registered it. A
+group *uses* a topic by a commit, or by members that are subscribed to the topic or assigned its partitions. The
+operator may *waive* a group, with a reason. While the list of groups may be incomplete (a *doubt*), or a group's
+commits are not known, no partition with records before its seal is drained.
 
 An *evacuation* copies the latest values of a compacted old topic to the new topic (the Spark job
 ``modeaware.spark.evacuate``). A commit at the seal of each partition proves the evacuation. The job commits as a
@@ -60,9 +61,9 @@ class Requirement:
 
     Attributes:
         groups: the names of the required groups, sorted.
-        registered, waivers: the operator's rules in force that require, or waive, groups of the topic.
+        registered, waivers: the operator's rules in force: those that require groups, and those that waive groups.
         doubt: why there may be more groups, or None if the list is certain or was declared closed.
-        spared: waived groups of which it is uncertain whether they use the topic.
+        spared: waived groups of which it is uncertain whether they use the topic, or what they have committed there.
         accept_state_loss: groups whose loss of state the request accepts.
         evacuation: the group that proves the evacuation of the topic; no rule waives it.
         is_closed: the operator has declared the list of groups complete.
@@ -109,11 +110,11 @@ class Requirement:
         return {}
 
     def waiver_of_topic(self, name: str, group: GroupFacts | None) -> GroupRule | None:
-        """Return the waiver for the whole topic. A waiver for uncommitted partitions counts only without a commit."""
+        """Return the waiver for the whole topic. A waiver for uncommitted partitions needs a group without commits."""
         return self.waiver(name, group, -1 if group is None else next(iter(group.committed), -1))
 
     def waived(self, groups: Mapping[str, GroupFacts]) -> dict[str, str]:
-        """Return required group -> reason, for those waived for the whole topic. ``groups``: as brokers list them."""
+        """Return group -> reason of required groups waived for the whole topic; ``groups``: as brokers list them."""
         waivers = {name: self.waiver_of_topic(name, groups.get(name)) for name in self.groups}
         return {name: waiver.reason for name, waiver in waivers.items() if waiver is not None}
 
@@ -132,7 +133,7 @@ def requirement_of(
 ) -> Requirement:
     """Return what a drain of the topic waits for now.
 
-    Groups noted at the admission are required while the change is in progress.
+    The groups that a change has noted are required while the change is in progress.
     """
     noted = noted_groups(record) if record is not None and in_progress(record) else ()
     change = (record.replacement or record.deletion) if record is not None else None
@@ -141,8 +142,8 @@ def requirement_of(
 
 
 def noted_groups(record: TopicRecord) -> tuple[str, ...]:
-    """Return the groups that the latest change has noted. Until its switch, a replacement has noted none: the groups in
-    the record are those of an earlier shrink, and count while that shrink still drains partitions."""
+    """Return the groups that the latest change has noted. A replacement notes groups at its switch. Until then, the
+    groups in the record are those of an earlier shrink, and count while that shrink still drains partitions."""
     switched_ms = record.replacing.switched_ms
     if not record.has_replacement or switched_ms is not None or in_progress(replace(record, replacement=None)):
         return record.required_groups
@@ -160,7 +161,7 @@ def required_of(
 ) -> Requirement:
     """Return the requirement: groups that are noted, that use the topic, or that are registered (invariant I2)."""
     # A rule may expire between the listing of the groups and now. A rule that requires groups counts if it is in force
-    # at one of the two times; any other rule counts only if it is in force at both.
+    # at either time; any other rule counts only if it is in force at both.
     listed_ms = now_ms if facts.listed_ms is None else facts.listed_ms
     in_force = [
         rule
@@ -223,7 +224,7 @@ class Drain:
 
     Attributes:
         proof: group -> committed offset. The offset may lie before the seal if the group would receive nothing in
-            between. A group without a commit that would receive nothing needs no proof, and is missing.
+            between. A group that would receive nothing at all needs no commit, and may be missing.
         reason: the reason code.
         waived: groups not waited for -> the reason of the waiver.
     """
@@ -260,11 +261,11 @@ def check_drain(
 ) -> Drain:
     """Check every group of ``requirement`` (invariant I2).
 
-    An empty partition is drained, whatever the groups have committed. Three kinds of commits prove nothing: beyond the
-    end, on a truncated part of the log, and beyond ``truncated_to`` without a leader epoch. The evacuation comes
-    first: its reason is shown before other reasons, because a person has to start the job.
+    A partition without records before its seal is drained, whatever the groups have committed. Three kinds of commits
+    prove nothing: beyond the end, on a truncated part of the log, and beyond ``truncated_to`` without a leader epoch.
+    The evacuation comes first: its reason is shown before other reasons, because a person has to start the job.
 
-    Under a doubt nothing is drained. If the only doubt is a rebalance, which passes, a group that surely holds up the
+    Under a doubt no other partition is drained. If the only doubt is a rebalance, which passes, a group that surely holds up the
     drain is shown: a person can act on that.
 
     Args:
@@ -347,8 +348,8 @@ def unread_offsets(group: GroupFacts | None, partition: int, until: int, log_sta
 def _not_evacuated(
     name: str, job: GroupFacts | None, partition: int, seal_offset: int, truncated_to: int | None, log: PartitionFacts
 ) -> str | None:
-    """Return why the evacuation is not proved. Only a commit at the seal proves it. After an earlier commit, compaction
-    may already have removed the tombstone of a value that was copied: the value would stay in the new topic."""
+    """Return why the evacuation is not proved. Only a commit at the seal is a proof. Behind an earlier commit,
+    compaction may already have removed the tombstone of a copied value: the value would stay in the new topic."""
     if job is None:
         return reasons.NOT_EVACUATED
     reason = _held_up_by(replace(job, caught_up=frozenset()), partition, seal_offset, truncated_to, log)

@@ -1,4 +1,4 @@
-"""Facts: what brokers returned about a topic in one snapshot. Every decision rests on a record and on facts alone.
+"""Facts: what brokers returned about a topic in one snapshot. Decisions use records and facts, and make no requests.
 
 Where a broker did not answer, an entry is missing or a value is None; decisions wait for the answer. A *doubt* is the
 reason why a list of groups may be incomplete.
@@ -35,17 +35,18 @@ class PartitionFacts:
         log_start, end_offset, last_stable_offset: the log's offsets; ``end_offset`` is the high watermark.
         leader_epoch: the leader epoch under which these offsets were read.
         quiet_since_ms: the wall-clock time since which the controller has seen this end offset under this leader epoch.
-        moved: whether the controller saw another end offset before ``quiet_since_ms``.
-        seal_epoch_end: the end, in the leader's log, of the leader epoch under which the seal was read or found broken;
-            requested if that epoch is over. An end below the seal shows that the log was truncated, even if the log has
-            grown again.
-        writers: the producers that the leader remembers; requested while a transaction is open.
-        straggler: the first record after the seal, if known; requested if records follow the seal.
-        samples: descriptions of some records after the seal.
-        log_end: the end of the leader's own log, replicated or not; requested if the topic is replaced and fenced,
-            after the probe of the fence and before the other offsets.
-        read_up_to: the offset behind the last record that readers receive; requested if the end of an old topic is
-            final. None if it is not known.
+        moved: whether ``quiet_since_ms`` is when the end offset changed. If not, the log was first seen then, or only
+            its leader epoch changed.
+        seal_epoch_end: where the seal's leader epoch ends in the leader's log; requested if that epoch is over. The
+            seal was read, or found broken, under that epoch. An end below the seal shows that the log was truncated,
+            even if the log has grown again.
+        writers: the producers that the leader remembers; requested if the log is not stable (:attr:`is_stable`).
+        straggler: the first record at or after the seal, if known; requested if the log ends behind the seal.
+        samples: descriptions of some records at or after the seal.
+        log_end: the end of the leader's own log, replicated or not; requested after the switch of a replacement with a
+            fence. The request follows the probe of the fence, and precedes the requests for the other offsets.
+        read_up_to: the offset behind the last record that readers receive. It is requested if the end of an old topic's
+            log may become the seal. None if it is not known, or is already in the topic's record for this end.
     """
 
     log_start: int
@@ -67,7 +68,7 @@ class PartitionFacts:
 
     @property
     def lowest_end(self) -> int:
-        """Return where the log ends, or a lower offset at which it ended for a while after its seal was read."""
+        """Return the end of the log, or a lower offset at which the log ended for a while after its seal was read."""
         return self.end_offset if self.seal_epoch_end is None else min(self.end_offset, self.seal_epoch_end)
 
     @property
@@ -78,7 +79,7 @@ class PartitionFacts:
 
 @dataclass(frozen=True)
 class MembersSeen:
-    """The members of a group that read a topic, as brokers show them.
+    """How many members of a group read a topic, as brokers show the members.
 
     A mode-aware client has the client id :data:`modeaware.wire.capabilities.CLIENT_ID` unless the application sets one.
     Members with that id are *seen* to be mode-aware; others are *unknown*. The id is no proof: a stock client may have
@@ -115,7 +116,7 @@ class GroupFacts:
             the log start) and the end.
         has_members: whether the group has members.
         kind: ``classic``, ``consumer``, ``share`` or ``streams``.
-        stateful: whether the group keeps state per partition: it has members of Kafka Streams, or there are changelog
+        stateful: whether the group keeps state per partition: brokers show it as Kafka Streams, or there are changelog
             topics with the group's name.
         truncated: partitions whose commit lies on a part of the log that was truncated after the commit.
         epochless: partitions whose commit has no leader epoch, so that a truncation cannot be detected.
@@ -145,11 +146,11 @@ class GroupFacts:
 
 @dataclass(frozen=True)
 class GroupsDoubt:
-    """Why a list of groups may be incomplete, or why it is uncertain whether a group uses a topic.
+    """Why a list of groups may be incomplete, or why a group's use of a topic, or its commits there, are uncertain.
 
     Attributes:
         hidden: whether the only cause is a missing right to DESCRIBE the cluster.
-        rebalancing: the group whose rebalance is the only cause, if so: its subscription will be known soon.
+        rebalancing: the group whose rebalance is the only cause; its subscription will be known soon. Otherwise None.
         too_many: the topic's record has no room for more names (:mod:`modeaware.lifecycle.record_size`).
     """
 
@@ -160,8 +161,8 @@ class GroupsDoubt:
 
 
 def worst_doubt(doubts: Iterable[GroupsDoubt | None]) -> GroupsDoubt | None:
-    """Return the most serious doubt. Least serious are hidden groups, because the operator may close the list; then
-    rebalances, because they end by themselves."""
+    """Return the most serious doubt. Hidden groups are the least serious, because the operator may declare the list
+    complete. Rebalances are the next, because they end by themselves."""
     known = (doubt for doubt in doubts if doubt is not None)
     return min(known, key=lambda doubt: (doubt.hidden, doubt.rebalancing is not None), default=None)
 
@@ -175,7 +176,7 @@ class FenceFacts:
         proved: partition -> the leader epoch under which its leader refused a probe as a fenced leader does. Before the
             probe, the brokers of all in-sync replicas had shown these configs.
         answered: the partitions whose leaders answered a probe as a leader does, fenced or not.
-        failure: the error of a request that a broker rejected otherwise (a missing right, for example), if any.
+        failure: the error if another request about the fence was rejected, for example because a right is missing.
         refused: whether brokers permanently reject these configs.
     """
 
@@ -187,13 +188,13 @@ class FenceFacts:
 
     @property
     def is_denied(self) -> bool:
-        """Return whether the right to set or read the fence is missing."""
+        """Return whether brokers permanently reject the fence, or a right to read or probe it is missing."""
         may_not_look = self.failure is not None and self.failure.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
         return self.refused or may_not_look
 
 
 def is_compacted(cleanup_policy: str) -> bool:
-    """Return whether a topic with this ``cleanup.policy`` is not cleaned up by deletion alone."""
+    """Return whether a topic with this ``cleanup.policy`` is compacted: the policy is not ``delete`` alone."""
     return cleanup_policy.strip() != "delete"
 
 
@@ -203,18 +204,21 @@ class TopicFacts:
 
     Attributes:
         topic_id: the topic id, or None if the cluster has no topic of that name.
-        gone: whether the topic's absence (or another id under its name) is confirmed, not only reported by one broker.
-        new_topic: if this topic is replaced: the facts of the topic under the new topic's name.
+        gone: whether all brokers have confirmed that the topic is absent, or that its name has another id.
+        new_topic: the facts of the topic under the new topic's name, if this topic is replaced or is to be.
         earlier_topic: the name of the nearest earlier topic of the chain that is not gone, if any.
         new_topic_replaced: whether producers have switched from the new topic to a later topic of the chain.
-        replication_factor, configs: the number of replicas, if all partitions have the same number; the topic's own
-            configs. Both are known only for a topic that may become a new topic, and are None otherwise.
-        fence: the state of the fence; None unless a new topic exists and this topic is not gone.
+        replication_factor: the number of replicas, if all partitions have the same number. This and ``configs`` are
+            known only for a topic that may become a new topic, and are None otherwise.
+        configs: the topic's own configs.
+        fence: the state of the fence. None unless the replacement has a fence and a new topic, and this topic is not
+            gone.
         partitions: facts of the partitions whose leaders answered; others are missing.
-        groups: every group that uses the topic (by a commit on it, or by members assigned to it).
+        groups: every group that uses the topic: by a commit on it, or by members that are subscribed to it or assigned
+            its partitions.
         groups_doubt: why ``groups`` may be incomplete. If it is None, only ``unclear_groups`` are uncertain.
         unclear_groups: group -> why it is uncertain whether the group uses the topic, or what it has committed there.
-        listed_ms: the wall-clock time at which the groups were listed. If it is None, that is now.
+        listed_ms: the wall-clock time at which the groups were listed; None stands for now.
         stateful_owner: the Streams group whose internal topic this is (repartition, changelog); None for other topics.
     """
 
@@ -239,7 +243,7 @@ class TopicFacts:
 
     @property
     def any_doubt(self) -> GroupsDoubt | None:
-        """Return the worst doubt about the list of groups or one group, for a topic that is to become a new topic: the
+        """Return the worst doubt about the list of groups or one group, for a topic that is to become a new topic. The
         operator's rules do not count there. (For a drain, ``Requirement.doubt`` counts.)"""
         return worst_doubt((self.groups_doubt, *self.unclear_groups.values()))
 
@@ -257,6 +261,6 @@ class TopicFacts:
 
     @property
     def offsets_left(self) -> list[str]:
-        """Return the groups with offsets beyond the end of an empty topic: they would skip records (invariant I2). A
-        coordinator keeps such offsets if it was down when an earlier topic of the name was deleted."""
+        """Return the groups with offsets beyond the end of an empty topic: such a group would skip records (invariant
+        I2). A coordinator keeps these offsets if it was down when an earlier topic of the name was deleted."""
         return sorted(name for name, group in self.groups.items() if self.untouched and any(group.committed.values()))

@@ -1,4 +1,4 @@
-"""Growth (KIP-195): retired partitions are revived first. If more are needed, they are created and opened later.
+"""Growth (KIP-195): retired partitions are revived first. New partitions are created for the rest, and open later.
 
 If a new partition took writes at once, groups that start at the latest offset would skip its first records (KIP-1327).
 So a new partition is listed as ReadOnly (*opening*) before it is created. It becomes ReadWrite once every group (except
@@ -25,14 +25,14 @@ def grow(record: TopicRecord, command: CreatePartitionsCommand, facts: TopicFact
 
 
 def revived_to(record: TopicRecord, total_count: int) -> TopicRecord:
-    """Return the record with retired partitions ReadWrite again, lowest id first, so that the writable partitions have
-    the lowest ids (invariant I3)."""
+    """Return the record with the retired partitions below ``total_count`` ReadWrite again, so that the writable
+    partitions have the lowest ids (invariant I3)."""
     revived = [p for p in sorted(record.retired) if p < total_count]
     modes = tuple(PartitionMode.READ_WRITE if p in revived else mode for p, mode in enumerate(record.modes))
     retired = {p: r for p, r in record.retired.items() if p not in revived}
     deletion = record.deletion
     if deletion is not None:
-        # If the growth undoes the shrink in force, partitions of earlier shrinks stay retired until the next undo.
+        # If the growth undoes the shrink in force, the next undo revives the partitions of earlier shrinks.
         undone = total_count >= deletion.previous_count
         shrunk = replace(
             deletion,
@@ -63,8 +63,8 @@ def _open_new(record: TopicRecord, command: CreatePartitionsCommand, facts: Topi
 def advance_opening(this: Pass) -> Advance:
     """Create missing partitions, then open all new partitions together.
 
-    For groups without members, the start of each new partition is committed. A group that starts at the latest offset
-    would skip the partition's first records otherwise (invariant I2).
+    For groups without members, the start of each new partition is committed. Otherwise a group that starts at the
+    latest offset would skip the partition's first records (invariant I2).
     """
     record, facts, opening = this.record, this.facts, this.record.opening
     if not opening:

@@ -5,23 +5,23 @@ second half a new ``orders`` (4) replaces the interim topic. Two topics cannot h
 deleted before the second half. In this *gap* no topic has the name.
 
 =========  ==================================================  ======================================================
-stage      is shown by the record                              ends when
+stage      is shown by the record of                           ends when
 =========  ==================================================  ======================================================
-first      of the old topic                                    the old topic is deleted: its name is an alias of the
+first      the old topic                                       the old topic is deleted: its name is an alias of the
 half                                                           interim topic
-gap        the alias                                           the second half is admitted: the controller requests it
-                                                               itself, in the pass that notes the deletion
+gap        the old topic (an alias)                            the second half is admitted: the controller requests it
+                                                               itself, at the earliest 45 s after the deletion
                                                                (:mod:`modeaware.lifecycle.second_half`)
-second     of the interim topic                                the interim topic is deleted. The alias of the old topic
+second     the interim topic                                   the interim topic is deleted. The alias of the old topic
 half                                                           ends too, because the name has a topic again
-closing    the alias of the interim topic                      ten minutes later, when no group subscribes to it
+closing    the interim topic (an alias)                        ten minutes later, once no group subscribes to its name
 =========  ==================================================  ======================================================
 
-Both halves are ordinary replacements with ``keep_name`` in their records. The interim topic's name shows which half it
-is (:mod:`modeaware.interim`). The interim topic has the final number of partitions. It is reserved: no other command
-may change it.
+Both halves are ordinary replacements with ``keep_name`` in their records. The form of the interim topic's name shows
+which half a replacement is (:mod:`modeaware.interim`). The interim topic has the final number of partitions, and is
+reserved: no other command may change it.
 
-*Until the first switch* the change can be undone. After the switch the old topic cannot come back, but the change may
+*Until the first switch* the change can be undone. After this switch the old topic cannot come back, but the change may
 end on the interim topic (*stay*). The command to stay removes ``keep_name`` from the first half, and undoes a second
 half that has not switched. A command to keep the name after all restores ``keep_name``, and the controller continues.
 
@@ -106,7 +106,7 @@ def kept(name: str, records: Iterable[TopicRecord]) -> KeptName | None:
     first = next((record for record in of_name if record.topic == name), None)
     second = next((r for r in of_name if r.topic != name and r.replacing.new_topic == name), None)
     if first is not None and second is not None and first.replacing.new_topic != second.topic:
-        second = None  # it belongs to an earlier change, whose interim topic still has an alias
+        second = None  # this record belongs to an earlier change, whose interim topic still has an alias
     if first is None and second is None:
         return None
     return KeptName(name, first, second)
@@ -114,12 +114,12 @@ def kept(name: str, records: Iterable[TopicRecord]) -> KeptName | None:
 
 def removal_of(facts: TopicFacts, old_topic_id: str) -> tuple[Effect, ...]:
     """Return the effects that delete a topic that blocks the second half. If the topic has records, return the effect
-    that lifts the fence of an earlier pass.
+    that lifts a fence that an earlier pass has set.
 
-    Right before the request, the deletion proves the fence, and that each log still ends at 0 (invariant I2).
+    Right before its request, the deletion proves the fence, and checks that each log still ends at 0 (invariant I2).
 
     Args:
-        old_topic_id: the id of the topic whose record asks for the name.
+        old_topic_id: the id of the topic whose record needs the name.
     """
     if facts.topic_id is None or not facts.untouched:
         return lifted_fence(facts, old_topic_id) if facts.untouched is False else ()
@@ -152,8 +152,8 @@ def stays_of(command: TopicCommand, records: Iterable[TopicRecord]) -> TopicReco
 def repeated_by(
     command: ReplaceTopicCommand, topic_id: str | None, records: Iterable[TopicRecord]
 ) -> TopicRecord | None:
-    """Return the alias of a change of two halves if the command requests its second half, and so repeats the change: to
-    keep the name after all, or to accept more losses of state. Return None for any other command.
+    """Return the alias of a change of two halves if the command requests the second half of this change. Such a command
+    repeats the change, to keep the name after all or to accept more losses of state. Return None for any other command.
 
     Args:
         topic_id: the id of the command's topic.
@@ -203,7 +203,7 @@ def not_restored(command: TopicCommand, current: TopicRecord, records: Iterable[
 
 
 def reserved(command: TopicCommand, records: Iterable[TopicRecord]) -> Iterator[Objection]:
-    """Refuse other commands about an interim topic while the change is in progress."""
+    """Refuse commands about an interim topic while its change is in progress, except commands of this change."""
     for record in records:
         replacement = record.replacing
         is_first = record.is_first_half and replacement.undone_ms is None

@@ -1,10 +1,10 @@
 """The gates: for which groups the new topic of a replacement is open. Pure.
 
-A gate hides the new topic from a group. It opens once the group's application has handled the old topic to the *end* of
-each partition (the offset behind the last record that readers receive). So the records of each key stay in order. A
-member cannot see the progress of other members. So the controller decides, by snapshots of the group's commits and
-members, and appends the decision to the mode log (:mod:`modeaware.modelog.moved`). Only this decision opens the gate in
-clients. The decision does not expire.
+A gate hides the new topic from a group. The gate opens once the group's application has handled the old topic to the
+*end* of each partition (the offset behind the last record that readers receive). So the records of each key stay in
+order. A member cannot see the progress of other members. So the controller decides, by snapshots of the group's commits
+and members, and appends the decision to the mode log (:mod:`modeaware.modelog.moved`). Only this decision opens the
+gate in clients. The decision does not expire.
 
 *A gate opens when every partition of the old topic counts* as handled, in one of these ways (:class:`Way`). *Notes* are
 metadata of commits (:mod:`modeaware.notes`). *Warned*: the controller logs a warning, because order may be lost.
@@ -15,7 +15,7 @@ way         what a snapshot shows                                               
 EMPTIED     the partition's log starts at the end or behind the end: all earlier records are deleted
 SAID        a commit at the end, with the note ``read`` or with the application's own metadata
 LEFT        a commit at the end, and no members: two snapshots in a row show this, with the same offset
-UNNOTED     a commit at the end that has neither note nor metadata, unchanged for ``unnoted_ms``          yes
+UNNOTED     a commit at the end without ``read``, ``busy`` or own metadata, unchanged for ``unnoted_ms``  yes
 GIVEN       a commit short of the end with the note ``given``, unchanged for ``gate_timeout_ms``          yes
 UNOWNED     the group has members, and none of them has owned the partition for ``unnoted_ms``            yes
 WAIVED      the operator has waived the group on the partition                                            yes
@@ -26,33 +26,33 @@ records yet. A mode-aware member notes ``read`` when the application polls again
 without a note: stock members, and members that have not yet seen the new topic. Such a member has handled its records,
 or has left the group, after its ``max.poll.interval.ms``. So ``unnoted_ms`` has to be the largest
 ``max.poll.interval.ms`` in the group. Subscriptions decide nothing: a member may subscribe to the new topic too early.
-A commit on a truncated part of the log, or beyond the log's end, counts in none of these ways.
+A partition whose commit lies on a truncated part of the log, or beyond the log's end, counts only as EMPTIED or WAIVED.
 
 *Why two snapshots for LEFT.* A snapshot lists the members, then reads offsets; in between a member may join and commit.
-The second snapshot lists members after the first has read the offsets. So if the second one shows no members, the
-member that committed these offsets is gone. Its work is done, or is lost with the member, as always in Kafka.
+The second snapshot lists members after the first has read the offsets. So if the second snapshot shows no members, the
+member that committed these offsets is gone. The work of that member is done, or lost with it, as always in Kafka.
 
 *Batch committers* (``GIVEN``) commit after a number of records, or some time after a record. A closed gate withholds
 the records that would cause the next commit. So the gate opens without that commit. But the old topic is not deleted
 before the commit (:mod:`modeaware.lifecycle.drain`).
 
-*Opened at once*: a gate that was open before, if a restored mode log lacks the decision. The group's commits on the
-new topic prove that: every partition has a commit, and one commit has the note ``opened`` or is behind the log's start.
-For a group that begins anew (below) these commits prove nothing.
+*Opened at once*: a gate that was open before, if a restored mode log lacks the decision. The group's commits on the new
+topic prove that the gate was open: every partition has a commit, and one commit has the note ``opened`` or is above the
+log start. For a group that begins anew (below) these commits prove nothing.
 
 *Closed again*: the gate of a group that begins anew. Two snapshots show no members, and the group has not read the old
-topic by the rules above. The group has no commit on the new topic, or was set back on both topics. If the group has an
-open gate to a later topic of the chain, a missing commit has only expired, and the gate stays open.
+topic by the rules above. In addition, the group has no commit on the new topic, or was set back on both topics. A
+missing commit may only have expired: if the group has an open gate to a later topic of the chain, the gate stays open.
 
 A seal that breaks later closes no gate: records of the new topic cannot be taken back from a group. A warning names the
 groups. If the operator has closed the list of groups, the release opens the gate for ``all`` groups.
 
-*Many groups.* A record has room for some thousands of names. The admission of a replacement finds room for the groups
-that use the topic, or refuses the replacement. Later groups whose names do not fit wait until the gate is open for
-every required group. Then the gate opens for ``all`` groups, with a warning.
+*Many groups.* A record has room for some thousands of names. A replacement is refused if the names of the groups that
+use the topic do not fit. Later groups whose names do not fit wait until the gate is open for every required group. Then
+the gate opens for ``all`` groups, with a warning.
 
-*Time.* The controller measures on its monotonic clock how long a commit is unchanged. No record contains these times,
-so the next controller measures anew.
+*Time.* The controller measures on its monotonic clock how long a commit has been unchanged. No record contains these
+times, so the next controller measures anew.
 """
 
 from __future__ import annotations
@@ -75,13 +75,13 @@ from modeaware.printable import number
 from modeaware.topic_view import Moved
 
 SOONEST_MS, LATEST_MS = 100, 10_000
-"""The shortest and the longest time between two passes over a topic that drains; longer if passes cost much."""
+"""The shortest and the longest time between two passes over a topic that drains. Expensive passes make it longer."""
 COST_FACTOR, BURST_MS = 10, 1_000
 """When passes over draining topics have used more CPU time than a burst, a pause follows: the excess times this factor.
 So these passes take about a tenth of a core at most."""
 MANY_GROUPS = 100
 APPEND_MS, MANY_APPEND_MS = 1_000, 10_000
-"""The shortest time between two records of one topic; the second value applies above :data:`MANY_GROUPS` groups."""
+"""The shortest time between two records about a topic's gates; the second is for over :data:`MANY_GROUPS` groups."""
 
 
 class Way(Enum):
@@ -109,7 +109,7 @@ class Wait(Enum):
 
 @dataclass(frozen=True)
 class Limits:
-    """How long a commit has to be unchanged; see the table of the module."""
+    """The times in the table of the module."""
 
     unnoted_ms: int
     gate_timeout_ms: int
@@ -157,7 +157,7 @@ def observe(
     """Return what is known after one more snapshot.
 
     Args:
-        names: the groups that matter. A group not in ``facts`` has no commits or members, unless :func:`is_unclear`.
+        names: the groups to note. One that ``facts`` lacks has no commits or members, unless :func:`is_unclear`.
         at_ms: the time of the snapshot, on a monotonic clock.
     """
     known = before.groups if before is not None else {}
@@ -176,7 +176,7 @@ _NO_GROUP = GroupFacts()
 
 
 def is_unclear(name: str, facts: TopicFacts) -> bool:
-    """Return whether the snapshot proves nothing about a group: it may lack the group, or the group's offsets."""
+    """Return whether the snapshot proves nothing about a group: the snapshot may lack the group, or its offsets."""
     return name in facts.unclear_groups or (name not in facts.groups and facts.groups_doubt is not None)
 
 
@@ -219,12 +219,12 @@ class PartitionVerdict:
 
 @dataclass(frozen=True)
 class GroupVerdict:
-    """Whether the gate may open for a group: each of its partitions counts, or the gate was open before.
+    """Whether the gate may open for a group: each partition counts, or the gate was open before.
 
     Attributes:
         partitions: partition -> the verdict on it.
         is_proved: commits on the new topic prove that the gate was open before.
-        begins_anew: an open gate has to be closed again.
+        begins_anew: whether the group begins anew, so that an open gate is closed again.
     """
 
     partitions: Mapping[int, PartitionVerdict]
@@ -334,7 +334,7 @@ def _proves_nothing(group: GroupFacts, partition: int, log: PartitionFacts | Non
     """Return whether the group's commit lies on a truncated part of the log, or beyond the log's end.
 
     The end is read before the commits, so a valid commit may be beyond that end. Only markers and stragglers still move
-    the end, so in the next snapshot a valid commit is not beyond the end.
+    the end, so the next snapshot shows an end that is not below a valid commit.
     """
     return partition in group.truncated or (log is not None and group.committed.get(partition, 0) > log.end_offset)
 
@@ -360,8 +360,8 @@ def _begins_anew(
     seen: Mapping[int, PartitionSeen],
     further: Collection[str],
 ) -> bool:
-    """Return whether a group begins anew: it has no members in two snapshots, and has no commit on the new topic or was
-    set back on both topics."""
+    """Return whether a group begins anew. Two snapshots show no members. In addition, the group has no commit on the
+    new topic, or was set back on both topics."""
     new = facts.new_topic
     if new is None or is_unclear(name, facts) or is_unclear(name, new) or not seen:
         return False
@@ -416,7 +416,7 @@ def decide(
 
     Args:
         record: the topic's record, as this pass leaves it.
-        held: the last decision on the mode log, if any.
+        held: the last decision, if any; its record may not be appended yet.
         seen: what snapshots have shown, up to this one.
         further: the groups with an open gate to the next topic, if the new topic was itself replaced.
     """
@@ -451,11 +451,11 @@ def decide(
 def _with_room(
     held: MovedRecord, may: Collection[str], record: TopicRecord, requirement: Requirement, facts: TopicFacts
 ) -> MovedRecord:
-    """Return the record with the groups whose gate ``may`` open now. If their names do not fit, return ``all`` if the
-    gate is open for every required group. Otherwise return as many names as fit, groups noted at the switch first.
+    """Return the record with the groups whose gate ``may`` open now. If these names do not fit, return ``all`` if the
+    gate may open for every required group. Otherwise return as many names as fit, groups noted at the switch first.
 
-    Room is kept for the groups noted at the switch. Their names fit, because they fit into the topic's own record
-    together with its other fields (:mod:`modeaware.lifecycle.record_size`).
+    Room is kept for the groups noted at the switch. Their names fit this record, because they fit into the topic's own
+    record together with other fields (:mod:`modeaware.lifecycle.record_size`).
     """
     whole, noted = _added(held, may), set(record.required_groups)
     if _fits(_added(whole, noted)):
@@ -463,7 +463,7 @@ def _with_room(
     if set(requirement.waited_for(facts.groups)) <= set(whole.groups):
         return replace(whole, groups=(), all=True)
     in_order = sorted(may, key=lambda name: (name not in noted, name))
-    kept = _added(held, noted) if _fits(_added(held, noted)) else held  # more groups may have been noted since
+    kept = _added(held, noted) if _fits(_added(held, noted)) else held  # a later list may have noted more groups
     room = bisect_left(range(len(in_order)), True, key=lambda last: not _fits(_added(kept, in_order[: last + 1])))
     return _added(held, in_order[:room])
 
@@ -492,7 +492,7 @@ def drains_by_groups(record: TopicRecord, *, members_wait: bool) -> bool:
 
 
 def append_due_ms(appended_ms: int | None, groups: int) -> int | None:
-    """Return when the next record of a topic may be appended: one per second, fewer with many groups.
+    """Return when the next record about a topic's gates may be appended: one per second, fewer with many groups.
 
     Args:
         appended_ms: when the last record was appended. If it is None, the next may be appended at once.
@@ -505,14 +505,14 @@ def append_due_ms(appended_ms: int | None, groups: int) -> int | None:
 def look_due_ms(changed_ms: int, cost_ms: float, took_ms: int, due_ms: int | None, at_ms: int) -> int:
     """Return when a draining topic is due next, on the monotonic clock.
 
-    The wait is half the time for which nothing had changed before the snapshot, so the pace follows the group's own
-    commits. The wait stays within :data:`SOONEST_MS` and :data:`LATEST_MS`, and ends earlier at ``due_ms``. The pauses
-    for ``cost_ms`` and ``took_ms`` are minimums: they may make the wait longer.
+    The wait is half the time since the last change, so the pace follows the group's own commits. The wait stays within
+    :data:`SOONEST_MS` and :data:`LATEST_MS`, and ends earlier at ``due_ms``. The pauses for ``cost_ms`` and ``took_ms``
+    may make the wait longer.
 
     Args:
         changed_ms: as in :class:`Seen`.
         cost_ms: the CPU time of passes over draining topics that a pause has to pay off.
-        took_ms: how long the last pass over this topic took. The wait is not shorter, so that slow brokers can rest.
+        took_ms: how long the last pass over this topic took. The wait is not shorter, so that slow brokers get a pause.
         due_ms: when the next partition will count if nothing changes.
     """
     pace_ms = min(max((at_ms - changed_ms) // 2, SOONEST_MS), LATEST_MS)

@@ -1,9 +1,9 @@
 """The objections to a command about a topic: one list for controllers, dry runs and plans. Pure.
 
 A controller refuses a command for the first objection (:mod:`modeaware.lifecycle.admission`). ``--dry-run`` and
-``modeaware apply`` show the first objection; ``modeaware plan`` shows all. (Whether the new record fits the mode log is
-no objection: only the admission checks that.) The checks and error codes are those of KIP-694 "Proposed Changes" and
-KIP-195 "Anticipated errors".
+``modeaware apply`` show the first objection; ``modeaware plan`` shows all. This list does not check whether the new
+record fits the mode log: only the admission does. For shrinks and growths, the checks and error codes are those of
+KIP-694 "Proposed Changes" and KIP-195 "Anticipated errors".
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def is_topic_name(text: str) -> bool:
 
 
 def current_of(record: TopicRecord | None, facts: TopicFacts) -> TopicRecord:
-    """Return the topic's record before a command. A topic that was recreated under its name is another topic, and has
-    no record of its own."""
+    """Return the topic's record before a command. The record of a deleted topic does not count for a recreated topic of
+    the same name."""
     own = record if record is not None and record.topic_id == facts.topic_id else None
     return current_record(own, facts.topic, facts.topic_id or "", facts.partition_count)
 
@@ -55,7 +55,7 @@ def objections(
     now_ms: int,
     replaced: Collection[TopicRecord] = (),
 ) -> Iterator[Objection]:
-    """Yield why ``command`` is refused. A repetition of the change in force is accepted.
+    """Yield why ``command`` is refused. A repetition of the change in force, with the same settings, is accepted.
 
     Args:
         record: the topic's record, or None if the topic was never changed.
@@ -95,8 +95,8 @@ def objection_to_change(replacement: Replacement) -> str:
 
 
 def why_not_now(command: TopicCommand, current: TopicRecord, replacement: Replacement) -> str | None:
-    """Return why a command is refused for a topic that is being replaced, or was. A name that points to a new topic
-    never points to the old topic again (invariant I8)."""
+    """Return why a topic that is being replaced, or was, does not take a command; None if the topic takes it. A name
+    that points to a new topic never points to the old topic again (invariant I8)."""
     new_topic, switched = replacement.new_topic, replacement.switched_ms is not None
     if not isinstance(command, ReplaceTopicCommand):
         return objection_to_change(replacement)
@@ -162,8 +162,8 @@ def _to_first(
 ) -> Iterator[Objection]:
     """Yield why a topic can neither be shrunk nor replaced now.
 
-    A topic has one change at a time, because required groups are noted for one change. State that a group keeps per
-    partition does not move with the keys, so the command has to name such groups (invariant I1).
+    A topic has one change at a time, because required groups are noted for one change. A group's state per partition
+    does not move with the keys, so the command has to name the groups with such state (invariant I1).
     """
     no = partial(Objection, command.topic)
     if in_progress(current):

@@ -42,7 +42,7 @@ def pass_over(
 
 
 def with_groups(record: TopicRecord, this: Pass) -> TopicRecord:
-    """Return the record with a complete list of groups. If the list at the admission, or at the switch, was uncertain,
+    """Return the record with a complete list of groups. After a switch, or if the list at the admission was uncertain,
     the groups of the first certain list are added (invariant I1)."""
     if record.groups_complete or this.requirement.doubt is not None:
         return record
@@ -59,7 +59,7 @@ class Advance:
         tombstone: whether the topic is gone, so that its record is removed.
         effects: the effects to perform once the record is on the log.
         due_ms: the latest wall-clock time of the next pass. If it is None, the schedule alone decides.
-        alarms: warnings for the operator (stragglers, truncation, open transactions).
+        alarms: warnings for the operator (for example stragglers, truncation, open transactions).
     """
 
     record: TopicRecord | None = None

@@ -1,6 +1,6 @@
 """Progress of groups: the unread offsets of retired partitions, and whether a group has moved to a new topic. Pure.
 
-Only this module computes these two. The controller decides by its functions, and every report shows their results.
+Only this module computes these two values. The controller decides by them, and every report shows them.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def still_reading(requirement: Requirement, replacement: Replacement, facts: Top
 
 
 def _has_moved(name: str, replacement: Replacement, facts: TopicFacts) -> bool:
-    """Return whether a group has an offset on each partition of the new topic, so it skips none (invariant I2)."""
+    """Return whether a group has an offset on each partition of the new topic, to skip no record (invariant I2)."""
     group = facts.new_topic.groups.get(name) if facts.new_topic is not None else None
     return group is not None and group.has_committed(replacement.num_partitions)
 
@@ -59,10 +59,10 @@ class GroupProgress:
         kind: classic, consumer, share or streams; null for a group that the brokers do not list.
         members: the members that read the topic. During a rebalance, when that is not known: all members of the group.
         stateful: whether the group keeps state per partition.
-        required: whether a drain waits for the group, if it is not waived.
+        required: whether a drain waits for the group, unless the group is waived.
         evacuates: whether the group's commits prove the evacuation.
-        unread: retired partition -> number of offsets still to consume, up to the seal (without a seal, up to the end),
-            for partitions that clients still read and whose leader answered.
+        unread: retired partition -> number of offsets still to consume, up to the seal (without a seal, up to the end).
+            Only partitions that clients still read, and whose leader answered, are included.
         waived: partition -> reason of the waiver by which the partition need not wait for the group.
         moved: whether the group has an offset on each partition of the new topic; null if the topic's groups do not
             move.

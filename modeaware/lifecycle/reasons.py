@@ -1,7 +1,8 @@
 """Why a partition, or a replacement, makes no progress: codes for the mode log, and texts for people.
 
-A reason is a code, optionally with a group's name after a colon. A reason contains no changing numbers, so one record
-per wait is enough. The name is missing if the record has no room for it (:mod:`modeaware.lifecycle.record_size`).
+A reason is a code, optionally with the name of a group, or of a topic, after a colon. A reason contains no changing
+numbers, so one record per wait is enough. The name is missing if the record has no room for it
+(:mod:`modeaware.lifecycle.record_size`).
 """
 
 from __future__ import annotations
@@ -131,7 +132,7 @@ _TEXTS = {
 CODES = frozenset(_TEXTS)
 """Every code."""
 AS_ASKED = frozenset({DELAY, RETENTION, OPENING, PAUSED, EARLIER_TOPIC_FIRST, KNOWN_BY_CLIENTS})
-"""Reasons of waits that follow from the request itself: no action is needed."""
+"""Reasons of waits that follow from the request itself: they raise no alarm."""
 PASSING = frozenset({GROUPS_UNKNOWN, GROUP_REBALANCING, NOT_FENCED, END_NOT_READ, UNAVAILABLE, DELETING})
 """Reasons that hold up a replacement as a whole, and usually end by themselves."""
 
@@ -157,7 +158,7 @@ OF_READERS = frozenset(
         GROUP_NOT_MOVED,
     }
 )
-"""Reasons that name one group, which has to read further or to move. Other groups may have to do so, too."""
+"""Reasons that name one group that holds up a drain or a release. Other groups may hold it up, too."""
 
 _BRIEF = re.compile(r"[:;.] | \(|, and")
 
@@ -194,7 +195,7 @@ def text(reason: str, *, others: int = 0) -> str:
     """Return the text of a reason. If the code is unknown (of a newer controller), return the reason unchanged.
 
     Args:
-        others: how many groups have to read further, or to move, besides the one that the reason names.
+        others: how many groups hold up the drain or the release, besides the one that the reason names.
     """
     template, named = _TEXTS.get(code_of(reason)), _named(reason)
     if others and code_of(reason) in OF_READERS:

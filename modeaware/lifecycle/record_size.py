@@ -2,8 +2,9 @@
 
 The mode log takes records of up to :data:`~modeaware.modelog.records.MAX_RECORD_BYTES`, and a record has to fit until
 the change is complete. So the admission and every pass compute the largest size that the record may reach
-(:func:`largest_bytes`). Only names of groups can make a record larger than that. A step that would add more names than
-fit is not taken: a list of groups that cannot be recorded proves no drain (a doubt: ``GroupsDoubt.too_many``).
+(:func:`largest_bytes`). Only further names of groups can make a record larger than the computed size. A step that would
+add more names than fit is not taken. Instead the list of groups counts as uncertain (a doubt:
+``GroupsDoubt.too_many``), because a list that cannot be recorded proves no drain.
 
 The computed size does not include parts that no decision needs: names of groups in reasons, the names in
 ``drained_groups``, and the producers of stragglers. If the record is too large, :func:`fitted` drops these parts.
@@ -42,7 +43,7 @@ _RANGES_BYTES = len("[99999,99999],[99999,99999,-1],")
 """Room for one more range in the list of retired partitions and in the modes: each partition may need its own range."""
 
 _REPLACEMENT_BYTES = 1_000
-"""Room for the fields that a replacement adds one by one: the new topic's id, the configs before the fence, and eight
+"""Room for the fields that a replacement adds one by one: the new topic's id, the configs before the fence, and seven
 timestamps."""
 
 
@@ -52,7 +53,7 @@ def fits(record: TopicRecord) -> bool:
 
 
 def largest_bytes(record: TopicRecord) -> int:
-    """Return the largest size of the record until its change is complete, in bytes, with the groups named now."""
+    """Return the largest size of the record until its change is complete, in bytes, if it names no further groups."""
     rest = replace(_with_largest_stamp(record), retired={}, drained_groups=())
     return len(rest.to_json()) + _REPLACEMENT_BYTES + _largest_rows(record).all_bytes
 
@@ -87,7 +88,7 @@ class _Rows(NamedTuple):
 
 
 def _largest_rows(record: TopicRecord) -> _Rows:
-    """Return the larger rows of two kinds: of partitions that shrinks retired, or of all partitions after a switch."""
+    """Return the larger of two sets of rows: of the partitions of shrinks, or of all partitions after a switch."""
     replacement, candidates = record.replacing, []
     if replacement.switched_ms is None:
         candidates.append(_rows(len(record.retired), _LARGEST, _RANGES_BYTES))

@@ -32,7 +32,7 @@ class Repetition:
 
 
 def repetition_of(command: TopicCommand, current: TopicRecord) -> Repetition | None:
-    """Return how ``command`` repeats the change in force; None if no change is in force, or another is requested.
+    """Return how ``command`` repeats the change in force; None if there is none, or if the command requests another.
 
     A growth needs no comparison: its repetition results in the same record.
     """
@@ -61,8 +61,8 @@ def _of_shrink(command: DeletePartitionsCommand, current: TopicRecord, deletion:
 
 
 def _of_replacement(command: ReplaceTopicCommand, current: TopicRecord, replacement: Replacement) -> Repetition:
-    """Compare with a replacement. If the request names no replication factor, delay, evacuation or config, that setting
-    stays. The fence's configs do not count: the request may have copied them from the fenced topic."""
+    """Compare with the replacement in force. A replication factor, delay, evacuation or config that the request does
+    not name stays. The fence's configs do not count: the request may have copied them from the fenced topic."""
     factor = (
         replacement.replication_factor if command.replication_factor == DEFAULT_FACTOR else command.replication_factor
     )

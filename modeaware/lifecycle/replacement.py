@@ -1,16 +1,17 @@
 """Replacing a topic, the *old topic*, by another one, the *new topic*: the phases, and one pass over an old topic.
 
-A topic name stands for a chain of topics. Producers write to the last topic of the chain. A group reads a topic of the
-chain to its end, then the next one. So no record is lost, and the records of each key stay in order. Records are copied
-only if the topic is compacted. The old topic's record alone decides whether the new topic may be written or read.
+A topic name stands for a chain of topics. Producers write to the new topic of the last switch. A group reads a topic of
+the chain to its end, then the next topic. So no record is lost, and the records of each key stay in order. Records are
+copied only if the topic is compacted. The old topic's record decides whether the new topic may be written. A second
+record decides which groups may read the new topic (:mod:`modeaware.lifecycle.moved`).
 
 ========  ====================================================  ===================================================
 phase     what happens                                          ends when
 ========  ====================================================  ===================================================
 create    the record has the intended new topic; then           the new topic exists, empty and as intended: its id is
           CreateTopics                                          in the record
-announce  clients see the new topic; consumers are assigned     clients had the time to see it, all groups are known,
-          its partitions, paused                                and no reason delays the switch
+announce  clients see the new topic; consumers are assigned     clients had the time to see the new topic, all groups
+          its partitions, paused                                are known, and no reason delays the switch
 seal      the *switch*: the old topic takes no writes, and      brokers refuse all data (the *fence*), no transaction is
           the name points to the new topic                      open and all appended data is replicated: each end
                                                                 offset is final, and is the seal
@@ -26,14 +27,15 @@ transactions. A broker applies configs some time after they are acknowledged, up
 If a broker gets the configs and a leadership together, it applies the leadership first. So each leader epoch needs its
 own *proof* that the fence works. First the brokers of all in-sync replicas show the configs, because any of these
 replicas could become leader. Then the leader refuses a probe. If another tool lifts the fence, the controller sets it
-again, with an alarm. Records written in between break a seal, as in a shrink. Markers alone break no seal, because a
-transaction that included a partition ends with a marker there even if it wrote no record.
+again, with an alarm. Records that arrive without the fence break a seal, as in a shrink. Markers alone break no seal: a
+transaction ends with a marker even in a partition to which it wrote no record.
 
-An old topic is watched until it is gone: a record behind a seal takes the topic back to *seal*. An old topic without a
-fence is never deleted, because producers may still write to it: its replacement is done at the release.
+The controller watches an old topic until it is gone: a record behind a seal takes the topic back to *seal*. The
+controller never deletes an old topic without a fence, because producers may still write to the topic. The replacement
+of such a topic is done at the release.
 
 *Until the switch* a replacement can be undone: the new topic is deleted. After the switch the old topic's record stays
-for as long as its name points to the new topic. When the old topic is gone, the record makes the name an alias.
+for as long as the name points to the new topic. When the old topic is gone, the record makes the name an alias.
 
 *A compacted topic* is released only after its latest values are copied to the new topic; the drain waits for the copy
 (:mod:`modeaware.lifecycle.drain`). Values that producers write to the new topic are newer than all values of the old
@@ -87,9 +89,9 @@ from modeaware.modes import PartitionMode
 
 NO_FENCE = {"compression.type": "producer", "max.message.bytes": "1048588"}
 """Kafka's defaults for :data:`FENCE_CONFIGS`. A broker that restarts may give the configs of a deleted topic to the
-next topic of the same name, unless a metadata snapshot was made in between: Kafka 4.2's ``ConfigurationsDelta`` keeps
+next topic of the same name, unless a metadata snapshot was made in between. Kafka 4.2's ``ConfigurationsDelta`` keeps
 configs that it reads together with their deletion (see AutoMQ/automq#3556). So a new topic with a deleted topic's name
-is created with these defaults, which are removed before the announcement: a removed config stays absent on restarts."""
+is created with these defaults. They are removed before the announcement: a removed config stays absent on restarts."""
 DEFAULT_FACTOR = -1
 """The replication factor that stands for the brokers' default."""
 SEARCH_AGAIN_MS = 1_000
@@ -152,7 +154,8 @@ def _create(topic: Replaced, new_topic: TopicFacts, now_ms: int) -> Advance:
 
 def _clear_the_way(topic: Replaced, new_topic: TopicFacts) -> Advance:
     """Delete an untouched topic that has the name of a second half's new topic (:mod:`.keep_name`), but cannot become
-    that topic: another client created it, or groups have offsets on it. The deletion removes these offsets."""
+    that topic: another client created it, or groups have offsets on it. The deletion removes these offsets. If the
+    topic has records, only lift the fence of an earlier pass."""
     left = new_topic.offsets_left
     reason = reasons.of_group(reasons.OFFSETS_LEFT, left[0]) if left else reasons.NAME_TAKEN
     alarms = () if reason == topic.replacement.reason else _alarm(topic, reason, new_topic)
@@ -166,7 +169,7 @@ def _is_doubtful(new_topic: TopicFacts) -> bool:
 
 
 def _as_intended(new_topic: TopicFacts, replacement: Replacement) -> bool:
-    """Return whether a topic is as the replacement intends it, and contains no record."""
+    """Return whether a topic has the intended settings, no record, and no group with offsets of an earlier topic."""
     if not new_topic.untouched or new_topic.partition_count != replacement.num_partitions or new_topic.offsets_left:
         return False
     factor, configs, overriding = replacement.replication_factor, new_topic.configs, _overriding(new_topic, replacement)
@@ -211,8 +214,9 @@ def _undo(topic: Replaced, new_topic: TopicFacts) -> Advance:
 
 
 def give_up_new_topic(record: TopicRecord) -> TopicRecord | None:
-    """Return the record after the brokers rejected the creation of the new topic, or None after the switch: then the
-    replacement is not given up. A second half (:mod:`.keep_name`) is never given up: the record notes the reason."""
+    """Return the record without the replacement, because the brokers rejected the creation of the new topic. After the
+    switch the replacement is not given up: return None. A second half (:mod:`.keep_name`) is never given up: its record
+    notes the reason."""
     if record.replacing.switched_ms is not None:
         return None
     if record.is_second_half:
@@ -224,7 +228,7 @@ def _switch(topic: Replaced, new_topic: TopicFacts, this: Pass) -> Advance:
     """Make the switch: one record points the name to the new topic and closes all partitions of the old topic to
     writes.
 
-    A group that began to use the old topic after the last list of groups also has to read the new topic from its start
+    A group that began to use the old topic after the last list of groups also has to read the new topic from the start
     (invariant I2). So the first certain list after the switch adds the groups that are missing.
     """
     (record, replacement), facts, requirement = topic, this.facts, this.requirement
@@ -260,7 +264,7 @@ def _switch(topic: Replaced, new_topic: TopicFacts, this: Pass) -> Advance:
 def _objection(replacement: Replacement, facts: TopicFacts, requirement: Requirement) -> str | None:
     """Return why the switch has to wait (invariants I1 and I2).
 
-    It must be certain that the fence works: without a fence, no end offset of the old topic would ever be final.
+    If the replacement has a fence, this fence must certainly work: otherwise no end offset would ever be final.
     """
     if facts.compacted and replacement.evacuation_epoch is None:
         return reasons.COMPACTED
@@ -328,7 +332,7 @@ class _Move:
             evacuation = evacuation_of(replace(self._record, replacement=replacement))
             self._requirement = replace(self._requirement, evacuation=evacuation)
         effects: tuple[Effect, ...] = (*fence, *created)
-        # After the release no group is waited for; only a broken seal leads to another drain.
+        # After the release, only a broken seal leads to another drain.
         waived: dict[str, str] = {}
         is_sealed = all(state.seal_offset is not None for state in retired.values()) and not self._is_broken
         is_kept = replacement.released_ms is not None and is_sealed
@@ -366,8 +370,8 @@ class _Move:
     ) -> tuple[Replacement, tuple[DeleteOldTopic, ...], str]:
         """Delete an old topic that was released in an earlier pass, or note why it stays.
 
-        The record shows first that the topic is being deleted (``deleting_ms``). During a deletion, leaders stop
-        answering: then the record still shows the deletion.
+        The record notes the deletion (``deleting_ms``) first. The note stays while leaders do not answer, as during a
+        deletion.
         """
         stay = why_it_stays(replacement, retired, self._facts, self._requirement, self._now_ms)
         if stay is None:
@@ -443,7 +447,7 @@ class _Move:
         return seal_at_end(retired, log)
 
     def _is_final(self, partition: int, log: PartitionFacts) -> bool:
-        """Return whether nothing can be appended under this leader epoch, and all appended records are replicated.
+        """Return whether no data can be appended under this leader epoch, and all appended records are replicated.
 
         The high watermark alone is no proof: it lags, and records above it may still be acknowledged.
         """
@@ -454,7 +458,8 @@ class _Move:
         """Set the fence once the old topic is quiet, or after ``fence_after_ms``; set it again if it was lifted.
 
         The record keeps the topic's own configs from before the fence, and is appended before the fence is set. These
-        configs come from the first snapshot, because a later snapshot may already show the fence.
+        configs come from the snapshot of the first pass that sets the fence, because a later snapshot may already show
+        the fence.
         """
         replacement = self._replacement
         if not replacement.has_fence or self._facts.fence is None or not self._is_fence_due(retired):
@@ -516,8 +521,9 @@ class _Move:
         return after, waived
 
     def _is_coming(self, reason: str, replacement: Replacement) -> bool:
-        """Return whether a wait may end soon. Before the release: the reason names a group with members on the new
-        topic, so its first commits there are about to come. After the release: members are about to unsubscribe."""
+        """Return whether the wait for the group that the reason names may end soon. Before the release: the group has
+        members on the new topic, which are about to commit there. After the release: members are about to
+        unsubscribe."""
         groups, is_released = self._new_topic.groups.items(), replacement.released_ms is not None
         code = reasons.GROUP_SUBSCRIBED if is_released else reasons.GROUP_NOT_MOVED
         coming = {
@@ -526,8 +532,8 @@ class _Move:
         return reason in coming and self._now_ms < (replacement.released_ms or self._switched_ms) + COMING_MS
 
     def _not_released(self, replacement: Replacement, retired_now: Mapping[int, RetiredPartition]) -> str | None:
-        """Return why a drained old topic is not released: a required group has not moved to the new topic, the fence is
-        not in force, or gates cannot open yet (invariant I2)."""
+        """Return why a drained old topic is not released. The list of groups is uncertain, a required group has not
+        moved to the new topic, the fence is not in force, or gates cannot open yet (invariant I2)."""
         if replacement.released_ms is not None:
             return None
         if self._requirement.doubt is not None:

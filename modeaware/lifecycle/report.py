@@ -72,7 +72,7 @@ class PartitionReport:
 
 
 def waits_for(partitions: Iterable[PartitionReport]) -> str | None:
-    """Return the text of the reason that these partitions share, for the partition with most other groups."""
+    """Return the text of the reason that these partitions share, with their largest number of other groups."""
     return max(partitions, key=lambda p: p.others).waits_for
 
 
@@ -97,7 +97,7 @@ class ShrinkReport:
     Attributes:
         delete_partitions: the partition count to keep.
         policy: retention, drained or immediate.
-        delay_ms: the requested delay; null if the policy is retention.
+        delay_ms: the requested delay; null if none was requested.
         previous_count: the number of writable partitions before the shrink, which an undo restores.
         accept_state_loss: groups whose loss of state was accepted.
     """
@@ -129,8 +129,8 @@ class ReplacementReport:
         delay_ms: the delay before the topic may be deleted; null if its own retention has to empty it first.
         announced_ms: when clients were first able to see the new topic.
         switched_ms: when producers began to write to the new topic.
-        fenced_ms: when brokers were first found to refuse data for the topic.
-        released_ms: when the topic was released: every required group has read it and may read the new topic.
+        fenced_ms: since when every check has found the fence's configs on the topic.
+        released_ms: when the topic was released: every required group has read the topic and may read the new topic.
         deleting_ms: when a controller began to delete the topic.
         gone_ms: when the topic was found to be gone; its name points to the new topic.
         undone_ms: when the replacement was undone.
@@ -287,15 +287,16 @@ class TopicReport:
     Attributes:
         epoch: -1 for a topic that was never changed.
         phase: create, announce, seal, drain, reclaim, opening or done.
-        required_groups: the groups noted when the change was admitted; incomplete if groups_complete is false.
+        required_groups: the groups that a shrink notes at its admission, and a replacement at its switch; incomplete if
+            groups_complete is false.
         waived: group -> reason of the waiver, for the groups that at least one partition did not wait for.
         groups: the groups that a drain waits for, and the groups that use the topic now.
         groups_doubt: why a drain may have to wait for more groups.
         evacuation_group: the group whose commits prove that the latest values of a compacted topic were copied.
         replacement: null unless the topic is being replaced, or was.
         writable: the number of writable partitions.
-        looks_within_ms: the longest time until an active controller checks the topic's groups again. It may be longer
-            if checks are slow. Null if no group holds the topic up.
+        looks_within_ms: the time within which an active controller checks the topic's groups again; slow checks take
+            longer. Null if no group holds the topic up, and no gate may open.
         kept_name: the change that keeps a name, if this topic or its name is a part of it; else null.
     """
 

@@ -1,10 +1,12 @@
 """The seal of a retired partition: when it is set, when it is broken, and the texts of the alarms.
 
-The seal is the partition's final end offset. A partition is sealed when no transaction is open, and its end offset has
-not moved for ``modeaware.seal.quiet.ms`` (its *quiet period*). The quiet period proves nothing, because a paused
-producer may wake after any wait. It only avoids that seals are set and broken again and again (docs/invariants.md,
-"Quiet proves nothing"). Safety rests on the recorded offset. A record at or after the seal is a *straggler*; a log that
-ends before the seal was *truncated*. Both break the seal, and the partition is sealed and drained again.
+The seal is the final end offset of a retired partition, which takes no writes. A partition is sealed when no
+transaction is open, and its end offset has not moved for ``modeaware.seal.quiet.ms`` (its *quiet period*). The quiet
+period proves nothing, because a paused producer may wake after any wait. It only avoids that seals are set and broken
+again and again (docs/invariants.md, "Quiet proves nothing"). A fenced old topic needs no quiet period
+(:mod:`modeaware.lifecycle.replacement`). Safety rests on the recorded offset: the controller deletes no record at or
+after the seal. A record at or after the seal is a *straggler*; a log that ends before the seal was *truncated*. Both
+break the seal, and the partition is sealed and drained again.
 """
 
 from __future__ import annotations
@@ -20,10 +22,11 @@ from modeaware.modelog.records import RetiredPartition, Straggler, producer_text
 def seal_partition(
     retired: RetiredPartition, log: PartitionFacts, retired_ms: int, quiet_ms: int, now_ms: int
 ) -> tuple[RetiredPartition, int | None]:
-    """Return the partition, sealed if possible; and the time when its quiet period ends, if the partition waits for it.
+    """Return the partition, sealed if possible, and when its quiet period ends (None once that period is over).
 
-    Records of an open transaction are not readable yet, so no seal is set behind them (invariant I2). While records
-    arrive, an older last stable offset may lie below the end offset although no transaction is open.
+    Records of an open transaction are not readable yet, so no seal is set behind them (invariant I2). During the quiet
+    period, the last stable offset is not checked: it may have been read before the end offset. While records arrive,
+    such an offset is lower than the end although no transaction is open.
 
     Args:
         retired_ms: when the partition was retired, which is the earliest start of the quiet period.
@@ -43,7 +46,7 @@ def seal_at_end(retired: RetiredPartition, log: PartitionFacts) -> RetiredPartit
     """Return the partition, sealed at the end of its log. While a transaction is open, return it blocked."""
     if not log.is_stable:
         return blocked(retired, reasons.OPEN_TRANSACTION)
-    if retired.truncated_to is not None:  # the log may have been truncated further while it had no seal
+    if retired.truncated_to is not None:  # the log may have been truncated further while the partition had no seal
         retired = replace(retired, truncated_to=min(retired.truncated_to, log.lowest_end))
     return replace(retired, seal_offset=log.end_offset, seal_leader_epoch=log.leader_epoch, reason=None)
 
@@ -51,7 +54,7 @@ def seal_at_end(retired: RetiredPartition, log: PartitionFacts) -> RetiredPartit
 def seal_broken_by(seal_offset: int, log: PartitionFacts) -> str | None:
     """Return why a seal no longer holds (the code ``truncated`` or ``straggler``), or None if it holds.
 
-    Truncated: the log ends before the seal, or ended there for a while and then grew again (invariant I1).
+    Truncated: the log ends before the seal, or ended before the seal for a while and then grew again (invariant I1).
     """
     if log.end_offset < seal_offset or (log.seal_epoch_end is not None and log.seal_epoch_end < seal_offset):
         return reasons.TRUNCATED
@@ -59,7 +62,7 @@ def seal_broken_by(seal_offset: int, log: PartitionFacts) -> str | None:
 
 
 def seal_behind_markers(retired: RetiredPartition, log: PartitionFacts) -> RetiredPartition:
-    """Return the partition, with a new seal if only markers and aborted records follow the old one. An evacuation that
+    """Return the partition, with a new seal if only markers and aborted records follow the old seal. An evacuation that
     was proved up to the old seal stays proved."""
     seal = retired.seal_offset
     if seal is None or seal_broken_by(seal, log) != reasons.STRAGGLER or not log.is_stable:
@@ -76,7 +79,7 @@ def break_seal(
     """Return the partition without its broken seal, to be drained again (invariant I2), and the alarm."""
     seal_offset = retired.seal_offset or 0
     truncated = seal_broken_by(seal_offset, log) == reasons.TRUNCATED
-    # A group without a commit that starts at the latest offset resumes at the first seal, so it reads the straggler.
+    # A group that has no commit and starts at the latest offset resumes at the first broken seal, before the straggler.
     resume = seal_offset if retired.resume_offset is None else retired.resume_offset
     lowest = log.lowest_end if retired.truncated_to is None else min(log.lowest_end, retired.truncated_to)
     broken = replace(

@@ -1,9 +1,9 @@
 """The second half of a change that keeps the name: when the controller requests it, and when the change ends. Pure.
 
-:mod:`modeaware.lifecycle.keep_name` explains the halves. An alias with ``keep_name`` *waits* for the second half. Every
-pass over the alias checks the interim topic and the kept name. It then requests the second half, or notes what blocks
-the request. The records and the facts alone decide. So after a crash a controller repeats only requests that were not
-admitted.
+:mod:`modeaware.lifecycle.keep_name` explains the halves. An alias with ``keep_name`` *waits* for the second half. After
+every pass over the alias, the controller checks the interim topic and the kept name. The controller then requests the
+second half, or notes what blocks the request. No decision rests on a controller's memory. So after a crash a controller
+repeats only requests that were not admitted.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Hindrance(NamedTuple):
     """Why the second half cannot begin.
 
     Attributes:
-        reason: the reason code; None if nothing was refused, so that the reason in the record stays.
+        reason: the reason code. None if the controller's own request got no answer: the reason in the record stays.
         effects: the effects that remove the obstacle.
         text: the cause, if the reason is a general one.
     """
@@ -37,7 +37,7 @@ class Hindrance(NamedTuple):
 
 
 def waits(record: TopicRecord, records: Mapping[str, TopicRecord]) -> bool:
-    """Return whether the second half has still to begin; ``records``: topic id -> the record, of all topics."""
+    """Return whether the second half has still to begin; ``records``: the records of all topics, by topic id."""
     replacement = record.replacing
     if not (record.is_first_half and record.is_alias) or replacement.reason == reasons.POINTS_NOWHERE:
         return False
@@ -46,8 +46,8 @@ def waits(record: TopicRecord, records: Mapping[str, TopicRecord]) -> bool:
 
 
 def second_half_of(alias: TopicRecord) -> ReplaceTopicCommand:
-    """Return the request that renames the interim topic back. It repeats the request for the whole change: the limits
-    in its configs are already scaled to the final number of partitions."""
+    """Return the request that renames the interim topic back, with the settings of the first half. The limits in
+    ``configs`` need no change: they are already scaled to the final number of partitions."""
     replacement = alias.replacing
     return ReplaceTopicCommand(
         topic=replacement.new_topic,
@@ -87,8 +87,8 @@ def hindrance(
 
 
 def has_fence_left(record: TopicRecord) -> bool:
-    """Return whether a fence of an earlier pass may be left on a topic of the alias's name. The change now ends on the
-    interim topic, so that topic is no longer to be deleted."""
+    """Return whether an earlier pass may have left its fence on a topic of the alias's name. The change now ends on the
+    interim topic, so the fenced topic is no longer to be deleted."""
     replacement = record.replacing
     ends = is_interim_of(replacement.new_topic, record.topic) and not replacement.keep_name
     return record.is_alias and ends and replacement.reason == reasons.NAME_TAKEN
@@ -101,5 +101,5 @@ def closes(record: TopicRecord, now_ms: int) -> bool:
 
 
 def is_unused(facts: TopicFacts) -> bool:
-    """Return whether no group is subscribed to a name that has no topic."""
+    """Return whether no topic has the name, and certainly no group is subscribed to it."""
     return facts.topic_id is None and facts.any_doubt is None and not any(g.subscribed for g in facts.groups.values())

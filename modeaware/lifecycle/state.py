@@ -1,7 +1,8 @@
 """The state machine of a retiring partition: its theory, its tables, and how a record shows the state.
 
-A shrink takes each of the highest partitions through four phases. Each transition is a record on the mode log. Every
-pass starts from the record and from fresh facts alone, so a controller that crashes between two steps loses nothing.
+A shrink takes the partitions with the highest ids through four phases. Each transition is a record on the mode log.
+Every pass starts from the record and from fresh facts alone, so a controller that crashes between two steps loses
+nothing.
 
 ========  ========  =========================  ====================================================  =========
 phase     mode      replica state              ends when                                             module
@@ -14,8 +15,9 @@ reclaim   None      ReplicaDeletionStarted     its log start has reached the rec
 done      None      ReplicaDeletionSuccessful  its end offset differs from the seal                  ``seal``
 ========  ========  =========================  ====================================================  =========
 
-A straggler (a record after the seal) or a truncation takes a partition from any phase back to *seal*. An undo or a
-growth (``growth``) makes the partition ReadWrite again. A new partition starts as ReadOnly, in the phase *opening*, and
+In phase *seal*, a reason for waiting, or a broken seal, makes the replica state ReplicaDeletionIneligible. A straggler
+(a record at or after the seal) or a truncation takes a partition from any phase back to *seal*. An undo or a growth
+(``growth``) makes the partition ReadWrite again. A new partition starts as ReadOnly, in the phase *opening*, and
 becomes ReadWrite once groups have an offset on it. A replacement has phases of its own (``replacement``).
 
 The *reclaim policy* of a shrink decides when records are deleted. ``retention``: only when the topic's own retention
@@ -77,8 +79,8 @@ def partition_state(mode: PartitionMode, retired: RetiredPartition) -> Partition
 
 
 def carried(before: RetiredPartition | None) -> RetiredPartition:
-    """Return the state of a partition at the switch, when it stops taking writes. If an earlier shrink has retired the
-    partition, keep the facts about its log, and the offset at which groups without a commit resume."""
+    """Return the state of a partition at the switch, when the partition stops taking writes. If an earlier shrink has
+    retired it, keep the facts about its log, and the offset at which groups without a commit resume."""
     if before is None:
         return RetiredPartition()
     return RetiredPartition(
@@ -161,12 +163,12 @@ def held_up(record: TopicRecord) -> dict[str, list[int]]:
 
 
 def in_progress(record: TopicRecord | None) -> bool:
-    """Return whether the topic has a change (a replacement, too) that is not complete."""
+    """Return whether the topic has a shrink, a growth or a replacement that is not complete."""
     return record is not None and topic_phase(record) != "done"
 
 
 def deletion_of(record: TopicRecord) -> DeleteTopicPartitions:
-    """Return the shrink in force."""
+    """Return the shrink in force. If the record has none, raise RequestRefused."""
     if record.deletion is None:
         raise RequestRefused(
             f"topic {record.topic!r}: its record has retired partitions but no deletion; the record is inconsistent",
@@ -180,8 +182,8 @@ def reclaim_policy(partition: int, record: TopicRecord, retired: RetiredPartitio
     """Return the reclaim policy of a shrink for a partition: ``retention``, ``drained`` or ``immediate``.
 
     An ``immediate`` shrink deletes the unread records before the first seal: those that the response to the request
-    counted, and those that arrived after it. Stragglers, records that replaced truncated ones, and partitions that an
-    earlier shrink retired are drained (invariant I2).
+    counted, and those that arrived between the response and the seal. Stragglers, records that replaced truncated ones,
+    and partitions that an earlier shrink retired are drained (invariant I2).
 
     Args:
         retired: the state of the partition, if it is newer than the state in ``record``.

@@ -2,7 +2,7 @@
 
 A pass takes a partition as far through its phases (:mod:`modeaware.lifecycle.state`) as the facts allow. Records are
 deleted in a later pass, which checks the drain again. If the topic's next record would be too large for the mode log,
-no drain counts: its proof could not be recorded.
+no drain counts, because the record could not hold its proof.
 """
 
 from __future__ import annotations
@@ -184,8 +184,8 @@ def _step_read_only(partition: int, log: PartitionFacts, this: Pass) -> _Step:
 def _drained(
     partition: int, retired: RetiredPartition, seal_offset: int, log: PartitionFacts, this: Pass
 ) -> tuple[Drain, int | None]:
-    """Return the drain by which the partition may become None under its reclaim policy (invariants I1 and I2), or the
-    reason why it may not; and when the requested delay ends."""
+    """Return the drain by which the partition may become None under its reclaim policy, or the reason why it may not
+    (invariants I1 and I2). While the requested delay lasts, also return when it ends; else None."""
     deletion, policy = deletion_of(this.record), reclaim_policy(partition, this.record, retired)
     if not log.is_stable:
         return Drain(reason=reasons.OPEN_TRANSACTION), None
@@ -219,7 +219,7 @@ def _step_none(partition: int, log: PartitionFacts, this: Pass) -> _Step:
     if log.log_start >= reclaim_offset:
         return _Step(PartitionMode.NONE, replace(retired, replica_state=ReplicaState.DELETION_SUCCESSFUL))
     if retired.replica_state is ReplicaState.DELETION_SUCCESSFUL:
-        # Brokers checkpoint log starts once a minute. A kill of all brokers may lose the last start: delete again.
+        # Brokers checkpoint log starts once a minute. If all brokers are killed, the last may be lost: delete again.
         again = deletion_of(this.record).policy != RETENTION
         return _Step(PartitionMode.NONE, retired, delete_up_to=reclaim_offset if again else None)
     drain = _still_drained(partition, retired, retired.seal_offset, log, this)
@@ -250,7 +250,7 @@ def _still_drained(
 
 
 def _waits_for_earlier_topic(this: Pass) -> Drain | None:
-    """Return a drain that waits if an earlier topic of the chain exists (again): a group that still reads the earlier
-    topic is not among the groups of this topic (invariant I1). New shrinks of this topic are refused meanwhile."""
+    """Return a drain that waits if an earlier topic of the chain exists (again). A group that still reads the earlier
+    topic need not be among the groups of this topic (invariant I1). New shrinks of this topic are refused meanwhile."""
     topic = this.facts.earlier_topic
     return None if topic is None else Drain(reason=reasons.of_group(reasons.EARLIER_TOPIC_FIRST, topic))

@@ -1,14 +1,14 @@
-"""The deletion of an old topic: why it stays. Decided anew in each pass, from the facts of one snapshot. Pure.
+"""The deletion of a released old topic: why the topic stays. Decided anew in each pass, from one snapshot. Pure.
 
-After the release, no client seems to use the old topic. A deletion is final, so the proofs of earlier passes do not
-count. All of these conditions have to hold in one snapshot:
+After the release, no client seems to use the old topic. A deletion is final, so no earlier proof that groups have read
+the topic counts. All of these conditions have to hold in one snapshot:
 
 * the requested delay is over; if no delay was requested, retention has emptied the topic;
 * the topic is the first of its chain, and its new topic exists, with the recorded id;
 * the *fence* is proved on every leader, for its current leader epoch, and has been in force in every pass for
   :data:`FENCE_STABLE_MS`. A tool that keeps resetting the topic's configs (GitOps) could also reset them between the
   last check and the deletion. A record acknowledged at that time would be deleted with the topic (invariant I2);
-* each log ends at its seal, counting records that are not replicated yet, and has no open transaction;
+* each log has no open transaction, and ends at its seal; records that are not replicated yet count, too;
 * if the topic is compacted, its latest values are copied to the new topic, as the record or a new proof shows;
 * the list of groups is certain; every required group that is not waived has read the topic to its seals, and has an
   offset on each partition of the new topic (invariant I1);
@@ -16,13 +16,13 @@ count. All of these conditions have to hold in one snapshot:
   automatic creation would create a topic of the old name, and the client would commit its old offsets there.
 
 Then the record notes the time (``deleting_ms``), and the deletion follows, by the topic's id. Right before the request
-:func:`modeaware.cluster.fence.check_sealed` proves the fence and compares the ends of all logs with the seals once
-more, within the controller's lease. The next snapshot, not the answer to the request, decides whether the topic is
-gone. ``deleting_ms`` then shows that the controller deleted it.
+:func:`modeaware.cluster.fence.check_sealed` proves the fence once more, and compares the ends of all logs with the
+seals, within the controller's lease. A later snapshot, not the answer to the request, decides whether the topic is
+gone. If so, ``deleting_ms`` shows that the controller deleted the topic.
 
-*Offsets that expire.* Brokers drop the offsets of a group some days after its members have left. A group that has no
-offset on the old topic, but an offset on each partition of the new topic, counts as moved: it had moved at the release,
-or begins anew on the new topic.
+*Offsets that expire.* Brokers drop the offsets of a group some days after its members have left. A group that no longer
+uses the old topic, but has an offset on each partition of the new topic, counts as moved. The group had moved at the
+release, or begins anew on the new topic.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from modeaware.modelog.records import Replacement, RetiredPartition
 
 FENCE_STABLE_MS = 10_000
 """For how long every pass must have found the fence in force. Each pass restores a lifted fence, and the controller
-never lifts a fence. So a tool that lifts the fence more often than every 10 seconds would have been noticed."""
+never lifts the fence of an old topic. So a pass has seen any tool that lifts the fence at least every 10 s."""
 LOOK_AGAIN_MS = 2_000
-"""The time until the groups are listed again, while a group is in a rebalance."""
+"""The time until the next check, for example while a group is in a rebalance."""
 
 
 class Stay(NamedTuple):
@@ -123,7 +123,7 @@ def _needed_by(
     requirement: Requirement,
     now_ms: int,
 ) -> Stay | None:
-    """Return which group still needs the topic, or may (invariants I1 and I2)."""
+    """Return which group still needs the topic, or may need it (invariants I1 and I2)."""
     if (doubt := requirement.doubt) is not None:
         return Stay(doubt_reason(doubt), None if doubt.rebalancing is None else now_ms + LOOK_AGAIN_MS)
     if (reason := not_moved_reason(replacement, facts, requirement)) is not None:

@@ -56,7 +56,7 @@ def start_kafka(nodes: int = 1, *, configs: Mapping[str, str] | None = None) -> 
 
     Raises:
         LocalKafkaError: Kafka did not start.
-        ConfigError: the two variables contradict each other, or one contradicts the number of nodes.
+        ConfigError: ``MODEAWARE_LOCAL_KAFKA`` has a bad value, or contradicts the other variable or ``nodes``.
     """
     way = choose_way(nodes, os.environ, engine_answers)
     logger.debug("A Kafka of %d node(s): %s", nodes, way.value)
@@ -167,8 +167,8 @@ def start_container(configs: Mapping[str, str]) -> ContainerKafka:
 def engine_answers() -> bool:
     """Return whether a container engine answers a ping, and testcontainers is installed.
 
-    Takes at most a second for each address. This does not use docker's client, which takes long to import, and leaks a
-    socket if no engine answers.
+    Waits at most a second for each connection, and for its answer. Docker's own client is not used: its import takes
+    long, and the client leaks a socket if no engine answers.
     """
     if importlib.util.find_spec("testcontainers") is None:
         return False

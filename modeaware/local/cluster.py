@@ -177,7 +177,8 @@ class LocalBroker:
                 need each other for a quorum: start all of them, then call :meth:`wait_until_serving`.
 
         Raises:
-            LocalKafkaError: the broker runs already, or did not start. The text has the end of the broker's log.
+            LocalKafkaError: the broker runs already, or did not start. In the second case the text has the end of the
+                broker's log, or the log's path.
         """
         if self.pid is not None:
             raise LocalKafkaError(f"broker {self.node_id} is already running (pid {self.pid})")
@@ -238,8 +239,8 @@ class LocalBroker:
 class LocalKafka(Kafka):
     """A real Kafka on this machine, started by :meth:`start` or by entering its context.
 
-    The brokers end with this process, even if this process is killed. Not thread-safe, but other threads may kill and
-    pause the brokers. In a forked child :meth:`stop` does nothing.
+    Unless ``detached``, the brokers end with this process, even if this process is killed. Not thread-safe, but other
+    threads may kill and pause the brokers. In a forked child :meth:`stop` does nothing.
 
     Args:
         nodes: the number of nodes, 1 to 3.
@@ -336,7 +337,7 @@ class LocalKafka(Kafka):
         raise AssertionError("unreachable")
 
     def stop(self, *, keep_logs: bool = False) -> None:
-        """Kill all brokers (their data is not needed), and remove the folder; with ``keep_logs``, all but the logs."""
+        """Kill all brokers (their data is not needed), and remove the folder; with ``keep_logs``, only the data."""
         if self._folder is None or os.getpid() != self._owner:
             return
         self._kill_all()
@@ -461,8 +462,8 @@ class DetachedKafka(NamedTuple):
 
 
 def up(nodes: int, configs: Mapping[str, str]) -> tuple[DetachedKafka, bool]:
-    """Start the user's local Kafka unless it runs; return it, and whether it was started. If a broker of it has ended,
-    replace it.
+    """Start the user's local Kafka unless it runs; return it, and whether it was started. If one of its brokers has
+    ended, replace the whole Kafka by a new one, without the data.
 
     Raises:
         LocalKafkaError: a Kafka with another number of nodes runs, or the start failed.

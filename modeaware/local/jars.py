@@ -1,8 +1,8 @@
 """What a broker's start needs: Java, Kafka's jars, formatted metadata, a class archive. All but Java is made once.
 
-The jars come from Maven Central into the user's cache. ``mvn`` resolves them or, if it is missing, the Ivy jar inside
-the pyspark wheel, with the same files as the result. Formatted metadata and class archive reduce a broker's start from
-about six seconds of CPU time to two.
+The jars come from Maven Central into the user's cache. ``mvn`` resolves them. If ``mvn`` is missing, the Ivy jar inside
+the pyspark wheel resolves the same files. Formatted metadata and class archive reduce a broker's start from about six
+seconds of CPU time to two.
 """
 
 from __future__ import annotations
@@ -245,8 +245,9 @@ def _ivy(artifacts: Artifacts) -> str:
 # Quick starts
 
 META_PROPERTIES = "meta.properties"
-"""The one file of Kafka's StorageTool that differs between nodes. Its other files contain the feature levels, and are
-the same on all nodes: ``bootstrap.checkpoint`` and, from Kafka 4.4 on, a snapshot in the metadata log's folder."""
+"""The one file of Kafka's StorageTool that differs between nodes. The tool's other files contain the feature levels.
+They are the same on all nodes: ``bootstrap.checkpoint``; from Kafka 4.4 on, also a snapshot in the metadata log's
+folder."""
 
 
 class Installation(NamedTuple):
@@ -255,7 +256,7 @@ class Installation(NamedTuple):
     Fields:
         java: the program ``java``.
         jars: the folder of the jars.
-        formatted: a folder with the output of StorageTool without further arguments, except ``meta.properties``.
+        formatted: a folder with the files of a StorageTool run without further arguments, but no ``meta.properties``.
         archive: the class data archive for the JVM. It may be missing: some JREs make none.
     """
 

@@ -89,7 +89,8 @@ class OwnedProcess:
 class DetachedProcess:
     """A program in its own session that outlives this process and can be found again by its id.
 
-    ``marker`` is a part of the program's command line. A process of that id without it is another: the id was reused.
+    ``marker`` is a part of the program's command line. If a process of that id has no ``marker`` in its command line,
+    the process is another program: the id was reused.
     """
 
     def __init__(self, pid: int, marker: str) -> None:
@@ -116,7 +117,7 @@ class DetachedProcess:
 
     def running(self) -> bool:
         """Return False once the program has ended and been reaped."""
-        if self._ended is not None:  # ask our child itself: its command line is empty for a moment during exec
+        if self._ended is not None:  # of our own child, reap() notes the end; during exec, its command line is empty
             return not self._ended.is_set()
         return self._marker in command_line(self.pid)
 

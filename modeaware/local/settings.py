@@ -27,7 +27,7 @@ class Seat(NamedTuple):
 
 
 def random_uuid() -> str:
-    """Return a Kafka Uuid: 22 characters of URL-safe base64, of which the first is a letter (``-`` marks an option)."""
+    """Return a Kafka Uuid: 22 characters of URL-safe base64. The first is a letter (a first ``-`` marks an option)."""
     return base64.urlsafe_b64encode(b"\x31" + secrets.token_bytes(15)).decode().rstrip("=")
 
 
@@ -128,7 +128,7 @@ def broker_command(
     ]
 
 
-# Below the range for outgoing connections (from 32 768 on Linux), so that no client's connection can take the port of a
+# Below the range for outgoing connections (from 32 768 on Linux). So no client's connection can take the port of a
 # broker that is down for a moment.
 _LOWEST, _HIGHEST = 15_000, 32_000
 _choice = random.SystemRandom()  # not seeded: test runs in parallel must not all begin with the same ports

@@ -2,10 +2,10 @@
 
 Started as a script: ``python -I -S supervisor.py OWNER_PID DATA_FOLDER PROGRAM ARG...``. The script prints the
 program's process id. Each line on standard input is the number of a signal for the program; once the signal is sent,
-the script prints the line. The script exits when the program does. If its input closes, or its parent is no longer the
-owner (after a crash or SIGKILL), it kills the program and removes the data folder, but no logs. The program writes to
-the script's standard error. The script sends the signals because only a parent can be sure that a process id still
-belongs to its child.
+the script prints the line. The script exits when the program does. The owner is gone if the script's input closes, or
+the script gets another parent (after a crash or SIGKILL). Then the script kills the program and removes the data
+folder, but no logs. The program writes to the script's standard error. The script sends the signals because only a
+parent can be sure that a process id still belongs to its child.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def main(argv: list[str]) -> int:
         stdin=subprocess.DEVNULL,
         stdout=sys.stderr,
         stderr=sys.stderr,
-        # The program must end, too, if this supervisor is killed. The kernel ends it with the thread that created it,
-        # which is this process's only thread so far.
+        # The program must end, too, if this supervisor is killed. The kernel ends the program with the thread that
+        # started the program: the main thread, because this process has no other thread yet.
         preexec_fn=_die_with_parent if sys.platform == "linux" else None,
     )
     threading.Thread(target=_exit_with, args=(child,), daemon=True).start()
@@ -49,7 +49,7 @@ def main(argv: list[str]) -> int:
 
 def _exit_with(child: subprocess.Popen[bytes]) -> None:
     code = child.wait()
-    if _last_word.acquire(blocking=False):  # if it is held, the owner is gone, and main() cleans up
+    if _last_word.acquire(blocking=False):  # if main() holds the lock, the owner is gone, and main() cleans up
         os._exit(code & 0xFF)
 
 

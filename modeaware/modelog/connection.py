@@ -38,7 +38,7 @@ _DEFAULTS: dict[str, Any] = {
     # An endpoint that refuses old clients recognises mode-aware clients by this name. It returns no leader
     # to other clients, for topics with retired partitions.
     SOFTWARE_NAME: UNDERLYING_NAME,
-    # How soon an unreachable log is read again; then, how soon a frozen broker is detected.
+    # The backoff limits how late an unreachable log is read again; the timeout, how late a frozen broker is detected.
     "reconnect.backoff.max.ms": 2_000,
     "socket.timeout.ms": 15_000,
 }
@@ -81,8 +81,8 @@ def tail_conf(conf: Mapping[str, Any], *, fetch_wait_ms: int) -> dict[str, Any]:
 
 
 def cluster_key(conf: Mapping[str, Any], topic: str) -> Hashable:
-    """Return the key of a tail. Clients share one tail if their bootstrap servers (in any order), security settings and
-    mode log are equal."""
+    """Return the key of the :class:`~modeaware.modelog.reader.Tail` for a client. Clients share one tail if their
+    bootstrap servers (in any order), security settings and mode log are equal."""
     identity = {
         name: _hashable(value) if callable(value) else str(value)
         for name, value in conf.items()

@@ -229,7 +229,7 @@ def integer(value: Any) -> int:
 
 
 def texts(values: Any) -> tuple[str, ...]:
-    """Return a list of strings; raises TypeError."""
+    """Return a field that must be a list of strings, as a tuple; raises TypeError."""
     return tuple(text(value) for value in listed(values))
 
 

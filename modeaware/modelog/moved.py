@@ -5,7 +5,7 @@ these copies would make up most of the log. The key is :data:`MOVED_PREFIX` and 
 decides by :mod:`modeaware.lifecycle.moved` and appends the record; clients open their gates by the record. A tombstone
 removes the record when the old topic is gone.
 
-Names are stored in full, not as hashes: 1 000 names of 255 bytes take 256 000 bytes in ASCII and 766 000 in another
+Names are stored in full, not as hashes: 1 000 names of 255 bytes take 258 000 bytes in ASCII and 766 000 in another
 script, which fits :data:`~modeaware.modelog.records.MAX_RECORD_BYTES`. :mod:`modeaware.lifecycle.moved` decides about
 names beyond that size.
 """
@@ -32,7 +32,7 @@ def topic_id_of(key: str) -> str | None:
 
 @dataclass(frozen=True)
 class MovedRecord(VersionedRecord):
-    """The groups of one old topic whose gate of the new topic is open.
+    """The groups of one old topic that have an open gate of the new topic.
 
     Attributes:
         topic_id: the old topic's id.

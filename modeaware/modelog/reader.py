@@ -160,7 +160,7 @@ class LogStream:
         try:
             records = self.poll(timeout_s)
         except LogUnreachable:
-            self._heard_s = self._clock.monotonic_s()  # a request would return no more
+            self._heard_s = self._clock.monotonic_s()  # a metadata request would not show more
             raise
         now_s = self._clock.monotonic_s()
         if records or self.end is not None:
@@ -241,6 +241,8 @@ class LogStream:
 def read_mode_log(conf: Mapping[str, Any], topic: str, timeout_s: float, *, must_exist: bool = False) -> Replay:
     """Read the mode log to its end: all records that were committed before the call.
 
+    Without ``must_exist``, an absent log is an empty log.
+
     Raises:
         NotAuthorized: the user may not read the log.
         ModeSourceError: the end was not reached within ``timeout_s``.
@@ -269,7 +271,7 @@ def read_to_end(
     must_exist: bool = False,
     clock: Clock = SYSTEM_CLOCK,
 ) -> int:
-    """Pass all records from offset ``start`` on to ``apply``, in batches, until the end at the time of the call.
+    """Call ``apply`` with batches of all records from offset ``start`` to the log's end at the time of the call.
 
     Returns:
         The offset at which the log continues.
@@ -350,8 +352,8 @@ class Tail:
         self._stopping.set()
 
     def read_anew(self) -> None:
-        """Make :meth:`run` read from the beginning, because the log is another log now, or was not followed for a
-        while. From any thread."""
+        """Make :meth:`run` read from the beginning: the log may be another log now, or was not followed for a while.
+        From any thread."""
         self._anew.set()
 
     def run(self) -> None:

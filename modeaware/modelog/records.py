@@ -167,9 +167,9 @@ class RetiredPartition(JsonFields):
         seal_offset: the end offset up to which the partition is drained (:mod:`modeaware.lifecycle.seal`); None until
             sealed.
         seal_leader_epoch: the leader epoch under which the seal was read, or was seen to be broken.
-        drained_by: how many groups proved the drain by a committed offset. Each offset is at or beyond the seal, or has
-            no record for the group between the offset and the seal. 0 for an empty partition.
-        lowest_commit: the lowest of these offsets if it is below the seal; else None.
+        drained_by: how many groups proved the drain by a committed offset. Each such offset is at or beyond the seal,
+            or no record for the group lies between the offset and the seal. 0 for an empty partition.
+        lowest_commit: the lowest committed offset of these groups if that offset is below the seal; else None.
         resume_offset: the offset at which a group without a commit continues once the partition is readable again. It
             is the first broken seal, or a lower end of the log after a truncation. None stands for the seal.
         reason: the code of what delays the partition (see :mod:`modeaware.lifecycle.reasons`), optionally with a group:
@@ -207,8 +207,8 @@ class RetiredPartition(JsonFields):
         """Return the offset up to which records are deleted once all groups have drained the partition: the seal, but
         never beyond a committed offset (invariant I1).
 
-        A commit may lie below the seal if only control records or aborted records follow the commit. With the log start
-        behind the commit, ``auto.offset.reset`` would decide where that group continues.
+        A commit may lie below the seal if only control records or aborted records follow the commit. If the log then
+        started after the commit, ``auto.offset.reset`` would decide where that group continues.
         """
         if self.seal_offset is None or self.lowest_commit is None:
             return self.seal_offset
@@ -257,8 +257,8 @@ class Replacement(JsonFields):
             topic.
         undone_ms: when the replacement was undone, which deletes the new topic.
         evacuation_epoch: the epoch of the record in which this new topic was set; the evacuation group's name contains
-            it. If it is set, the old topic is compacted, and is not released before its latest values are copied to
-            the new topic. None if nothing is evacuated.
+            this epoch. With such an epoch, the old topic is compacted, and is not released before the topic's latest
+            values are copied to the new topic. None if nothing is evacuated.
         reason: the code of what holds the replacement up as a whole, as in :class:`RetiredPartition`.
     """
 
@@ -471,7 +471,8 @@ class ClaimRecord(JsonRecord):
     """Names the active controller.
 
     Attributes:
-        controller_epoch: higher than in every earlier claim. A renewed claim (another generation) keeps its epoch.
+        controller_epoch: higher than in every earlier claim, except that a renewed claim (another generation) keeps
+            the epoch.
         address: the controller's listener, ``host:port``; None when the controller has stopped, or has no listener.
         controller_id: the controller's name. Its listener returns the same name, so that a command reaches the
             controller that claimed, or no controller.

@@ -62,8 +62,8 @@ class Replay:
     def apply(self, key: str | bytes | None, value: bytes | None) -> frozenset[str]:
         """Apply the next record of the log (UTF-8 key; a value of None is a tombstone).
 
-        A record that cannot be read, or is older than the record held for its key, changes nothing. Such a record is
-        counted, and the program's log has a warning, once per key.
+        A record changes nothing if it cannot be read, is older than the record held for its key, or is of a replaced
+        controller. Such a record is counted, and the program's log has a warning, once per key.
 
         Returns:
             The names of the topics whose record may have changed: usually one; none for a claim or a rejected record.

@@ -13,7 +13,7 @@ from modeaware.modelog.connection import connection_conf, is_transient
 from modeaware.wire.retries import Deadline
 
 TRANSACTION_TIMEOUT_MS = 15_000
-"""How long an unfinished transaction of a dead writer may block readers. The next writer ends it when it opens."""
+"""How long an unfinished transaction of a dead writer may block readers. The next writer's ``open`` ends it earlier."""
 OPEN_TIMEOUT_S = 15.0
 APPEND_TIMEOUT_S = 10.0
 """An append takes milliseconds; after this time the caller opens a new producer."""
@@ -109,8 +109,9 @@ class ModeLogWriter:
                 the last moment may take a second more.
 
         Raises:
-            ControllerFenced: another writer was opened later, or the member's generation is over. This writer is
-                closed. Usually nothing was appended; but the commit may have succeeded if its answer was lost.
+            ControllerFenced: another writer was opened later, the transaction took too long, or the member's generation
+                is over. This writer is closed. Usually nothing was appended; but the commit may have succeeded if its
+                answer was lost.
             ClusterError: nothing was appended, or the outcome is unknown. If :attr:`is_open` is False, open the writer
                 again and read the log to its end before the next append. With code MESSAGE_TOO_LARGE nothing was
                 appended, and an append of the same records would fail again.

@@ -159,7 +159,7 @@ class Exposition:
         self._registry.register(ControllerCollector(snapshot))
 
     def __call__(self, accept: str) -> Answer:
-        # Pass on only the format: if a version is malformed, the library (0.26) fails and repeats it in the answer.
+        # Pass on only the format: if a version is malformed, the library (0.26) fails, and repeats the version.
         open_metrics = "application/openmetrics-text"
         encode, content_type = choose_encoder(open_metrics if open_metrics in accept else "")
         with self._lock:

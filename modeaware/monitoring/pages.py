@@ -16,7 +16,7 @@ from modeaware.monitoring.status_json import status_of
 from modeaware.printable import printable
 
 KEPT_S = 1.0
-"""How long an answer about all topics is reused, so that many clients cost no more than one."""
+"""How long the answer of /status.json is reused, so that many clients cost no more than one."""
 _PLAIN = "text/plain; charset=utf-8"
 _FILES = {
     "/": ("status.html", "text/html; charset=utf-8"),

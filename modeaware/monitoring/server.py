@@ -22,7 +22,7 @@ from modeaware.wire.security import split_address
 logger = get_logger("modeaware.monitoring")
 
 MAX_CONNECTIONS = 32
-"""The most connections. A further one closes the oldest, so that a health check always gets a connection."""
+"""The most connections. A further connection closes the oldest one, so that a health check always gets through."""
 CONNECTION_S = 10.0
 """The longest time that a connection may last, however slowly the client reads or writes."""
 SILENCE_S = 5.0
@@ -135,7 +135,7 @@ class _Server(ThreadingHTTPServer):
         super().__init__(address, _Handler)
 
     def server_bind(self) -> None:
-        """Bind, but do not look up the host's name as http.server does: this may take long if DNS does not answer."""
+        """Bind without http.server's look-up of the host's name, which may take long if DNS does not answer."""
         socketserver.TCPServer.server_bind(self)
         self.server_name, self.server_port = "", self.server_address[1]
 
@@ -185,7 +185,7 @@ def _is_own(asked: str, named: str) -> bool:
     """Return whether a request for the host ``asked`` can be meant for a loopback server named ``named``.
 
     A web site's name may resolve to 127.0.0.1. The site's scripts could then read our pages as if they were the site's
-    own (DNS rebinding). A request that names an address or ``localhost`` cannot be of this kind.
+    own (DNS rebinding). A request for an address or ``localhost`` cannot come from such scripts.
     """
     host = _host_of(asked)
     if host in ("localhost", named) or host.endswith(".localhost"):

@@ -1,8 +1,8 @@
-"""A controller's status as JSON, from a snapshot and the report of each topic. The status page draws it. Pure.
+"""A controller's status as JSON for the status page, from a snapshot and the report of each topic. Pure.
 
 The reasons that block a change, and the next command, are those that ``modeaware status`` shows
-(:mod:`modeaware.reports.status`). Readers of the page have not logged in. So the commands omit the
-connection's options, which name brokers and files of the controller's host.
+(:mod:`modeaware.reports.status`). Readers of the page have not logged in. So the commands omit the options for the
+connection, which name brokers and files of the controller's host.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ _OF_PARTITION = ("partition", "phase", "replica_state", "seal_offset", "log_star
 
 
 def _blocked(seen: TopicSeen, report: TopicReport) -> list[dict[str, Any]]:
-    """Return each reason, the oldest first, with the partitions that it holds up, or for the whole replacement none."""
+    """Return each reason, the oldest first, with the partitions that it holds up; none: the replacement as a whole."""
     by_id, whole = {partition.partition: partition for partition in report.partitions}, report.replacement
     reasons_shown = [
         {
@@ -158,9 +158,9 @@ def _next(report: TopicReport, reason: str) -> str | None:
 
 
 def _pace(group: GroupProgress, seen: TopicSeen) -> dict[str, Any]:
-    """Return the pace of a group's commits on retired partitions, and the time that it needs for the unread offsets.
+    """Return the pace of a group's commits on retired partitions, and the time that the group needs for the rest.
 
-    Each is None if unknown. A first commit shows no pace: the group may have skipped the records before it.
+    Each is None if unknown. A first commit shows no pace: the group may have skipped the records before the commit.
     """
     unknown = {"read_per_s": None, "left_s": None}
     if seen.earlier is None or seen.facts is None or seen.looked_ms is None:
@@ -194,10 +194,11 @@ def _group(group: GroupProgress, seen: TopicSeen) -> dict[str, Any]:
 
 
 def _left(groups: Iterable[Mapping[str, Any]]) -> dict[str, int | None] | None:
-    """Return what groups have left to read: the unread offsets of the group with most, as in the metric; or None.
+    """Return what groups have left to read; None if nothing is left.
 
-    ``at_first``: the most that a group had left since this controller became active, or the change began. ``left_s``:
-    the time that the slowest group needs; None while the pace of a group is unknown.
+    ``unread``: the largest number of offsets that a group has left, as in the metric. ``at_first``: the largest such
+    number since this controller became active, or since the change began. ``left_s``: the time that the slowest group
+    needs; None while the pace of a group is unknown.
     """
     reading = [group for group in groups if group["unread"]]
     if not reading:

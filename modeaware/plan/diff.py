@@ -1,4 +1,4 @@
-"""The steps from a topic's current state to the declared one, with warnings; or a refusal. As a diff and as JSON. Pure.
+"""The steps from a topic's current to its declared state, with warnings, or a refusal; as a diff and as JSON. Pure.
 
 Topics that no file names stay unchanged. Of a named topic, configs that the file does not name stay unchanged. Only a
 replacement deletes a topic, at its end.
@@ -90,7 +90,7 @@ class TopicDiff:
         where: the file and line of the declaration; empty for a topic that comes from the command line.
         steps: a list of objects: step (create, grow, shrink, replace, alter_configs, accept_state_loss) and its fields.
         warnings: the costs of the steps.
-        in_progress: the phase, in words, of an earlier change that is not done.
+        progress: the phase, in words, of an earlier change that is not done.
         begun: steps of an earlier run, which are not repeated: the command only waits for their end.
         status: unchanged, in_progress, pending, refused, applied or failed.
         error: why there are no steps, or why the steps failed.
@@ -176,7 +176,7 @@ class ApplyReport:
 
 CLEANUP_POLICY = "cleanup.policy"
 INTERNAL = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"})
-"""The names of Kafka's own topics, which may not exist."""
+"""The names of Kafka's own topics. A cluster may lack some of these topics."""
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _HIDDEN = "its configs are hidden: this user lacks DESCRIBE_CONFIGS on the topic"
 _OLD_CLIENTS = (
@@ -221,8 +221,8 @@ def diff_topic(desired: DesiredTopic, current: CurrentTopic | None) -> TopicDiff
 def diff_replaced(
     desired: DesiredTopic, record: TopicRecord, replacement: Replacement, new_topic: CurrentTopic | None
 ) -> TopicDiff:
-    """Return the diff of an old topic whose replacement is in progress or complete: a wait or a refusal,
-    never steps.
+    """Return the diff of an old topic whose replacement is in progress or complete: a wait, a refusal or nothing to do,
+    but never steps.
 
     Args:
         record: the old topic's record, which has ``replacement``.
@@ -251,7 +251,8 @@ def diff_replaced(
 
 
 def diff_kept(desired: DesiredTopic, change: KeptName) -> TopicDiff:
-    """Return the diff of a topic whose replacement keeps its name: a wait, or a refusal if the file differs."""
+    """Return the diff of a topic whose replacement keeps its name: a wait, or a refusal. The file must declare the name
+    and the partitions of the change, and the change must not end on the interim topic."""
     name, where, first = desired.name, desired.where, change.first
     if first is None or not change.keeps:
         why = f"its name points to {change.interim!r}; restore it with modeaware replace {name} --keep-name"
@@ -273,7 +274,7 @@ def diff_kept(desired: DesiredTopic, change: KeptName) -> TopicDiff:
 
 
 def _as_it_began(desired: DesiredTopic, record: TopicRecord, replacement: Replacement) -> tuple[str, ...]:
-    """Return a warning if the file has other settings than a replacement in progress, which keeps its own."""
+    """Return a warning if the file differs from the settings of a replacement in progress. These stay unchanged."""
     wanted = replace_command(desired.name, _wanted(desired, replacement.new_topic), None)
     wanted = replace(wanted, fence=replacement.fence, num_partitions=replacement.num_partitions)
     again = repetition_of(wanted, record)
@@ -389,7 +390,7 @@ def _wanted(desired: DesiredTopic, new_topic: str) -> TopicReplacement:
 
 def _again(desired: DesiredTopic, record: TopicRecord) -> TopicDiff:
     """Return the diff if a shrink to the declared count is in progress. If the file accepts loss of state for further
-    groups, the step accepts it for the shrink. A warning names the other rules of the file that differ."""
+    groups, a step accepts the loss for this shrink, too. A warning names the other rules of the file that differ."""
     again = repetition_of(desired.shrink_rules.command(desired.name, record.writable_count), record)
     deletion = record.deletion
     if again is None or deletion is None or desired.shrink is None:
@@ -399,7 +400,7 @@ def _again(desired: DesiredTopic, record: TopicRecord) -> TopicDiff:
         how = ", ".join(again.differs)
         began = f"the file does not change the shrink in progress, which has {how}"
         warnings = (f"{began}; the file's rules apply to the next shrink", *warnings)
-    command = DeletePartitionsCommand(  # the rules of the shrink's beginning: a controller refuses others
+    command = DeletePartitionsCommand(  # with the rules under which the shrink began: a controller refuses others
         desired.name, record.writable_count, deletion.delay_ms, deletion.immediate_delete, again.accepts
     )
     steps = (AcceptStateLoss(command, again.accepts),) if again.accepts else ()
@@ -427,7 +428,7 @@ def _configs(desired: DesiredTopic, current: CurrentTopic) -> AlterConfigs | Non
 
 
 def same_value(current: str | None, wanted: str | None) -> bool:
-    """Return whether the values are equal to brokers, which return ``0.5`` and ``a,b`` for ``0.50`` and ``a, b``."""
+    """Return whether brokers treat the values as equal: they return ``0.5`` for ``0.50``, and ``a,b`` for ``a, b``."""
     return current == wanted or (current is not None and wanted is not None and _normal(current) == _normal(wanted))
 
 

@@ -1,4 +1,4 @@
-"""The effects of each target on keys and load, by the keys of a sample. Pure."""
+"""The effects of each target (a number of partitions) on keys and load, by the keys of a sample. Pure."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class Effect:
         target: the count.
         divides: whether the present count divides the target, or the target the present count. If so, ``hash % count``
             moves as few keys as possible.
-        keys, records, bytes: the share that moves to another partition (0 to 1), and half the width of its 95 %
-            interval; null if no hash was recognised.
+        keys, records, bytes: the share (0 to 1) that moves to another partition, with half the width of its 95 %
+            interval. Null if no hash was recognised.
         survivors: among the keys in partitions that stay, the share that moves.
         expected: the share of keys that would move if hashes were spread evenly, from the counts alone.
         least: the least share of keys that has to move, whatever rule places the keys.
-        load: the bytes of each partition if all records were placed over the target. If no hash was recognised, this is
-            the present load if the target is the topic's own count, and empty otherwise.
+        load: the bytes of each partition if all records were placed over the target. If no hash was recognised: the
+            present load for the topic's own count, and empty for any other target.
         mean_bytes, most_bytes, load_bytes: the mean, the greatest and all loads of partitions, before compression.
         mean_per_s, most_per_s: the mean and the greatest load as bytes per second; null without usable timestamps.
         skew: the greatest load divided by the mean load; 1 means an even load.
@@ -105,7 +105,7 @@ class Effect:
 
 
 def choose_targets(base: int, wanted: int) -> tuple[int, ...]:
-    """Return ``wanted``, its two neighbours, and the nearest divisors of ``base``, or for a growth its multiples.
+    """Return ``wanted``, its two neighbours, and the nearest divisors of ``base`` (for a growth, multiples).
 
     Raises:
         ValueError: a count is not positive.

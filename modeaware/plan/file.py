@@ -44,7 +44,7 @@ _COMMENT_WIDTH = 118
 _LONGEST_SHOWN = 250
 """The longest part of a text that a message shows. YAML aliases may repeat a long text in very many messages."""
 _MOST_CONFIGS = 250
-"""The most configs of a topic; brokers know some 40. It limits the comparisons, even if YAML aliases repeat configs."""
+"""The most configs of a topic (brokers have some 40). This limits comparisons, even if YAML aliases repeat configs."""
 
 
 POLICIES = (RETENTION, DRAINED)
@@ -55,9 +55,9 @@ class ShrinkRules:
     """The rules for shrinking a topic, named like the options of ``modeaware shrink``.
 
     Attributes:
-        delay_ms: the delay under the policy ``drained``: records of retired partitions are deleted once every group has
-            consumed them, but no earlier than this many milliseconds after the shrink began. None under the policy
-            ``retention``: only the topic's own retention deletes the records.
+        delay_ms: under the policy ``drained``, the least time from the beginning of the shrink to the deletion of
+            records. (Every group must also have consumed the records.) None under the policy ``retention``: only the
+            topic's own retention deletes the records.
         accept_state_loss: groups that keep state per partition and may lose the state of keys that move.
     """
 
@@ -81,8 +81,8 @@ class DesiredTopic:
         where: the file and line.
         replace: the new topic that replaces this one if the number of partitions differs. If None, partitions are
             retired or added instead.
-        keep_name: whether an interim topic replaces this one if the number of partitions differs, and a topic of the
-            old name then replaces the interim topic.
+        keep_name: whether the topic keeps its name if the number of partitions differs. Then an interim topic replaces
+            this topic, and a topic of the old name replaces the interim topic.
         evacuate: whether a Spark job copies the latest values to the new topic, because this one is compacted.
     """
 
@@ -104,7 +104,7 @@ class DesiredTopic:
 def topics_text(
     batches: Mapping[str, Iterable[DesiredTopic]], *, head: str | None, why_renamed: Mapping[str, str]
 ) -> str:
-    """Return a file that declares these topics, each batch below its title. Names are quoted: one may be a number.
+    """Return a file that declares these topics, each batch below its title. Names are quoted: a name may be a number.
 
     Args:
         head: a comment on the whole file.
@@ -180,7 +180,7 @@ def _once(
     method: Callable[Concatenate[_Reader, yaml.Node, _P], _T],
 ) -> Callable[Concatenate[_Reader, yaml.Node, _P], _T]:
     """Make a method of the reader read a node once for the same positional arguments. Keyword arguments do not count:
-    use them for text that only mistakes contain, and that may differ between the YAML aliases of a node."""
+    use them only for the text of mistakes, which may differ between the YAML aliases of a node."""
 
     @wraps(method)
     def once(self: _Reader, node: yaml.Node, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:

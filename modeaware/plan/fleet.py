@@ -1,9 +1,9 @@
-"""The topics of a cluster with too many partitions, the numbers that they need, and what changes would free. Pure.
+"""The numbers of partitions that the topics of a cluster need, and what changes would free. Pure.
 
-A topic needs the greatest of these numbers of partitions: the number that carries twice the load of its busiest hour,
-in bytes and in records; the most members of one group that hold partitions; and two. A topic that needs more than three
-quarters of its partitions is left alone, because the gain is small and a change has its cost. A topic is also left
-alone if a fact that may require more partitions is unknown.
+A topic needs enough partitions to carry twice the load of its busiest hour, in bytes and in records. It also needs one
+for each member of its largest group (members that hold partitions), and at least two. A topic that needs more than
+three quarters of its partitions is left alone, because the gain is small and a change has its cost. A topic is also
+left alone if a fact that may require more partitions is unknown.
 
 Only a replacement frees replicas. A shrink saves work: consumers and groups have fewer partitions. A shrink is advised
 only if brokers have no fence for a replacement (:mod:`modeaware.cluster.fence`). The count of a shrink divides the
@@ -184,7 +184,7 @@ class TopicAdvice:
 
     @property
     def wants_hours(self) -> bool:
-        """Whether the hours are worth reading: a lower peak, which they may show, would change the advised count."""
+        """Whether the hours are worth reading: if they show a lower peak, the advised count changes."""
         return self.rates.is_bound and not self.blocks and self.needs > max(self.members, LEAST)
 
 
@@ -208,7 +208,8 @@ class FleetPlan:
 
     Attributes:
         window_ms: the length of the time whose rates were read.
-        topics: the topics, ordered by advice: replace, shrink, delete?, leave; with one advice, the most freed first.
+        topics: the topics, ordered by advice: replace, shrink, delete?, leave. With the same advice, the topics that
+            free the most come first.
         partitions, replicas: the sums over all topics.
         frees: the replicas that all replacements free.
         frees_partitions: the partitions that all replacements free.
@@ -332,7 +333,7 @@ def _refusals(
 
 
 def _floors(topic: ScannedTopic, rate: Rates, sizing: Sizing) -> Iterator[tuple[int, str]]:
-    """Yield each least number of partitions that a topic needs, with its reason. The greatest number counts."""
+    """Yield, with each reason, the least number of partitions that a topic needs. The greatest number counts."""
 
     def filled(per_s: float, of_one: float) -> int:
         return math.ceil(HEADROOM * per_s / of_one)
@@ -399,7 +400,7 @@ def new_name(topic: str, taken: Collection[str]) -> str:
 
 
 def batches(plan: FleetPlan, limit: int | None = None) -> dict[str, list[TopicAdvice]]:
-    """Return the topics to change in batches, the safest first; at most ``limit`` topics, those that free the most."""
+    """Return the topics to change, in batches, the safest first; at most ``limit`` topics, those that free the most."""
     by_title: dict[str, list[TopicAdvice]] = {
         "not written in the window, no group": [],
         "not written in the window": [],

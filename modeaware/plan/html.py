@@ -79,7 +79,7 @@ def _round_numbers() -> Iterator[int]:
 
 
 def _aligned(heading: str, right: Collection[str]) -> Markup:
-    """Return the attribute that aligns a cell below ``heading`` as in the text; cells with a bar are left-aligned."""
+    """Return the attribute that aligns the cells below ``heading`` as in the text."""
     return Markup(' class="right"' if heading in right else "")
 
 

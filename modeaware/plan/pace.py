@@ -3,9 +3,9 @@
 Topics begin in the order of the files; ``modeaware plan --write`` puts the safest first. A change that waits counts as
 under way, so no topic begins while ``at_once`` changes wait. The exception is a replacement that only waits until the
 old topic's own retention has emptied it, which may take days. A topic is in trouble if it is refused, fails or raises
-an alarm (:data:`modeaware.lifecycle.reasons.ALARMS`). After the first topic in trouble no further topic begins, because
-it may meet the same trouble. No state is kept between runs: the topics show which changes have begun, and which are
-done.
+an alarm (:data:`modeaware.lifecycle.reasons.ALARMS`). After the first topic in trouble no further topic begins (unless
+``passes_trouble``), because it may meet the same trouble. No state is kept between runs: the topics show which changes
+have begun, and which are done.
 """
 
 from __future__ import annotations

@@ -1,26 +1,27 @@
 """The rates at which a topic is written, from the offsets of its logs at points in time. Pure.
 
 Brokers keep no rates. But ListOffsets returns the offset of the first record at or after a given time. The difference
-of two such offsets is the number of records between the times. The times are the ends of days, counted back from now,
-and the hours of the two busiest days. Each figure has its traps:
+of two such offsets is the number of records between the times. The times are the ends of days and hours. The days are
+those of a *window*: whole days up to now. The hours are those of its two busiest days. Each figure has its traps:
 
 *Retention may cut the window.* Then the log starts above offset 0, and its first record is also the first record of the
 window. From the timestamp of this record on, the log shows all writes.
 
-*Producers set timestamps.* If one is in the future, brokers return its record for every time up to it, so the times of
-later records are unknown. The greatest timestamp (MAX_TIMESTAMP) reveals the case. The records after the last point in
-time may then belong to any hour. They are added to the busiest hour, which gives an upper bound. In all other cases,
-these records were written during the scan, and belong to the last hour. If brokers set the timestamps (LogAppendTime),
-records that were copied into a topic count in the hour of the copy.
+*Producers set timestamps.* A timestamp may be in the future. Then brokers return its record instead of later ones, so
+the times of later records are unknown. The greatest timestamp (MAX_TIMESTAMP) reveals the case. The records after the
+last point in time may then belong to any hour. They are added to the busiest hour, which gives an upper bound. In all
+other cases, these records were written during the scan, and belong to the last hour. If brokers set the timestamps
+(LogAppendTime), records that were copied into a topic count in the hour of the copy.
 
-*Offsets are not records.* The marker of a transaction takes an offset, so up to half of the offsets may be markers, and
+*Offsets are not records.* The marker of a transaction takes an offset. Up to half of the offsets may be markers, so
 records/s are an upper bound. On a compacted topic, offsets count all writes, although few records may be left.
 
 *Bytes are offsets times the mean size.* For the whole log, the result is exact. For the peak, it is an estimate, as if
 all records had one size. Compressed batches are denser at a peak: measured estimates were 32 to 171 % too high. If
-records have grown, the estimate is too low (measured: 44 %). It may be wrong if the configs name a codec, or partitions
-differ in record size; batches of the busiest hour correct it. On a compacted topic, the log's size does not show the
-bytes written. The size of a tiered log is that of its local part, so the size is divided by the offsets of that part.
+records have grown, the estimate is too low (measured: 44 %). The estimate may be wrong if the configs name a codec, or
+partitions differ in record size. Batches of the busiest hour correct the estimate. On a compacted topic, the log's size
+does not show the bytes written. The size of a tiered log is that of its local part, so the size is divided by the
+offsets of that part.
 
 *Days come before hours.* All writes of the busiest day, as if made in one hour, are an upper bound of the peak. This
 bound needs no further request.
@@ -42,8 +43,8 @@ FUTURE_MS = HOUR_MS
 BUSIEST_DAYS = 2
 _CODEC, _TRANSACTIONAL = 0x07, 0x10
 _UNEVEN, _MANY = 1.5, 1_000
-"""An uneven topic has mean record sizes that differ by more than this factor; only partitions with this many offsets
-count."""
+"""A topic is uneven if the mean record sizes of its partitions differ by more than _UNEVEN (a factor). Partitions with
+fewer offsets than _MANY do not count."""
 _UNCOMPRESSED = ("producer", "uncompressed", None)
 
 
@@ -98,9 +99,9 @@ class TopicLogs:
 
     Attributes:
         starts, ends: the log start and the log end. The end is -1 if the leader did not answer.
-        at_start: the offset of the first record of the window, limited to the log; the log end if it has none.
+        at_start: the offset of the first record of the window, limited to the log; without such a record, the log end.
         first_ms: the timestamp of that record; -1 if there is none, or the timestamp is unknown.
-        sizes: the bytes in the log; of a tiered log, in its local part, which is on the leader's disks; -1 if unknown.
+        sizes: the bytes of the log on its leader's disks (of a tiered log, the local part); -1 if unknown.
         reached: for each point of the window, the sum over all partitions of the first offset at or after the point.
         newest_ms: the greatest timestamp; -1 if there is no record.
         hours: day -> sums as in ``reached``, at the ends of the day's hours except the last.
@@ -146,7 +147,7 @@ class TopicLogs:
 
     @property
     def _sized(self) -> list[tuple[int, int]]:
-        """For each log, the number of offsets in ``sizes``, and their bytes."""
+        """For each log, the number of offsets whose bytes are in ``sizes``, and these bytes."""
         return [(self.sized_offsets(p), size) for p, size in enumerate(self.sizes)]
 
     def sized_offsets(self, p: int) -> int:

@@ -27,7 +27,7 @@ _LEAST_FIRST, _LEAST_NEXT = 0.25, 0.05
 _ODDS_FIRST, _ODDS_NEXT = -2.0, -6.0
 """The greatest log10 of the odds of chance with which a placement is accepted."""
 _ODDS_NONE = -6.0
-"""The verdict "none" needs a sample so large that a hash that had placed all keys would be found with these odds."""
+"""The verdict "none" needs enough keys: if one hash had placed all of them, it would be found with these odds."""
 _LEAST_REPEATED = 20
 _MOMENT_MS = 100
 _HASHED = 0.9
@@ -56,7 +56,7 @@ class Placement:
         chance: the share that would match by chance.
         records_share: the share of *all* keyed records of the sample that match.
         recent: the number of *all* keys that match, counted by their recent records only.
-        log10_odds: log10 of the odds that keys which another rule placed match any candidate as often.
+        log10_odds: log10 of the odds that some candidate matches as many keys although another rule placed the keys.
     """
 
     json_only: ClassVar = {
@@ -107,14 +107,14 @@ class Recognition:
             ``unknown``: too few keys.
         name, clients: the hash that places keys now, and the clients that use it.
         placements: the recognised placements, the one with the most keys first. Each later one was tried on the keys
-            that those before do not explain.
+            that the earlier ones do not explain.
         evidence: each hash over the topic's present count, tried on all keys.
         keyed, null, empty: records with a key, without a key, with an empty key (which clients treat differently).
         keys: the number of different keys, without the empty key.
-        null_share: the share of moments (100 ms) whose records without a key are in the partition that the hash gives
-            for an empty key; null if unknown.
-        null_home: the partition that holds all records without a key, although the topic has several partitions; null
-            if there is no such partition, or too few records.
+        null_share: of the moments (100 ms) with records without a key, the share whose records are in the partition of
+            an empty key; null if unknown.
+        null_home: the partition that holds all records without a key. Null if there is none, the topic has one
+            partition only, or the records are too few.
         unexplained: the share of keys outside the partitions that the recognised placements give.
         numbers: each key's number by each placer.
         together: the share of pairs of a key's records that are in one partition, on average over keys with two or more
@@ -174,7 +174,7 @@ class Recognition:
 
     @property
     def placed(self) -> bool:
-        """Whether the placement of records is known: by a hash; or by none, because no record has a key."""
+        """Whether the placement of records is known: a hash places them; or all records lack a key, and are spread."""
         return self.present is not None or not (self.keyed or self.null_home is not None)
 
     @property
@@ -309,7 +309,7 @@ def _would_show(keys: int, count: int) -> bool:
 
 
 def _null_moments(sample: Sample) -> list[int]:
-    """Return the partitions of records without a key, each once per moment, because clients keep one for a while.
+    """Return the partitions of records without a key, each once per moment: clients keep a partition for a while.
 
     Empty if there are too few moments for a conclusion.
     """
@@ -350,7 +350,9 @@ _Z_95 = 1.96
 
 
 def log10_odds_of_chance(matched: float, of: int, chance: float) -> float:
-    """Return log10 of a bound on the probability of ``matched`` or more successes in ``of`` trials, each by ``chance``.
+    """Return log10 of a bound on the probability of ``matched`` or more successes in ``of`` trials.
+
+    ``chance`` is the probability that one trial succeeds.
 
     The bound is Chernoff's upper bound, by the relative entropy. It also holds for trials that succeed in part
     (Hoeffding 1963, theorem 1), and is exact if all trials succeed. If the share is not above chance, return 0.0.

@@ -60,7 +60,7 @@ class ReplacementPlan:
         not_copied: configs that are not copied to the new topic, because they name partitions of the old one.
         groups_doubt: why more groups may use the topic.
         pause_ms: about how long readers in key order wait for the new topic, if they keep up with the old one.
-        delay_ms: the least time to the deletion of the topic; null if it is deleted when its retention has emptied it.
+        delay_ms: the least time to the deletion of the topic; null if it is deleted once its retention has emptied it.
     """
 
     topic: str

@@ -26,10 +26,10 @@ _NAMED = 5
 
 @dataclass(frozen=True)
 class Blocker:
-    """One reason against a shrink.
+    """One reason against a change.
 
     Attributes:
-        severity: ``refused``: a controller would refuse the shrink; ``waits``: the shrink would wait; ``check``: a
+        severity: ``refused``: a controller would refuse the change; ``waits``: the change would wait; ``check``: a
             person has to check the fact, because brokers do not show it.
         text: the reason, and what to do.
     """
@@ -48,7 +48,7 @@ class GroupLag:
         members: the members that read the topic.
         lag: offsets that the group has not consumed.
         retiring: the part of ``lag`` in the partitions that would retire.
-        uncommitted: the number of partitions that would retire, and that have records but no commit of the group.
+        uncommitted: how many of the partitions that would retire have records, but no commit of the group.
     """
 
     group: str
@@ -67,7 +67,7 @@ class ResizePlan:
 
     Attributes:
         count: the topic's number of partitions.
-        base: the number of partitions over which producers place keys now: all, or after a shrink fewer.
+        base: the number of partitions over which producers place keys now: all or, after a shrink for example, fewer.
         recognition: the hash that places the keys.
         unchanged: the present state in the form of an effect: the load of each partition as keys are placed now.
         effects: the effects of the target and of its alternatives, by ascending target.

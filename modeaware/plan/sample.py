@@ -1,7 +1,7 @@
-"""A sample of a topic's records (which offsets, their weights, the reading), and the topic's facts from the brokers.
+"""A sample of a topic's records (offsets, weights and the reading), and the topic's facts from the brokers.
 
-The consumer reads bounded stretches of offsets, joins no group and commits nothing. It consumes no more records than
-were requested. (The network carries slightly more, because brokers return whole batches.) Records of open
+The consumer reads bounded ranges of offsets (*stretches*), joins no group and commits nothing. It consumes no more
+records than were requested. (The network carries slightly more, because brokers return whole batches.) Records of open
 transactions are read, too, because they show the partition of their key.
 """
 
@@ -136,7 +136,8 @@ class Sample:
         return stamps[len(stamps) // 2] if stamps and stamps[0] > 0 and stamps[-1] > stamps[0] else None
 
     def is_recent(self, record: SampledRecord) -> bool:
-        """Return whether the record is in the newer half: by timestamp if all records have one, else by offset."""
+        """Return whether the record is in the newer half: by timestamp if all records have one and these differ, else
+        by offset."""
         if self._recent_since_ms is not None:
             return record.timestamp_ms >= self._recent_since_ms
         return record.offset >= self.recent_from.get(record.partition, 0)
@@ -145,9 +146,9 @@ class Sample:
 def choose_stretches(logs: Mapping[int, Stretch], asked: int) -> dict[int, tuple[Stretch, ...]]:
     """Return the stretches to read of each partition, oldest first.
 
-    Partitions with records have equal shares of ``asked``. If a partition has fewer records, longer ones have more. A
-    small share is one stretch at the log end. Otherwise the first of several stretches begins at the log start, and the
-    last one ends at the log end.
+    Partitions with records have equal shares of ``asked``. If a partition has fewer records than its share, partitions
+    with more records get the rest. A small share is one stretch at the log end. Otherwise the first of several
+    stretches begins at the log start, and the last one ends at the log end.
 
     Raises:
         ValueError: ``asked`` is not positive.
@@ -170,7 +171,7 @@ def _quotas(lengths: Mapping[int, int], asked: int) -> dict[int, int]:
         return {spread[i * len(spread) // asked]: 1 for i in range(asked)}
     quotas: dict[int, int] = {}
     left = asked
-    waiting = sorted(lengths, key=lambda p: (lengths[p], p))  # the shortest first: longer ones get what it lacks
+    waiting = sorted(lengths, key=lambda p: (lengths[p], p))  # shortest first: longer ones get the rest of its share
     while waiting:
         partition, *waiting = waiting
         quotas[partition] = min(lengths[partition], left // (len(waiting) + 1))
@@ -216,7 +217,7 @@ class TopicLook:
 def look(session: Session, topic: str) -> TopicLook:
     """Return the topic, its groups and its producers from the brokers, and its record in the mode log, if any.
 
-    A failed request is recorded in ``unknown``.
+    Facts that cannot be read are noted in ``unknown``. If the groups cannot be read, the facts have a doubt instead.
 
     Raises:
         RequestRefused: the topic does not exist.
@@ -336,13 +337,13 @@ class _Reading:
         self.unread: set[int] = set()
 
     def read(self, conf: Mapping[str, Any], places: Mapping[int, Stretch], in_time: Callable[[], bool]) -> None:
-        """Read one stretch of each partition. A new consumer is faster: a paused partition takes a second to resume."""
+        """Read one stretch of each partition, by a new consumer: a paused partition would take a second to resume."""
         consumer = Consumer({**conf, **_settings()})
         try:
             consumer.assign([TopicPartition(self._topic, p, place.start) for p, place in sorted(places.items())])
             waiting = {p: place.length for p, place in places.items()}
             while waiting and self._left > 0 and in_time():
-                # At most as many as the shortest unfinished stretch lacks, so that no partition exceeds its stretch.
+                # Consume at most what the shortest unfinished stretch lacks, so that no partition exceeds its stretch.
                 for message in consumer.consume(min(_BATCH, self._left, *waiting.values()), timeout=0.2):
                     partition = message.partition()
                     if self._take(message, places, waiting) and partition is not None:

@@ -1,9 +1,10 @@
 """The brokers' facts about all topics of a cluster, in as few requests as possible.
 
-One request covers at most :data:`PARTITIONS_A_REQUEST` partitions of one leader, each at one point in time. So the
-number of requests grows with brokers and points in time, and hardly with topics. The point may differ between topics of
-a request. So 46 requests to each broker read the hours of the two busiest days of every topic (23 ends of hours a day).
-The hours of a topic are read if they can change its advice, or if its change would free much.
+One request covers at most :data:`PARTITIONS_A_REQUEST` partitions of one leader, each at one point in time. The point
+may differ between topics of a request. So the number of requests grows with brokers and points in time, and hardly with
+topics. For example, 46 requests to a broker read the hours of the two busiest days of all topics on it (23 ends of
+hours a day), if it leads no more partitions than one request covers. The hours of a topic are read if they can change
+its advice, or if its change would free much.
 
 If the leader of a partition does not answer, the partition is not requested again, and :mod:`modeaware.plan.fleet`
 leaves the topic alone. Other facts that could not be read are reported.
@@ -70,7 +71,7 @@ def scan(session: Session, chosen: Callable[[str], bool], days: int, sizing: Siz
     all_shapes = describe_all(brokers)
     shapes = {name: shape for name, shape in all_shapes.items() if chosen(name) and shape.partition_count}
     scanner = _Scanner(session, shapes, Window(session.clock.now_ms(), days))
-    scanner.read_sizes(all_shapes.keys())  # first: if retention deletes records meanwhile, they count as too large
+    scanner.read_sizes(all_shapes.keys())  # first: a deletion meanwhile then makes the mean record size too large
     scanner.read_logs()
     topics = scanner.topics()
     log = scanner.mode_log()
@@ -204,7 +205,7 @@ class _Scanner:
 
     def _read_local_starts(self, configs: Mapping[str, LogConfigs]) -> None:
         """Read the starts of the local parts of logs, for topics that are or may be tiered: sizes cover only these
-        parts. If a start is unknown, so is the size."""
+        parts. If the start in a tiered log is unknown, so is the size."""
         tiered = {name: of_topic.tiered for name, of_topic in configs.items() if of_topic.tiered is not False}
         partitions = self._filled(tiered)
         found: dict[Partition, int] = {}

@@ -1,7 +1,7 @@
-"""The steps of a change, one class each, with the step's command, lines in a diff, JSON, and message when done.
+"""The steps of a change. The class of a step has its command, its lines in a diff, its JSON, and its message when done.
 
-A controller admits and carries out the ``command`` of a step. A step without a command (:data:`BrokerStep`) needs no
-controller: its method ``at_brokers`` sends a request to the brokers.
+If a step is ``by_controller``, a controller admits and carries out its ``command``. A step without a command
+(:data:`BrokerStep`) needs no controller: its method ``at_brokers`` sends a request to the brokers.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ class Chart(NamedTuple):
     Attributes:
         partitions: their number.
         heights: the columns, partition 0 first, as shares (0 to 1) of ``top``.
-        step: how many partitions a column stands for; its height is the largest of their loads.
+        step: how many partitions a column stands for. The height of a column is the largest load of its partitions.
         top: the load of a column of full height, as text.
     """
 
@@ -133,8 +133,8 @@ def _prose(paragraphs: Sequence[str]) -> list[str]:
 
 
 def _hash_section(plan: ResizePlan) -> Section:
-    """Return the verdict, and a row per hash over the topic's count; first the present placement, if its count
-    differs."""
+    """Return the verdict, and a row per hash over the topic's count. The present placement is added as the first row,
+    if its count is another one."""
     recognition, present = plan.recognition, plan.recognition.present
     shown = sorted(recognition.evidence, key=lambda placement: -placement.share) if recognition.keys else []
     if shown and present is not None and present.over != plan.count:
@@ -224,8 +224,8 @@ def _groups(plan: ResizePlan) -> Section:
 
 
 _KEPT, _NOT_KEPT = 0.9, 0.25
-"""Shares of pairs of a key's records in one partition, beyond chance: from _KEPT on, keys count as kept together; up to
-_NOT_KEPT, as not kept together."""
+"""Of the pairs of records with one key, the share in one partition, beyond chance. Keys count as kept together from
+_KEPT on, and as not kept together up to _NOT_KEPT."""
 _MUCH_UNEXPLAINED = 0.05
 _CERTAIN = -6.0
 _LEAST_ODDS = -12
@@ -316,7 +316,7 @@ def percent(share: float) -> str:
 
 
 def sure_text(placement: Placement) -> str:
-    """Return the certainty: by the odds that keys which another rule placed would match as often."""
+    """Return the certainty in words, by the odds that as many keys of another rule would match."""
     exponent = max(_LEAST_ODDS, round(placement.log10_odds))
     below = " below" if placement.log10_odds < _LEAST_ODDS else ""
     word = "certain" if placement.log10_odds <= _CERTAIN else "likely"

@@ -1,7 +1,8 @@
 """The drain certificate: evidence, which others can check, that retired partitions or an old topic were drained.
 
-For each partition, the certificate has the mode log's facts (seal, leader epoch, proof, waivers), the brokers' current
-facts, and a verdict. With each figure comes a command of Kafka's own tools that shows the figure. Pure, except
+For each partition, the certificate has the mode log's facts (seal, leader epoch, proof), the brokers' current facts,
+and a verdict. The *seal* of a partition is its final end offset. A *proof* consists of offsets that groups have
+committed. Commands of Kafka's own tools show the current offsets, and the fence of an old topic. Pure, except
 :func:`take_certificate`.
 """
 
@@ -64,12 +65,12 @@ class LivePartition:
 
 @dataclass(frozen=True)
 class ProofReport:
-    """The record's part of the proof that groups had read a partition to its seal.
+    """The proof that groups had read a partition to its seal. The topic's record keeps only these two numbers.
 
     Attributes:
         groups: the number of groups whose committed offsets are the proof.
-        lowest_offset: the lowest of these offsets: the seal or an offset below. If it is below the seal, no record from
-            it to the seal would reach the group.
+        lowest_offset: the lowest of these committed offsets, or the seal if none is below the seal. A group whose
+            offset is below the seal would receive no further record before the seal.
     """
 
     groups: int
@@ -81,11 +82,12 @@ class PartitionCertificate(PartitionReport):
     """One retired partition.
 
     Attributes:
-        proof: the commits of groups; null if the partition is not drained yet, or needed no commit.
-        reason: the code of the reason, in the record, why the partition waits.
-        checked_now: the brokers' current facts, like log_start and log_end.
-        verdict: drained; reclaimed (its records are deleted); deleted (with its replaced topic); or "not drained: " and
-            the reason.
+        proof: the committed offsets of groups; null if the partition is not drained yet, or needed no commit.
+        reason: the code of the reason why the partition waits, as recorded in the mode log.
+        checked_now: the brokers' current facts; null if the leader does not answer. log_start and log_end are current
+            facts as well.
+        verdict: drained; reclaimed (the partition's records are deleted); deleted (with the old topic); or "not
+            drained: " and the reason.
         verdict_reason: the code of the verdict's reason.
         check_with: commands of Kafka's own tools that show the current facts.
     """
@@ -110,11 +112,12 @@ class Certificate(TopicReport):
         drained_groups: the groups whose committed offsets proved that partitions were read to their seals; null if the
             record had no room for their names.
         not_recorded: the parts of the proofs that the record omits, because its size is limited.
-        partitions: the retired partitions.
+        partitions: the retired partitions that are certified.
         checked_ms: when the groups, the logs and the fence were read.
         rules_in_force: the operators' rules about groups, with their reasons.
-        fence_proved_now: partitions of an old topic whose leader refuses a probe, and whose replicas in sync all have
-            the fence's configs; null if no fence is checked, or if the user has no right to WRITE to the topic.
+        fence_proved_now: partitions of an old topic on which the fence is proved. The leader refuses a probe, and all
+            replicas in sync have the fence's configs. Null if no fence was checked, or the check failed (without WRITE
+            on the topic, for example).
         check_with: commands of Kafka's own tools that show the fence, and which groups are on the new topic.
     """
 
@@ -135,14 +138,14 @@ class Certificate(TopicReport):
 
     @property
     def all_drained(self) -> bool:
-        """Return whether every partition is drained, reclaimed or deleted, and an old topic is released and fenced."""
+        """Return whether every partition is drained, reclaimed or deleted, and there is no :attr:`objection`."""
         return self.objection is None and all(
             partition.verdict in (DRAINED, RECLAIMED, DELETED) for partition in self.partitions
         )
 
     @property
     def objection(self) -> str | None:
-        """Return why an old topic is not released, or why its fence is not proved."""
+        """Return why an old topic is not released, or on which partitions a checked fence is not proved; else None."""
         replacement = self.replacement
         if replacement is None:
             return None
@@ -180,7 +183,7 @@ class Evidence:
     """The input of a certificate: a topic's record, and the cluster's facts at ``checked_ms``.
 
     ``requirement``: the groups that a drain waits for now. ``rules``: the rules of all topics. ``bootstrap_server``:
-    the address in the printed commands. ``fence``: None unless the topic is an old topic.
+    the address in the printed commands. ``fence``: None unless the topic is an old topic with a fence.
     """
 
     record: TopicRecord
@@ -193,12 +196,13 @@ class Evidence:
     fence: FenceFacts | None = None
 
     def requirement_for(self, retired: RetiredPartition) -> Requirement:
-        """Return the groups that one partition waits for. The group of a complete evacuation is not among them."""
+        """Return the groups that one partition waits for. Left out are the group of a complete evacuation and, after
+        the release, groups that have moved."""
         return still_reading(self.requirement, self.record.replacing, self.facts).of(retired)
 
 
 def take_certificate(session: Session, topic: str, partitions: Iterable[int] | None = None) -> Certificate:
-    """Return the certificate of ``partitions``, or of all retired ones. Raise RequestRefused if one is not retired.
+    """Return the certificate of ``partitions``, or of all retired ones. Raise RequestRefused if any is not retired.
 
     If the topic has no retired partition, certify the deleted topic that :func:`deleted_before` returns.
     """
@@ -216,7 +220,7 @@ def take_certificate(session: Session, topic: str, partitions: Iterable[int] | N
     is_other = shape.topic_id not in ("", record.topic_id)
     shape = replace(shape, partition_count=0) if is_other else shape
     facts = session.observer().observe_for_reports({record.topic: (shape, record)}, rules)[record.topic]
-    if is_other:  # the groups of the present topic, not of the deleted one
+    if is_other:  # these are groups of the present topic, not of the deleted one
         facts = replace(facts, groups={}, groups_doubt=None, unclear_groups={})
     now_ms = session.clock.now_ms()
     described = wait(session.cluster.admin.describe_cluster(request_timeout=REQUEST_TIMEOUT_S), "describe the cluster")
@@ -230,10 +234,11 @@ def take_certificate(session: Session, topic: str, partitions: Iterable[int] | N
 
 
 def deleted_before(log: ModeLog, topic: str, topic_id: str) -> TopicRecord | None:
-    """Return the record of the deleted topic that had the name ``topic`` before the topic of ``topic_id``. If the log
-    has none, return the record of the deleted topic that the topic of ``topic_id`` has replaced.
+    """Return the record of a deleted topic to certify in place of the live topic ``topic`` with the id ``topic_id``.
 
-    After a rename back, the log has the first record until the interim topic is deleted, and then only the second.
+    This is the deleted topic of the same name. If the log has no record of one, it is the deleted topic that the live
+    topic has replaced. After a rename back, the log has the record of the name's earlier topic only until the interim
+    topic is deleted.
     """
     if (earlier := log.deleted(topic)) is not None:
         return earlier
@@ -297,9 +302,9 @@ def _group_tool(group: str, evidence: Evidence) -> str:
 def check(partition: int, evidence: Evidence) -> tuple[str, str | None]:
     """Return the verdict on a retired partition by the cluster's current facts: ``(verdict, reason code)``.
 
-    ``deleted``: a controller deleted the partition with its topic, whose record still has the proof. ``reclaimed``: no
-    record came after the seal, and none that a group would receive is left below it. ``drained``: every required group
-    has consumed the whole partition. In all other cases ``not drained``, with the reason.
+    ``deleted``: a controller deleted the partition with its topic. ``reclaimed``: no record came after the seal, and no
+    record that a group would receive is left before the seal. ``drained``: every required group has consumed the whole
+    partition. In all other cases ``not drained``, with the reason.
     """
     retired, log = evidence.record.retired[partition], evidence.facts.partitions.get(partition)
     if _is_deleted(evidence):

@@ -1,6 +1,8 @@
-"""The output of ``modeaware topics --describe``: modes from the mode log, offsets and lag from the brokers. A change
-that keeps a name has two halves: an interim topic replaces the old topic, then a topic of the old name replaces the
-interim topic."""
+"""The output of ``modeaware topics --describe``: modes from the mode log, offsets and lag from the brokers.
+
+A change that keeps a name has two halves. First an interim topic replaces the old topic, then a topic of the old name
+replaces the interim topic.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,8 @@ class TopicDescription(TopicReport):
 
     Attributes:
         gone_ids: the topic ids in records of deleted topics of the same name. These records have no effect.
-        points_to: the topic that replaced a deleted topic of this name; clients use it instead of the present topic.
+        points_to: the topic that replaced a deleted topic of this name. Clients use that topic, not the one described
+            here.
         replaces: the old topic that this topic has replaced; null if there is none.
     """
 
@@ -54,7 +57,7 @@ class Description:
 def describe_topics(
     session: Session, topics: Iterable[str] | None = None, log: ModeLog | None = None
 ) -> list[TopicDescription]:
-    """Describe ``topics``, or all that have a usable record in the mode log; by ``log``, or by a new reading of it."""
+    """Describe ``topics``, or all topics with a usable record in the mode log. Without ``log``, read the mode log."""
     log = session.read_log() if log is None else log
     wanted = {record.topic for record in log.replay.records.values()} if topics is None else set(topics)
     try:
@@ -81,7 +84,7 @@ def describe_topics(
 
 
 def describe_text(descriptions: Iterable[TopicDescription], *, expand: bool) -> str:
-    """Return all topics as text. Similar partitions share a line, unless ``expand`` gives each its own."""
+    """Return all topics as text. Similar partitions share a line; with ``expand``, each partition has its own."""
     blocks = [printable_lines(_topic_lines(description, expand)) for description in descriptions]
     return "\n\n".join(blocks) if blocks else "No topic has been changed: every partition of every topic is ReadWrite."
 
@@ -120,7 +123,7 @@ def _topic_lines(topic: TopicDescription, expand: bool) -> list[str]:
 
 
 def gone_lines(gone_ids: Iterable[str], points_to: str | None) -> list[str]:
-    """Return a line for each record that was written for a deleted topic of the same name."""
+    """Return a line for each id in ``gone_ids``, and a line if the name points to a new topic."""
     lines = [f"Mode record of topic id {gone}: that topic was deleted; the record has no effect" for gone in gone_ids]
     if points_to is not None:
         lines.append(
@@ -150,8 +153,8 @@ def _change_lines(topic: TopicDescription) -> list[str]:
 
 
 def describe_changes(session: Session, topics: Iterable[str]) -> list[TopicDescription]:
-    """Describe ``topics``, for a wait until their changes end. In the second half of a change that keeps a name,
-    describe the interim topic instead, under the name that is kept."""
+    """Describe ``topics``, to wait until their changes end. In the second half of a change that keeps a name, describe
+    the interim topic instead, under the kept name."""
     log = session.read_log()
     described = []
     for topic in describe_topics(session, topics, log):
@@ -164,8 +167,8 @@ def describe_changes(session: Session, topics: Iterable[str]) -> list[TopicDescr
 
 
 def describe_all_parts(session: Session, topics: Sequence[str] | None, log: ModeLog) -> list[TopicDescription]:
-    """Describe ``topics``; for a change that keeps a name, in its second half, also the topic of :func:`_part`. If
-    ``topics`` is None, describe all changed topics, and also changes whose kept name has no topic at present."""
+    """Describe ``topics`` and, for changes that keep a name and are in the second half, the topic of :func:`_part`. If
+    ``topics`` is None, describe all changed topics. Include changes whose kept name has no topic at present."""
     described = describe_topics(session, topics, log)
     changes = [topic.kept_name for topic in described]
     if topics is None:
@@ -176,8 +179,9 @@ def describe_all_parts(session: Session, topics: Sequence[str] | None, log: Mode
 
 
 def _part(change: KeptNameReport) -> str | None:
-    """Return the topic, or the alias, whose record shows what the second half of a change that keeps a name waits for.
-    If the change is in its first half, is done, or no longer keeps the name, return None."""
+    """Return the name whose record shows what the second half of a change waits for. Until that half begins, this is
+    the kept name (an alias), then the interim topic. Return None if the change is in its first half, is done, or no
+    longer keeps the name."""
     if change.half == 1 or not change.keeps or change.phase == "done":
         return None
     return change.name if change.waits_between_halves else change.interim

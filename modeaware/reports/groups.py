@@ -40,9 +40,10 @@ class GroupReport(GroupProgress):
 
     Attributes:
         state_loss_accepted: whether the user has accepted that the group loses state.
-        because: why the drain concerns the group, a list of: noted (used the topic when the shrink was admitted, or at
-            the switch of a replacement), using (uses the topic now), registered (by a rule), evacuation (its commits
-            prove the evacuation of a compacted topic), ignored (the drain does not wait until the group commits).
+        because: why the drain concerns the group, as a list. noted: the group used the topic, or was registered, when
+            the shrink was admitted or the replacement switched. using: it uses the topic now. registered: by a rule.
+            evacuation: its commits prove the evacuation of a compacted topic. ignored: no drain waits for it before its
+            first commit.
         held_up: retired partition -> the code of the reason why the partition waits for the group.
         to_do: the steps that move the group to the new topic; null if there is nothing to do.
     """
@@ -64,7 +65,8 @@ class TopicGroups(TopicReport):
 
     Attributes:
         rules: the rules in force that apply to the topic.
-        spared: group -> why it is unknown whether the group uses the topic; because of a waiver, this holds up nothing.
+        spared: group -> why it is unknown whether the group uses the topic. A waiver applies, so no drain waits for
+            this.
     """
 
     groups: tuple[GroupReport, ...]
@@ -99,7 +101,7 @@ class GroupsReport:
     """The output of ``modeaware groups list``.
 
     Attributes:
-        topics: the named topic; or without a name, all topics with a change under way.
+        topics: the named topic or, without a name, all topics with a change under way.
         rules: all rules, including expired ones.
     """
 
@@ -115,7 +117,7 @@ class GroupsReport:
 
 @dataclass(frozen=True)
 class GroupSituation:
-    """The rules in force, and the record and facts of each topic in the snapshot.
+    """All rules, expired ones too, and the record and facts of each topic in the snapshot.
 
     ``moved``: id of an old topic -> the groups for which the gate of the new topic is open.
     """
@@ -178,7 +180,7 @@ def report_groups(
         name = group.group
         registered = any(rule.matches(name) for rule in requirement.registered)
         why = [(NOTED, name in noted), (USING, name in using), (REGISTERED, registered), (EVACUATION, group.evacuates)]
-        # On a partition that waits for no group, a waiver has no effect, so the report omits it.
+        # On a partition that waits for no group, a waiver has no effect, so the report omits the waiver.
         waivers = {p: rule for p, rule in group.waivers.items() if drains(p, record)}
         of_group = GroupReport(
             **vars(replace(group, waivers=waivers)),

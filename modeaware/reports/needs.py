@@ -133,7 +133,7 @@ def _client(scope: Scope) -> Iterator[Need]:
 
 
 def _visibility(scope: Scope) -> Iterator[Need]:
-    """Yield the rights to see all groups; or with closed lists, the groups that the lists name."""
+    """Yield the rights to see all groups or, if the lists of groups are closed, the groups of the scope."""
     describe = AclOperation.DESCRIBE
     if not scope.closed:
         yield Need(CLUSTER, "kafka-cluster", describe, "listing all groups; while groups stay hidden, no drain ends")

@@ -1,10 +1,10 @@
 """The rights of a controller, an operator and a client on a cluster, compared with their needs: ``modeaware check``.
 
 Metadata and DescribeCluster return the operations that a user is granted on topics and on the cluster (KIP-430). For
-groups and transactional ids, the check sends requests that brokers must refuse: a heartbeat of a member that does not
-exist, and a transaction's step of a producer that does not exist. Brokers check the right first. So any error
-except that of a missing right proves the right, even from a broker that is not the coordinator. The check looks up no
-coordinator, because a look-up would create ``__consumer_offsets``. The check changes nothing.
+groups and transactional ids, the check sends requests without effect: an OffsetFetch, or a heartbeat or a transaction's
+step of a client that does not exist. Brokers check the right first. So every answer except the error of a missing right
+proves the right, even from a broker that is not the coordinator. The check looks up no coordinator, because a look-up
+would create ``__consumer_offsets``. The check changes nothing.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def check(brokers: Brokers, scope: Scope, conf: Mapping[str, Any], site: Site) -
 
 
 def over_the_wire(scope: Scope, conf: Mapping[str, Any]) -> tuple[Scope, Verdict | None]:
-    """Return ``scope`` with the source from which a client gets the modes; and if it is ``wire``, the verdict on it.
+    """Return ``scope`` with the source from which a client gets the modes and, if that is ``wire``, the verdict on it.
 
     A client whose bootstrap servers return the modes needs no right on the mode log.
     """
@@ -162,7 +162,7 @@ class Asked:
 
 
 def ask(brokers: Brokers, wanted: Sequence[Need], mode_log: str) -> Asked:
-    """Make the brokers check every need that has a name. A request without an answer makes its needs unknown."""
+    """Make the brokers check every need that has a name. A need whose request gets no answer is unknown."""
     stranger = f"modeaware-check-{uuid.uuid4().hex}"  # a random name: only rights on all names cover it
     names = {_asked_name(need, stranger) for need in wanted if need.kind == TOPIC and need.named}
     topics = [MetadataRequest.MetadataRequestTopic(name=name) for name in sorted(names | {mode_log})]
@@ -229,7 +229,7 @@ class _Questions:
         return Verdict(State.UNKNOWN, "the brokers do not return what this user may do with it")
 
     def _creation(self, name: str, seen: SeenTopic) -> Verdict:
-        """Let brokers validate a creation: of the mode log as controllers create it, of others with default configs."""
+        """Let brokers validate a creation: of the mode log as controllers create it, of another topic with defaults."""
         there = Verdict(State.PASS, "not needed: it exists")
         if seen.partitions is not None:
             return there
@@ -466,9 +466,9 @@ class CheckReport:
     """The output of ``modeaware check``.
 
     Attributes:
-        passed: whether no right and no setting has failed; some may be unknown.
-        commands: the commands for an administrator: one for each missing right; and one that creates the mode log, if
-            the right to create it is missing.
+        passed: whether no right and no setting has the state "fail". Some may be unknown.
+        commands: the commands for an administrator, one for each missing right. If the right to create the mode log is
+            missing, another command creates it.
         notes: the consequences of missing rights, and the workaround.
     """
 

@@ -1,11 +1,11 @@
 """A session: one connection to a cluster, with the mode log that its settings name, for commands and reports.
 
-A report uses one reading of the mode log (:class:`ModeLog`), so that its facts are of one moment. The group rules or a
-topic's record may be unreadable: malformed, or written by a newer version. Then the rules or the modes in force are
+A report uses one reading of the mode log (:class:`ModeLog`), so that its records are of one moment. The group rules or
+a topic's record may be unreadable: malformed, or written by a newer version. Then the rules or the modes in force are
 unknown, and access to them raises RecordError.
 
-Functions that take snapshots of topics raise RequestRefused for a named topic that does not exist, RecordError for an
-unreadable record, and ClusterError or ModeSourceError if brokers do not answer, or refuse.
+Functions that take snapshots of topics raise RequestRefused if a named topic does not exist, and RecordError if its
+record is unreadable. If brokers do not answer, or refuse, these functions raise ClusterError or ModeSourceError.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class ModeLog:
 
     @property
     def claim(self) -> ClaimRecord | None:
-        """Return the claim of the latest controller, which may have ended."""
+        """Return the claim of the latest controller. That controller may have ended."""
         return self.replay.claim
 
     @property
@@ -82,7 +82,8 @@ class ModeLog:
         )
 
     def gone_ids(self, topic: str, topic_id: str) -> tuple[str, ...]:
-        """Return the topic ids in records of deleted topics of the name; ``topic_id`` is the id of the live topic."""
+        """Return the ids of deleted topics of this name with a record; no replaced ones. ``topic_id``: the live topic's
+        id."""
         others = (record for record in self.replay.records_of(topic) if record.topic_id != topic_id)
         return tuple(record.topic_id for record in others if record.replacing.switched_ms is None)
 
@@ -94,7 +95,7 @@ class ModeLog:
     def points_to(self, topic: str, topic_id: str | None = None) -> str | None:
         """Return the new topic to which the name of a deleted topic points; ``topic_id``: the live topic's id, if any.
 
-        After a rename back, return None: the live topic is itself a new topic, with an earlier name of its chain.
+        If the live topic itself replaced another topic, as after a rename back, return None.
         """
         if topic_id is not None and topic_id in self.replaces:
             return None
@@ -160,7 +161,7 @@ class Session:
         """Return each topic's record in ``log``, and its facts.
 
         If the user has ``named`` the topics, a missing topic or an unusable record is an error; otherwise the topic is
-        omitted. A named topic that a controller has deleted has no partitions.
+        omitted. A named topic that a controller has deleted is returned without partitions.
         """
         records = dict(self._records(log, topics, named=named))
         facts = self.observer().observe_for_reports(records, rules)
@@ -181,13 +182,13 @@ class Session:
                 yield topic, (shape, log.record(topic, shape.topic_id))
 
     def observer(self) -> Observer:
-        """Return an observer that reads facts as the controller's does."""
+        """Return an observer that reads facts as the controller's observer does."""
         return Observer(self.cluster, self.conf, self.clock, mode_log=self.config.mode_log_topic)
 
 
 def no_such_topic(topic: str, known: Iterable[str], log: ModeLog | None = None) -> RequestRefused:
-    """Return the error for a topic that does not exist. By ``log``, the message names the new topic, if any;
-    otherwise the nearest name of ``known``."""
+    """Return the error for a topic that does not exist. The message names the new topic, if ``log`` has one, or else
+    the nearest name in ``known``."""
     new_topic = log.points_to(topic) if log is not None else None
     why = f"topic {topic!r} does not exist"
     if new_topic is not None:

@@ -25,7 +25,7 @@ class Waiting:
         partitions: the numbers of the partitions; empty if the replacement waits as a whole.
         reason: the code of the reason; null if the next step is due.
         waits_for: the reason in words.
-        next: the command that examines or resolves the reason; null if the wait ends by itself, or was requested.
+        next: the command that examines or resolves the reason; null if the wait ends without a command.
     """
 
     partitions: tuple[int, ...]
@@ -42,8 +42,9 @@ class ChangeStatus:
     Attributes:
         topic: the topic that is changed. For a replacement that keeps the name, this is the kept name.
         change: the change in words: a shrink, growth or replacement, and its target.
-        phase: the phase of the partition that is furthest behind. Or "gap": a change that keeps a name is between its
-            halves, the replacements by an interim topic and by a topic of the old name.
+        phase: the phase of the partition that is furthest behind. Or "gap": a change that keeps a name waits between
+            its halves. In the first half an interim topic replaces the old topic; in the second, a topic of the old
+            name replaces the interim topic.
         waiting: each reason to wait, with its partitions.
         members: the members of all groups that read the topic.
     """
@@ -130,7 +131,7 @@ def _waiting(topic: TopicReport, typed: Typed) -> Iterator[Waiting]:
 def next_command(topic: TopicReport, reason: str | None) -> tuple[str, ...] | None:
     """Return the command that examines or resolves a reason, as words, without the options of the connection.
 
-    If the wait ends by itself, or was requested, return None.
+    If there is no reason, or the wait ends without a command, return None.
     """
     code, group = (reasons.code_of(reason), reasons.group_of(reason)) if reason is not None else ("", "")
     if reason is None or code in BY_ITSELF:

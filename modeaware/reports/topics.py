@@ -27,8 +27,8 @@ _GONE = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.UNKNOWN_TOPIC_ID)
 
 @dataclass(frozen=True)
 class ListedTopic:
-    """A topic: its name, its id (Kafka's base64 form; empty if brokers return none), and whether it is Kafka's own
-    (``__consumer_offsets``)."""
+    """A topic. ``topic_id`` has Kafka's base64 form, or is empty if brokers return none. ``internal``: whether the
+    topic is one of Kafka's own (``__consumer_offsets``)."""
 
     name: str
     topic_id: str
@@ -77,15 +77,15 @@ def matching(
 
 
 def named(topics: Sequence[ListedTopic], pattern: str) -> list[ListedTopic]:
-    """Return the topics to show: the topic whose name is ``pattern``, if it exists; otherwise all that match it."""
+    """Return the topics to show: the topic of the name ``pattern`` or, if there is none, all that match ``pattern``."""
     return [topic for topic in topics if topic.name == pattern] or matching(topics, pattern)
 
 
 def named_for_change(topics: Iterable[ListedTopic], pattern: str, mode_log_topic: str) -> list[ListedTopic]:
     """Return the topics to alter or delete. A pattern that is a valid topic name selects only the topic of that name.
 
-    (In ``kafka-topics``, ``a.b`` also selects ``aXb``, even for a deletion.) Only a pattern that is the name itself
-    selects an internal topic or the mode log.
+    (In ``kafka-topics``, ``a.b`` also selects ``aXb``, even for a deletion.) An internal topic or the mode log is
+    selected only by its own name.
     """
     if is_topic_name(pattern):
         return [topic for topic in topics if topic.name == pattern]
@@ -220,7 +220,7 @@ def _add(partitions_by_topic: _Found, topic: Any, live: frozenset[int], *, has_e
 
 
 def _reassignments(brokers: Brokers) -> dict[PartitionKey, PartitionReassignment]:
-    """Return the reassignments in progress; none if the user lacks the right, or the broker lacks the request."""
+    """Return the reassignments in progress; none if the user lacks the right, or brokers do not support the request."""
     try:
         return list_reassignments(brokers, timeout_s=REQUEST_TIMEOUT_S)
     except ModeAwareError as error:

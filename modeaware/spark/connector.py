@@ -137,7 +137,7 @@ def chosen_partitioner(conf: Mapping[str, Any], default: str) -> tuple[Rule | No
 
 
 def topic_partitioner(chosen: str | Partitioner, topic: str) -> TopicPartitioner:
-    """Return a partitioner, given itself or by its name, for one topic, with the hashes in C. A name can be pickled."""
+    """Return the partitioner ``chosen`` for one topic. If it is a name, which can be pickled, the hashes are in C."""
     return (named(chosen, hashes=C_HASHES) if isinstance(chosen, str) else chosen).for_topic(topic)
 
 

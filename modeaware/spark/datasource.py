@@ -6,7 +6,8 @@ A batch reads the readable partitions, up to their ends at the time the job is p
 before each micro-batch, and so continues through shrinks and growths. A stream reads an old topic before the new topic
 (:mod:`modeaware.spark.offsets`). The driver decides ranges of offsets; executors read them as Arrow batches.
 
-Writers send Arrow batches through our Producer on the executors, by the executors' views, at least once.
+Writers send Arrow batches through our Producer on the executors. The Producer routes by the executor's views. Delivery
+is at least once.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ POLL_S = 0.5
 SILENCE_S = 120.0
 """How long a read may wait for a record or the partition's end."""
 _LOST = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
-# The consumer joins no group, so it needs no right on one; librdkafka reconnects by itself after the other two errors.
+# The consumer joins no group, so it needs no right on a group. After the other two errors, librdkafka reconnects.
 _HARMLESS = (KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
 
 
@@ -236,14 +237,15 @@ class _Reader:
         return there
 
     def _wanted(self, name: str, wanted: Wanted, topic: str) -> Wanted:
-        """Return ``wanted``. Raise ConfigError for offsets by partition if the application does not name ``topic``."""
+        """Return ``wanted``. Raise ConfigError if it has offsets for a topic that the application does not name."""
         if isinstance(wanted, int) or topic == self._topic:
             return wanted
         raise ConfigError(f"{name}: {self._topic} was replaced by {topic} and deleted: name {topic} instead")
 
 
 class BatchReader(_Reader, DataSourceReader):  # type: ignore[misc] # read() of our own ranges
-    """Reads each readable partition in a task of its own. Tasks of an old topic come before those of the new topic."""
+    """Reads each readable partition in a task of its own. The tasks of an old topic are listed before the new topic's;
+    Spark may run tasks of both in parallel."""
 
     def partitions(self) -> Sequence[OffsetRange]:
         """Return a range for each readable partition that has records to read."""
@@ -302,7 +304,7 @@ class StreamReader(_Reader, DataSourceStreamReader):  # type: ignore[misc] # rea
             except ClusterError as error:
                 if not self._goes(view, error):
                     raise
-        # The views are read after the ends. If they show a shrink, only producers that ignore modes write there later.
+        # The views are read after the ends, so the modes are at least as new as the ends.
         self._chain = self._views()
         ids = {view.topic: view.topic_id for view in self._chain}
         for view in looked_at:
@@ -317,7 +319,7 @@ class StreamReader(_Reader, DataSourceStreamReader):  # type: ignore[misc] # rea
         return latest.to_json()
 
     def _skipped(self) -> tuple[str, ...]:
-        """Return the topics at whose ends a new query begins, if its first batch goes beyond them: they are skipped."""
+        """Return the topics that a new query skips: it begins at their ends, and its first batch goes beyond them."""
         first = first_topics(self._chain, self._starting)
         if self._starting != LATEST or self._position is not None or len(first) >= len(self._given):
             return ()
@@ -359,7 +361,8 @@ class StreamReader(_Reader, DataSourceStreamReader):  # type: ignore[misc] # rea
         if begin is None or skipped:  # a new topic; retention may have deleted its first records
             return self._client(topic).starts(ends)
         wanted = dict.fromkeys(begin, self._starting) if isinstance(self._starting, int) else self._starting
-        # Spark requests the first batch's end before its beginning: records that arrive between must not invert them.
+        # Spark requests the first batch's end before the beginning. If records arrive in between, the beginning must
+        # not be behind the end.
         return {p: min(at, ends.get(p, at)) if wanted.get(p) == LATEST else at for p, at in begin.items()}
 
     def _look(self, ends: dict[str, Mapping[int, int]], view: TopicView) -> None:
@@ -368,7 +371,7 @@ class StreamReader(_Reader, DataSourceStreamReader):  # type: ignore[misc] # rea
         if topic in ends:
             return
         if needs_look(view, self._position):
-            partitions = self._partitions(view)  # before the ends, so that these belong to the noted id
+            partitions = self._partitions(view)  # this notes the topic id, before the ends are requested
             ends[topic] = {**self._given.get(topic, {}), **self._client(topic).ends(partitions)}
         else:
             ends[topic] = (self._position or {})[topic]
@@ -388,7 +391,7 @@ class StreamReader(_Reader, DataSourceStreamReader):  # type: ignore[misc] # rea
 
     def _partitions(self, view: TopicView) -> list[int]:
         topic = view.topic
-        # Request the id before the ends. If another topic gets the name between, its ends are not kept under its id.
+        # Request the id before the ends. If another topic gets the name in between, the next look finds another id.
         described = self._client(topic).describe()
         topic_id = described.topic_id
         if topic_id is not None and topic_id != self._ids.get(topic):
@@ -399,7 +402,7 @@ class StreamReader(_Reader, DataSourceStreamReader):  # type: ignore[misc] # rea
 
 def every_partition(view: TopicView, described: TopicDescription) -> list[int]:
     """Return the partitions of a topic. A topic never loses a partition, so the view's writable ones count even if the
-    broker of the description does not have them yet. (The view lists others before they are created.)"""
+    broker of the description does not have them yet. (Other partitions in the view may not be created yet.)"""
     is_same = described.topic_id is not None and described.topic_id == view.topic_id
     return sorted({*described.partitions, *(view.writable if is_same else ())})
 
@@ -421,8 +424,8 @@ def fetch(conf: Mapping[str, Any], wanted: OffsetRange, *, strict: bool) -> Iter
     """Yield the records of a range; no record is yielded for offsets of control records and of compacted records.
 
     Raises:
-        RecordsLost: ``strict`` is true, and the first records were deleted, or another topic has the name by now.
-            Otherwise the existing records are read.
+        RecordsLost: ``strict`` is true, and the first records were deleted, or another topic has the name by now. If
+            ``strict`` is false, the existing records are read.
         ClusterError: the partition cannot be read, or returns nothing for :data:`SILENCE_S`.
     """
     if wanted.start >= wanted.end:
@@ -474,7 +477,7 @@ def _records(messages: list[Message], wanted: OffsetRange) -> tuple[list[Message
             if offset + 1 >= wanted.end:
                 return records, True
         elif error is not None and error.code() == KafkaError._PARTITION_EOF:
-            # It is the end on one broker only. A new leader, or a follower that serves reads, may lag for a moment.
+            # This is the log end on one broker. A new leader, or a follower that serves reads, may lag for a moment.
             if offset is not None and offset >= wanted.end:
                 return records, True
         elif error is not None and error.code() in _LOST:

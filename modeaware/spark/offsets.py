@@ -10,9 +10,9 @@ begins, ``"modeaware:skipped": ["<topic>"]``. They are noted because Spark may r
 the beginning again: by then, a topic may have been released, which changes the beginning.
 
 When Spark requests the end of the next batch, it does not pass the batch's beginning. In a running process, the batch
-begins at the last one's end. After a start the beginning is unknown, so the first batch goes as far as any position in
-the chain may require, perhaps into a second topic. One task then reads the records of both topics, the old topic's
-first.
+begins at the end of the batch before. After a start the beginning is unknown. So the first batch goes as far as any
+position in the chain may require, perhaps into a second topic. One task then reads the records of both topics, the old
+topic's first.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ class Offsets:
     """The offsets of a query, and the ids of their topics, if brokers return ids.
 
     Attributes:
-        skipped: the topics of which a new query skips all records before the end of its first batch. Empty if that
-            batch does not go beyond the query's :func:`first_topics`: then its topics are the skipped ones.
+        skipped: the :func:`first_topics` of a new query, if its first batch goes beyond these topics: the query skips
+            their records before the end of that batch. Otherwise empty.
     """
 
     positions: Positions
@@ -161,8 +161,8 @@ def _is_read(view: TopicView, positions: Positions, position: Positions | None) 
     """Return whether the replaced topic of ``view`` is read to its end: at ``position`` or, if that is unknown, by the
     next batch.
 
-    If the position is unknown, the query may already have reached the new topic, and a seal of the old topic may have
-    moved since. So the earlier seal suffices: otherwise the batch might end before the query's position.
+    If the position is unknown, the query may already have reached the new topic. A late record may then have broken a
+    seal of the old topic. So the broken seal suffices: else the batch might end before the query's position.
     """
     if position is not None:
         return _has_read(view, position.get(view.topic, {}))
@@ -193,8 +193,8 @@ def check_topics(name: str, before: Offsets, after: Offsets, *, strict: bool, go
 
     Raises:
         ModeSourceError: the known chain of ``name`` ends before a topic that the query has read.
-        RecordsLost: ``strict`` is true, and the query has read only part of a topic that is no longer in the chain, and
-            had not reached the topic after it.
+        RecordsLost: ``strict`` is true, and the query has read only part of a topic that is no longer in the chain. (If
+            the query had reached the topic after it, there is no error.)
     """
     *_, last = before.positions or (None,)
     if last is None or last in after.positions:
@@ -231,8 +231,8 @@ def check_id(topic: str, before: Offsets, after: Offsets) -> None:
     """Check that the topic id is the same in both offsets.
 
     Raises:
-        RecordsLost: the query may not have read all of an earlier topic of this name. The query has read all of it if
-            the query had reached the next topic in the chain, and this name now belongs to a topic behind that one.
+        RecordsLost: the query may not have read all of an earlier topic of this name. The query has, if it had reached
+            the next topic in the chain, and the name now belongs to a topic behind that next one.
     """
     if topic not in before.positions or is_continued(topic, before, after):
         return
@@ -298,6 +298,6 @@ def refuse_late(gone: Sequence[TopicView], before: Offsets, after: Offsets, *, s
 
 
 def tasks(by_topic: Sequence[Sequence[OffsetRange]]) -> list[OffsetRange | RangesInOrder]:
-    """Return the ranges of a batch by task: one task for each range, unless the ranges are of several topics."""
+    """Return the ranges of a batch by task: one task for each range, or one for all if they are of several topics."""
     ranges = tuple(chain.from_iterable(by_topic))
     return [RangesInOrder(ranges)] if sum(map(bool, by_topic)) > 1 else list(ranges)

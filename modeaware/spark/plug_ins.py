@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 PARTITIONER, INTERCEPTOR = "modeaware.ModePartitioner", "modeaware.ModeInterceptor"
 _NAMES = ("consistent_random", "minimal_movement", "murmur2_random")
 _SETTINGS = "modeaware.Settings"
-"""A class of the jar. It extends one of kafka-clients, so it cannot be loaded without them."""
+"""A class of the jar. It extends a class of kafka-clients, so it cannot be loaded without kafka-clients."""
 
 
 def partitioner_in_jvm(df: DataFrame, conf: Mapping[str, Any], rule: Rule | None) -> str | None:

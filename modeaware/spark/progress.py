@@ -1,8 +1,9 @@
 """Publishes the progress of streaming queries, so that a drain waits for Spark.
 
 Spark keeps a query's offsets in its checkpoint and commits none, so a drain cannot see the query. A listener on the
-session commits the offsets of each finished batch for a consumer group without members. Before the commit it registers
-a rule that requires the group (``modeaware groups require``), so that no drain misses a group with such offsets.
+session commits the offsets of each finished batch for a consumer group without members. Before its first commit, the
+listener registers a rule that requires the group (``modeaware groups require``), so that no drain misses the group. If
+that fails, the listener commits all the same, and retries.
 
 Spark delivers events late: those of a query's last batch come after ``awaitTermination()`` has returned, and a listener
 that is too far behind misses events. The query's own ``lastProgress`` is up to date, even after the query's end. So
@@ -63,7 +64,7 @@ Positions = dict[str, dict[int, int]]
 def progress_group(query: str) -> str:
     """Return the consumer group of a query's progress: ``modeaware-spark-<name>``, with the id if there is no name.
 
-    The characters that mean something in a glob become ``_``, because rules name groups by globs.
+    The characters that mean something in a glob become ``_``, because rules can name groups by globs.
     """
     return PREFIX + query.translate(_GLOB)
 
@@ -81,14 +82,14 @@ class ProgressListener(StreamingQueryListener):
     No drain waits for a new query before its first batch is done: so call :meth:`require` before the start. Do not
     combine the listener with ``asyncProgressTrackingEnabled``: the checkpoint then lags behind the reported progress.
 
-    Callbacks never block: a thread publishes, logs failures, and retries until it succeeds or newer offsets replace the
-    old ones. Thread-safe.
+    Callbacks do not wait for Kafka: a thread publishes, logs failures, and retries until it succeeds or newer offsets
+    replace the old ones. Thread-safe.
 
     Args:
         conf: as for :class:`modeaware.Consumer`; only the connection and ``modeaware.`` settings are used. The user
             needs the rights of ``modeaware groups require``, and READ on the groups.
-        group: a function that returns a query's group from its ``StreamingQueryProgress``, or None for a query not to
-            be published, such as one that reads another cluster. Default: :func:`progress_group` of the name or id.
+        group: a function that returns a query's group from its ``StreamingQueryProgress``. None means not to publish
+            the query, for example if it reads another cluster. Default: :func:`progress_group` of the name or id.
 
     Raises:
         ConfigError: a ``modeaware.`` setting is unknown or has a bad value.
@@ -189,7 +190,8 @@ class ProgressListener(StreamingQueryListener):
                 self._batches.pop(query_id, None)
 
     def _follow(self, query_id: str, run: str) -> None:
-        """Keep the query object of a run: after its end it still has its progress, but ``streams`` lacks the query."""
+        """Keep the query object of a run. When the run has ended, the object still has the progress, but ``streams``
+        lacks the query."""
         if self._queries.get(query_id, ("",))[0] == run:
             return
         query = (self.spark or SparkSession.active()).streams.get(query_id)
@@ -297,7 +299,7 @@ class ProgressListener(StreamingQueryListener):
             consumer.close()
 
     def _require(self, group: str, topics: Iterable[str], reason: str, timeout_s: float = REQUEST_TIMEOUT_S) -> None:
-        """Add the rules that are missing. Each rule is requested from the controller at most once."""
+        """Add the rules that are missing. A rule that was found or added once is not requested again."""
         with self._registering:
             missing = [topic for topic in topics if (group, topic) not in self._required]
             if not missing:
@@ -320,13 +322,13 @@ class ProgressListener(StreamingQueryListener):
         if not offsets:
             return
         for done in consumer.commit(offsets=offsets, asynchronous=False) or ():
-            # An unknown topic is no failure: it was replaced, the query has read it, and no drain waits for it.
+            # An unknown topic is no failure: the topic was deleted, so no drain of the topic waits.
             if done.error is not None and done.error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise KafkaException(done.error)
 
     def _recreated(self, group: str, positions: Positions) -> set[str]:
-        """Return the topics of a chain whose name another topic has by now: an offset there would claim
-        that the query has reached that topic."""
+        """Return the topics of a chain whose name another topic has by now: a commit would claim that the query has
+        reached that other topic."""
         ids = self._ids.get(group, {})
         asked = [topic for topic in positions if topic in ids]
         others: set[str] = set()

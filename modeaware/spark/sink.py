@@ -1,7 +1,7 @@
-"""Writing through Spark's own Kafka sink, with partitions chosen among the writable ones; and micro-batches.
+"""Writing to writable partitions through Spark's own Kafka sink, and a writer of micro-batches.
 
-If possible, the plug-ins for the JVM (:mod:`modeaware.spark.plug_ins`) make the sink's producer choose. Otherwise the
-frame gets a column ``partition``.
+If possible, the plug-ins for the JVM (:mod:`modeaware.spark.plug_ins`) make the sink's producer choose writable
+partitions. Otherwise the frame gets a column ``partition``, if the sink's producer would choose wrongly.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ _REFUSED = {
 def write_to_kafka(df: DataFrame, topic: str, conf: Mapping[str, Any], **options: Any) -> None:
     """Write a frame to ``topic`` through Spark's built-in Kafka sink, as a batch; returns when all is written.
 
-    If Spark has the plug-ins for the JVM on its class path, the sink's producer uses them, and a job follows a shrink,
-    a growth and a replacement between two records. The plug-ins require that the modes come from the mode log, that the
-    partitioner is one of theirs (murmur2_random, consistent_random, minimal_movement), and that the frame has no column
+    If Spark has the plug-ins for the JVM on its class path, the sink's producer uses them. Then a job follows a shrink,
+    a growth and a replacement between any two records. The plug-ins have three conditions. The modes come from the mode
+    log. The partitioner is one of theirs (murmur2_random, consistent_random, minimal_movement). The frame has no column
     ``partition``.
 
     Otherwise the sink's Java producer chooses while every partition is writable. If some are retired, or ``conf`` names
     a partitioner that Java's producer does not have, the frame gets a column ``partition``: ``writable[hash %
     len(writable)]``. Records that the partitioner does not hash are spread over the writable partitions. If the modes
-    change during the job, it still writes by the modes at the call, and the controller waits for the job.
+    change during the job, it still writes by the modes at the call. Its records in retired partitions are drained, too.
 
     If another topic has replaced ``topic``, the job writes to the other topic. Delivery is at least once, and
     timestamps are dropped, as always by the sink.
@@ -116,7 +116,7 @@ def _require_writable(view: TopicView) -> None:
 
 
 def _take_the_same(before: TopicView, after: TopicView) -> bool:
-    """Return whether the same partitions of the same topic take records; each step of a change has a new epoch."""
+    """Return whether the same partitions of the same topic take records. Epochs may differ: each step has its own."""
     same_topic = before.topic == after.topic and before.applies_to(after.topic_id)
     listed = before.writable == after.writable or not before.modes  # without a record all partitions are writable
     return same_topic and before.all_writable == after.all_writable and listed
@@ -183,7 +183,7 @@ class BatchWriter:
             if follows:
                 return
             *earlier, current = topic_segments(self.conf, self.topic)
-            # If the topic was replaced, it has still taken the whole batch, and consumers read it before the new topic.
+            # A topic that was replaced has still taken the whole batch. Consumers read that topic before the new one.
             if _take_the_same(view, current) or was_replaced(view, earlier):
                 return
             logger.warning(

@@ -56,8 +56,7 @@ def topic_segments(conf: Mapping[str, Any], topic: str, *, stale: bool = False) 
 
     Args:
         conf: as for :class:`modeaware.Producer`.
-        stale: whether to continue with the last view even if ``modeaware.on.unknown`` forbids it, as a running query
-            must.
+        stale: for running queries: whether to continue with the last view even if ``modeaware.on.unknown`` forbids it.
 
     Raises:
         ViewTimeout: the modes are unknown; nothing was read or written.
@@ -130,8 +129,8 @@ def written(conf: Mapping[str, Any], topic: str, *, acknowledged: bool = True) -
 
 
 def _with_id(conf: Mapping[str, Any], view: TopicView) -> TopicView:
-    """Return the view; if it has no topic id, with the cluster's. The name alone does not identify the topic: after a
-    rename back, two topics of the chain have the same name."""
+    """Return the view, with the cluster's topic id if the view has none. The name alone does not identify the topic:
+    after a rename back, two topics of the chain have the same name."""
     if view.topic_id is not None:
         return view
     return replace(view, topic_id=_views(conf).live_id(view.topic, VERIFY_TIMEOUT_S))

@@ -43,8 +43,9 @@ def topics_of(conf: Mapping[str, Any], topic: str) -> tuple[str, ...]:
 def read_from_kafka(spark: SparkSession, topic: str, conf: Mapping[str, Any], **options: Any) -> DataFrame:
     """Return the records of the readable partitions of ``topic``. Records in partitions of mode None are skipped.
 
-    If another topic has replaced ``topic``, the frame has the records of both. The partitions are chosen at the call.
-    As always in Spark's source, the offset range of each partition is chosen when the frame is used.
+    If another topic has replaced ``topic``, the frame has the records of both, as long as both exist. The partitions
+    are chosen at the call. As always in Spark's source, the offset range of each partition is chosen when the frame is
+    used.
 
     Args:
         conf: as for :class:`modeaware.Producer` or :class:`modeaware.Consumer`.

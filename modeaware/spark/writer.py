@@ -202,7 +202,7 @@ def as_bytes(value: Any) -> bytes | None:
 
 
 def as_ms(timestamp: Any) -> int | None:
-    """Return a timestamp as Unix time in ms. An int is in ms already; without a zone, the process's zone is meant."""
+    """Return a timestamp as Unix time in ms. An int is already in ms. A datetime without a zone is local time."""
     if timestamp is None or isinstance(timestamp, int):
         return timestamp
     if isinstance(timestamp, datetime):

@@ -110,8 +110,8 @@ def run_controller(
 def catch_up(conf: Mapping[str, Any], timeout_s: float = 30.0) -> None:
     """Return when every mode-aware client of the cluster in this process has all changes of modes made so far.
 
-    Clients get changes within milliseconds, so applications need no such call. A test needs it if it shrinks a topic
-    and checks the next record. A consumer applies the changes in its next ``poll()``.
+    Clients get changes within milliseconds, so applications need no such call. A test that shrinks a topic and checks
+    the next record needs this call. A consumer applies the changes in its next ``poll()``.
 
     Args:
         conf: a client's settings (``bootstrap.servers``, security settings, mode log).

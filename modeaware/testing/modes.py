@@ -1,7 +1,7 @@
 """Scripted partition modes for tests, in memory, without a broker or a thread.
 
-:class:`FakeViews` stands in for one client's share of the views, :class:`ScriptedModes` for the source of all clients
-of this process.
+A *view* is a topic's modes at one epoch. :class:`FakeViews` replaces one client's handle on the views.
+:class:`ScriptedModes` replaces the source of the views of all clients of this process.
 """
 
 from __future__ import annotations
@@ -321,8 +321,8 @@ class ScriptedModes:
     def unreadable(self, error: Exception | None = None) -> None:
         """Make the source of the modes unreadable from now on, until :meth:`readable`.
 
-        Until then clients keep the last modes, and miss all changes. If no client has had views so far, a new client
-        gets none: ``modeaware.on.unknown`` decides what it does.
+        Until then clients keep the last modes, and miss all changes. If no open client has views, a new client gets
+        none: ``modeaware.on.unknown`` decides what the new client does.
 
         Args:
             error: the error that clients get; by default a :class:`modeaware.errors.ModeSourceError`.

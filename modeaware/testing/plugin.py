@@ -62,7 +62,7 @@ def modeaware_controller_configs() -> Mapping[str, Any]:
     """Override this fixture to give ``modeaware_controller`` other settings, which are fields of
     :class:`modeaware.config.ControllerConfig`.
 
-    The mode log stays the one that clients read by default.
+    If ``mode_log_topic`` is among them, set the clients' ``modeaware.mode.log.topic`` to the same topic.
     """
     return {}
 

@@ -2,12 +2,12 @@
 
 ``modeaware.mode.source`` names a source, or ``auto``. With ``auto`` one thread follows the log and, at the same time,
 probes the bootstrap servers for the feature ``partition.mode``. Once a server has returned the modes, the wire is the
-source. When the server stops responding, the thread follows the log again and restarts the search. Both sources publish
-to one store, so a change of the source is invisible to clients, and views outlive both sources (invariant I6).
+source. When the server stops responding, the thread follows the log and probes again. Both sources publish to one
+store, so a change of the source is invisible to clients, and views outlive both sources (invariant I6).
 
 "Absent" is never final: the log and the feature may appear while clients run. A failed probe is an error, never
-"absent". An absent log means that every partition is ReadWrite only once a server has responded, and only if no server
-that responded has the feature.
+"absent". An absent log means that every partition is ReadWrite. Exception: with ``auto``, before the first views, the
+log's absence means this only if a server has responded, and no server that responded has the feature.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ logger = get_logger(__name__)
 
 THREAD_NAME = "modeaware-modes"
 MIN_TTL_MS = 1_000
-"""Younger views are never stale, even if ``topic.metadata.refresh.interval.ms`` is less: the log pushes its changes."""
+"""Younger views do not expire, even if ``topic.metadata.refresh.interval.ms`` is less: the log pushes its changes."""
 MIN_INTERVAL_MS = 100
 """The shortest time between requests over the wire, even if ``topic.metadata.refresh.interval.ms`` is less."""
 FIRST_BACKOFF_S, LAST_BACKOFF_S = 1.0, 10.0
@@ -43,17 +43,17 @@ REPORTED_AFTER = 2
 be starting."""
 ASK_TIMEOUT_S = 5.0
 TRY_TIMEOUT_S = 2.5
-"""The timeout of a wire request while the log is the source. Meanwhile the thread cannot follow the log."""
+"""The timeout of the request that tries a server, once views exist. Meanwhile the thread cannot follow the log."""
 SLICE_S, PROBE_SLICE_S = 0.2, 0.02
 PROBE_WAIT_S = 0.003
-"""How long one step of the tail waits for the servers, if the first view needs nothing but their responses."""
+"""How long one step of the tail (the loop that reads the log) waits for servers if only they delay the first view."""
 LOG_PATIENCE_S = 0.5
 """How long to wait for the log's first answer before the wire is used, even if a server has the feature: loading the
 wire's client takes longer."""
 IDLE_S = 30.0
 """A connection that is idle for this long is closed: an endpoint has thousands of clients."""
 SOON_S = 1.0
-"""The least time between the last request and a request by :meth:`ModeSource.refresh_soon`."""
+"""The least time between two requests over the wire, if :meth:`ModeSource.refresh_soon` or a replacement causes one."""
 
 
 class ModesServer(NamedTuple):
@@ -172,7 +172,7 @@ class FeatureProbe:
 
 
 class ModeSource:
-    """The part that handles share: a store of views, the sources that fill it, and the thread that chooses a source.
+    """What clients' handles share: a store of views, the sources that fill the store, and the thread that chooses one.
 
     Args:
         conf: librdkafka settings of the client.
@@ -277,7 +277,7 @@ class ModeSource:
         return {**own, "source": source, "error": error and str(error), **self.checks.stats()}
 
     def _take_id(self, topic: str, live_id: str) -> bool:
-        """Put the topic's view of ``live_id`` in force: the cluster has returned this topic id.
+        """Put the view of ``live_id`` in force, the topic id that the cluster has returned for ``topic``.
 
         Return whether a view of another id is no longer in force.
         """
@@ -345,8 +345,8 @@ class ModeSource:
         return not self._stopping.is_set() and self._wanted()
 
     def _log_wanted(self) -> bool:
-        """Return whether the tail (the loop that reads the log) is to continue. It calls this method a few times a
-        second, so the method also compares topic ids and probes for the wire."""
+        """Return whether the tail is to continue. The tail calls this method a few times a second, so the method also
+        compares topic ids and probes for the wire."""
         if self._on_wire or not self._is_wanted():
             return False
         self.checks.step()
@@ -364,8 +364,8 @@ class ModeSource:
         return not went_over
 
     def _absence_counts(self) -> bool:
-        """Return whether an absent log means that every partition is ReadWrite. Under ``auto``, before the first view,
-        it does so only if no server has the feature."""
+        """Return whether an absent log means that every partition is ReadWrite. With ``auto``, before the first view,
+        the log's absence means this only if no server has the feature."""
         return self._source == "log" or self.store.ready or self._probe.absent
 
     def _switched_to_wire(self) -> bool:
@@ -426,7 +426,7 @@ class ModeSource:
         self._probe.lost(self._interval_s if isinstance(error, ImportError) else 0.0)
 
     def _follow_wire(self) -> None:
-        """Request modes at each interval, and after a client's hint, until the server does not respond."""
+        """Request modes at each interval, and after :meth:`refresh_soon`, until the server does not respond."""
         backoff = Backoff(FIRST_BACKOFF_S, LAST_BACKOFF_S)
         while self._is_wanted():
             self.checks.step()

@@ -2,8 +2,8 @@
 
 The *tail* follows the log. It reads the log from its beginning into a fresh *replay* (the last record of each key). At
 the log's end the fresh replay takes the place of the old one. From then on each record changes views as it arrives.
-After an event that could hide a change of the log itself, the tail reads from the beginning again; views that are newer
-than the log's records stay (invariant I4). A *refresh* reads from the tail's position to the end, in the caller's
+After a failure, another log may have taken the log's place. So the tail reads from the beginning again; views that are
+newer than the log's records stay (invariant I4). A *refresh* reads from the tail's position to the end, in the caller's
 thread. The tail then reads these records again, but does not apply them twice.
 """
 
@@ -170,7 +170,8 @@ class LogSource:
     def _adopt(self, staged: Replay, position: int) -> None:
         """Replace the replay by ``staged``, the fresh one.
 
-        A topic without a record in the fresh reading keeps its view: only a tombstone removes a view (invariant I4).
+        A topic without a record in the fresh reading keeps its view: only a tombstone (a record without a value)
+        removes a view (invariant I4).
         """
         self._replay, self._staged = staged, None
         self._position = position
@@ -178,11 +179,11 @@ class LogSource:
         self._publish({topic: self._record(topic) for topic in (*staged.topics, *gone)})
 
     def _apply(self, records: Sequence[LogRecord]) -> None:
-        """Publish the next records, with one call of the listeners if views only go forward.
+        """Publish the next records, with one call of the listeners if this hides no state.
 
         A consumer group assigns partitions by the views that its members have seen. A member must detect from its own
         views whether another member may have seen different ones (``assignment.possible_hidden``). So if a state of a
-        topic would leave no trace in later views, it is published by itself.
+        topic would leave no trace in later views, this state is published by itself.
         """
         pending: dict[str, TopicRecord | None] = {}
         for record in records:
@@ -217,8 +218,7 @@ class LogSource:
         return changed
 
     def _record(self, topic: str) -> TopicRecord | None:
-        """Return the topic's record that counts: the last one that keeps the name, or whose view is not set
-        aside."""
+        """Return the topic's record that counts: the last one whose view keeps the name, or is not set aside."""
         for record in reversed(self._replay.records_of(topic)):
             if not self._store.is_aside(record.topic_id) or keeps_name(self._replay.view_of(record)):
                 return record

@@ -302,7 +302,7 @@ class _Handle:
             after.source.store.continue_from(before.source.store)
         self._shared = after
         if self.group:
-            after.source.refresh_soon()  # a server returns only the open gates of groups that it is asked about
+            after.source.refresh_soon()  # a server returns open gates only for the groups that the request names
         after.source.checks.use(self._in_use)
         for listener in listeners:
             after.source.store.subscribe(listener, had)

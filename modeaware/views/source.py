@@ -26,10 +26,10 @@ class Views(Protocol):
     """
 
     def wait_ready(self, timeout_s: float) -> bool:
-        """Wait for the first views. Return False on timeout, or if the source ends before it has any.
+        """Wait for the first views. Return False on timeout, or if the source ends before it has views.
 
-        The first views exist once the log has been read to its end, a server has returned modes over the wire, or
-        responses have shown that neither a log nor such a server exists.
+        The first views exist once the log has been read to its end, or a server has returned modes over the wire. They
+        also exist (and are empty) once responses have shown that there is neither a log nor such a server.
         """
         ...
 
@@ -60,7 +60,7 @@ class Views(Protocol):
         ...
 
     def removed(self, topic_ids: Iterable[str]) -> tuple[str, ...]:
-        """Return those of ``topic_ids`` whose record was removed from the mode log; none if the wire is the source."""
+        """Return those of ``topic_ids`` whose record was removed from the mode log, as far as the log was read."""
         ...
 
     def refresh(self, timeout_s: float) -> None:
@@ -82,9 +82,9 @@ class Views(Protocol):
         """Compare the topic ids of views with the cluster's current ids (invariant I8).
 
         A topic that was deleted and created again has another id, and no view of the earlier id applies to the topic.
-        When this method returns, the earlier view is out of force, and listeners have been called. Then the view of the
-        live id is in force if a record of that id is known, else :meth:`TopicView.unlisted`. From the first call on,
-        the source repeats the comparison for these topics, at least every ``topic.metadata.refresh.interval.ms``.
+        When this method returns, the earlier view is out of force, and listeners have been called. If a record of the
+        cluster's id is known, its view is in force, else :meth:`TopicView.unlisted`. From the first call on, the source
+        repeats the comparison for these topics, at least every ``topic.metadata.refresh.interval.ms``.
 
         Topics without a record cost no request. For others the call blocks for one Metadata request, which concurrent
         callers share. If no id is returned (no broker, not authorized, unknown topic, brokers without topic ids), the

@@ -1,12 +1,12 @@
 """The views of one cluster that are in force, and the one place that puts them in force.
 
 A source (the mode log, Metadata over the wire) publishes the views that it reads. The source may change, because both
-give the same versions. The store decides which views are in force:
+sources give the same versions. The store decides which views are in force:
 
 * A view belongs to a topic id. A name resolves to the view of one id, which is the view in force;
-  :meth:`ViewStore.choose` resolves the name when the cluster has returned the id. Views of other ids are set aside, by
-  id, until the cluster returns their id (invariant I8). The view of a released old topic keeps the name, which points
-  to the new topic: another topic that is created under the name is not used.
+  :meth:`ViewStore.choose` resolves the name when the cluster has returned the id. Views of other ids are *set aside*,
+  by id, until the cluster returns their id (invariant I8). The view of a released old topic *keeps the name*: the name
+  points to the new topic, and another topic that is created under the name is not used.
 * Of several views of one topic id the newest counts. A view is removed only when the source reports that its topic is
   gone (invariant I4). A response that does not mention a topic changes nothing.
 * The last views of a failing source stay in force (invariant I6); :meth:`ViewStore.stats` returns their age.
@@ -111,7 +111,7 @@ class ViewStore:
         self._failing_since_s = 0.0
         self._failures = 0
         self._answered = threading.Condition(InnerLock())
-        self._flight = InnerLock()  # held during a request: deferred calls wait until the others have their answers
+        self._flight = InnerLock()  # held during a request: deferred calls run once all callers have the answer
         self._asking = False
         self._asked = 0
         self._last = _Request()
@@ -196,7 +196,7 @@ class ViewStore:
                 self._call([listener], {**{topic: TopicView.unlisted(topic) for topic in had}, **self._in_force})
 
     def unsubscribe(self, listener: ViewListener) -> None:
-        # Do not take ``turn``: the caller may hold a lock for which its own listener waits, while ``turn`` is held.
+        # Do not take ``turn``: a thread with ``turn`` may call a listener that waits for a lock of this caller.
         try:
             self._listeners.remove(listener)
         except ValueError:
@@ -222,8 +222,9 @@ class ViewStore:
     # For sources
 
     def publish(self, views: Iterable[TopicView], gone: Iterable[str] = ()) -> None:
-        """Put ``views`` in force, and remove the views of the topics ``gone``. A view is left out if it is older than
-        the one in force (invariant I4), and stays aside if its id is set aside."""
+        """Put ``views`` in force, and remove the views of the topics ``gone``. A view that is older than the one in
+        force is left out (invariant I4). A view stays aside if its id is set aside and the view does not keep the
+        name."""
         with self.turn:
             changed: dict[str, TopicView] = {}
             for view in views:
@@ -241,7 +242,7 @@ class ViewStore:
                 self._call(self._listeners, changed)
 
     def continue_from(self, earlier: ViewStore) -> None:
-        """Put those views in force that are newer in ``earlier``, another store of the same cluster (invariant I4).
+        """Put the views of ``earlier``, another store of the same cluster, in force if they are newer (invariant I4).
 
         The store whose source confirmed its views later decides which topics exist, and with which ids.
         """

@@ -2,16 +2,16 @@
 
 A view is made for one topic id. A Kafka topic can be deleted and created again under its name. Without a running
 controller, the record of the deleted topic stays on the mode log. So before a client acts on a view, it compares the
-view's id with the id that the cluster returns for the name, by DescribeTopics (Metadata v10 and later, KIP-516; the
-request never creates a topic).
+view's id with the id that the cluster returns for the name. The request is DescribeTopics (Metadata v10 and later,
+KIP-516), which never creates a topic.
 
 * A response with another id takes the view out of force. If a record of the other id is known, its view comes into
   force.
 * A broker may lag behind and return a past id. An id is ignored if its record was removed, or if a record of another
   id came later on the log. Any other response counts until the next response: the comparison is repeated in the
   background while the topic is in use.
-* Without an id nothing changes: if there is no response, or the topic is unknown, or the request is refused, or the
-  broker has no topic ids, the client continues with its last view.
+* Without an id nothing changes: the client continues with its last view. This is so if there is no response, the topic
+  is unknown, the request is rejected, or the broker has no topic ids.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ UNKNOWN_PATIENCE_S = 0.5
 """How long requests for the id of an unknown topic are repeated. A new topic is known to brokers in milliseconds."""
 CHECK_S = 10.0
 """The longest time between comparisons of the ids of topics in use, even if ``topic.metadata.refresh.interval.ms`` is
-longer. If a topic is deleted and created again, a running client applies the old view no longer than this."""
+longer. If a topic is deleted and created again, a running client applies the old view for at most this time, if brokers
+respond."""
 SILENT_TIMEOUT_S = 0.05
 """After a wait has timed out, each further wait is only this long, until a broker responds. So a client that uses many
 topics, or polls repeatedly, waits long for silent brokers only once. The background comparison continues."""
@@ -181,9 +182,9 @@ class TopicIds:
     def _has_timed_out(self, topics: Iterable[str]) -> bool:
         """Return whether the last request about one of these topics timed out. If so, a new admin client is needed.
 
-        librdkafka sends the request to Kafka's controller as named by its last metadata. It waits for that broker for
-        minutes, at two thirds of a processor core if the broker refuses connections. A new client requests metadata,
-        which names the present controller.
+        librdkafka sends the request to the broker that its last metadata names as Kafka's controller. It waits for that
+        broker for minutes, at two thirds of a processor core if the broker refuses connections. A new client requests
+        new metadata, which names the present controller.
         """
         answers = (self._asked[topic][1] for topic in topics if topic in self._asked)
         errors = (answer.exception() for answer in answers if answer.done())

@@ -3,10 +3,10 @@
 The server is an endpoint of modeaware, which returns epochs and topic ids beside the modes, or a broker that implements
 KIP-694, which returns modes alone. A server may lag behind, so these rules apply to its responses (invariant I4):
 
-* The store ignores a version that is older than the view in force. Of a past topic id it ignores all versions up to the
-  one that was in force when another id took its place.
+* The store ignores a version that is older than the view in force. Once another topic id has taken the place of an id,
+  this module ignores the past id's versions up to the last one that was in force.
 * A topic that a response lacks is requested by name. The topic is gone only if an endpoint lists its id as removed, or
-  if a server returns "unknown topic" twice, :data:`CONFIRM_S` apart.
+  if a server returns "unknown topic" twice, at least :data:`CONFIRM_S` apart.
 * Of responses without epochs the later one counts, but none replaces a view that has an epoch.
 
 Importing this module needs no kafka-python; a request does.
@@ -79,7 +79,7 @@ class WireSource:
         self._connection: Any = None  # a OneServer, whose module needs kafka-python
         self._ours = False
         self._replaced: set[str] = set()  # topics whose id on the cluster is not the id in the server's record
-        self._denied: LRUCache[str, tuple[int, int]] = LRUCache(REMEMBERED_IDS)  # topic ids that brokers denied
+        self._denied: LRUCache[str, tuple[int, int]] = LRUCache(REMEMBERED_IDS)  # ids of topics that are gone
         self._doubted: dict[str, float] = {}  # topics that were unknown once -> when to request them again
         self._counter = 0
         self._contradicted: set[str] = set()
@@ -209,8 +209,9 @@ class WireSource:
             return {view.topic for view in views}
 
     def _compare(self, topic: Any) -> None:
-        """Call ``take_id`` with the live topic's id for each response while the record has another id, because a broker
-        may lag behind; and once afterwards (invariant I8). Such a response has the live id, and no epochs."""
+        """Call ``take_id`` with the topic's id on the cluster (invariant I8). While the server's record has another id,
+        a response has the cluster's id and no epochs. ``take_id`` is called for each such response, because a broker
+        may lag behind, and once afterwards."""
         if not _has_record(topic):
             self._replaced.add(topic.name)
         elif topic.name in self._replaced:

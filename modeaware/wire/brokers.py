@@ -115,7 +115,7 @@ class Brokers:
         while True:
             link = self._connected()
             chosen = link.manager.least_loaded_node()
-            if chosen in _ENDPOINTS:  # it is no broker, and perhaps does not relay the newest requests
+            if chosen in _ENDPOINTS:  # an endpoint perhaps does not relay the newest requests
                 chosen = random.choice(_known(link) or [chosen])
             brief_s = min(deadline_s, time.monotonic() + ANY_BROKER_TIMEOUT_S)
             answer = None if chosen is None else self._ask_each([Ask(int(chosen), request)], brief_s)[0]
@@ -126,7 +126,7 @@ class Brokers:
                 raise ClusterError("no broker was reached", code=ErrorCode.REQUEST_TIMED_OUT)
             try:
                 self._refresh(link, deadline_s)
-            except ClusterError as error:  # perhaps the broker is frozen; the next link tries servers in another order
+            except ClusterError as error:  # perhaps a broker is frozen; the next link tries servers in another order
                 if error.code is not ErrorCode.REQUEST_TIMED_OUT or time.monotonic() >= deadline_s:
                     raise
 
@@ -188,7 +188,7 @@ class Brokers:
             # Closes the sockets of an object that is dropped without close(); at exit the operating system closes them.
             self._finalizer = weakref.finalize(self, link.close)
             self._finalizer.atexit = False
-            # Twice the time: the link tries the servers in random order, and waits a while for a paused one.
+            # Twice the time: the link tries the servers in random order, and waits a while for a paused server.
             deadline_s = self._deadline_s(2 * self._timeout_s)
             self._run(link, partial(link.bootstrap, deadline_s), "reach the cluster", deadline_s)
         return link
@@ -239,7 +239,7 @@ def _translated(error: Exception, what: str, request: Any = None) -> ClusterErro
 
 
 class Route(NamedTuple):
-    """A broker that answers, and the id of Kafka's controller in its metadata; below 0 if unknown."""
+    """A broker that answers, and the id of Kafka's controller by that broker's metadata (below 0 if unknown)."""
 
     node: int
     controller: int

@@ -1,7 +1,7 @@
 """The features of a server, by its answer to ApiVersions, and an explanation of each feature that a broker lacks.
 
-ApiVersions 3 is encoded and read by hand, without the codec: each client sends it at its start, and few clients need
-the codec. The whole answer is read and checked, though little of it is kept. No IO here.
+ApiVersions 3 is encoded and read by hand, without the codec: each client sends this request at its start, and few
+clients need the codec. The whole answer is read and checked, though little of it is kept. No IO here.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def request(correlation_id: int, software_version: str) -> bytes:
 def read(payload: bytes, correlation_id: int | None = None) -> Capabilities:
     """Read an ApiVersions response's frame payload.
 
-    A server without version 3 returns UNSUPPORTED_VERSION in version 0 (KIP-511), and has no features.
+    A server without version 3 returns UNSUPPORTED_VERSION in version 0 (KIP-511); the result is then empty.
 
     Args:
         correlation_id: the request's, to be compared; None if the transport has compared it.
@@ -149,11 +149,11 @@ _REQUESTS: Mapping[tuple[str, int], BrokerFeature] = {
     ("ShareGroupDescribe", 0): BrokerFeature("describing share groups (KIP-932)", "4.0"),
     ("StreamsGroupDescribe", 0): BrokerFeature("describing groups of the streams protocol (KIP-1071)", "4.1"),
 }
-"""(request, lowest version) -> the feature for which it is needed."""
+"""(request, lowest version) -> the feature for which that version is needed."""
 
 
 def missing(name: str, min_version: int) -> str:
-    """Explain why a broker does not support the request ``name`` from version ``min_version`` on."""
+    """Return why a broker does not support the request ``name`` in version ``min_version`` or later."""
     for version in range(min_version, -1, -1):
         if (request := _REQUESTS.get((name, version))) is not None:
             return request.missing()

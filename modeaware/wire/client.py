@@ -37,7 +37,8 @@ def request(conf: Mapping[str, Any], claim: ClaimRecord, message: Any, timeout_s
             or the server is not that controller.
         RequestRefused: the message was not sent, because it is too large or that controller does not support it.
         ConfigError: a security setting cannot be used.
-        ClusterError: the message was sent, and no readable response arrived in time: it may have been carried out.
+        ClusterError: the message was sent, and no readable response arrived in time. The command may have been carried
+            out.
     """
     deadline_s = time.monotonic() + timeout_s
     server = _server(conf, claim)
@@ -75,7 +76,7 @@ def is_running(conf: Mapping[str, Any], claim: ClaimRecord | None) -> bool:
     """Return whether the controller that made ``claim`` answers at its address. Sends no command.
 
     Raises:
-        ControllerUnavailable: from this host, or as this user, it cannot be determined.
+        ControllerUnavailable: this host, this user or these security settings do not allow a connection to the address.
     """
     if claim is None or address_of(claim) is None:
         return False
@@ -110,7 +111,7 @@ def is_loopback(address: str) -> bool:
 
 
 def _server(conf: Mapping[str, Any], claim: ClaimRecord) -> OneServer:
-    """Return a connection to open, with the security that the controller requires and the client allows."""
+    """Return a connection that is not open yet. Its security is the claim's, if the client's settings allow that."""
     from modeaware.wire.transport import OneServer  # imports kafka-python's connections, which few processes need
 
     if claim.address is None:

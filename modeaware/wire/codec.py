@@ -5,8 +5,8 @@ Message objects have these fields as snake_case attributes. The schemas of our o
 ``modeaware/wire/schemas``; those of CreatePartitions and ApiVersions are kafka-python's. Decoding is strict and bounded
 (:mod:`modeaware.wire.strict`). All functions may be called from any thread.
 
-Metadata has two forms of version 10. KIP-694's form is Kafka's version 9 with a mode at the end of each partition. It
-is only for peers that have announced it: a server by the feature ``partition.mode`` in ApiVersions, a client by its
+Metadata has two forms of version 10. KIP-694's form is Kafka's version 9 with a mode at the end of each partition. Only
+peers that have announced this form get it: a server by the feature ``partition.mode`` in ApiVersions, a client by its
 software name. KIP-694's form is encoded and decoded here, with one class for all versions: a message decoded from
 version 9 can get modes and be encoded as 10. Kafka's own version 10, with topic ids, is exchanged only with brokers
 (:func:`metadata_question`). In Metadata 0, an empty ``topics`` means all topics; from version 1 on, null means all, and
@@ -129,8 +129,9 @@ class NewTopic(NamedTuple):
 
 
 REQUEST_LIMITS = strict.Budget(objects=4_096, string_bytes=32_767)
-"""The limits of a request: any peer may send one, and each object takes some 10 us of time that all clients share. They
-allow a thousand topics, or the assignments of two thousand new partitions. 32 767 is Kafka's own limit for a string."""
+"""The limits of a request: any peer may send one, and each object takes some 10 us of time that all clients share. The
+limits allow a thousand topics, or the assignments of two thousand new partitions. 32 767 is Kafka's own limit for a
+string."""
 METADATA_LIMITS = strict.Budget(objects=32_768, string_bytes=32_767)
 """The limits of a Metadata request: they allow eight thousand topics by name, and the ids of as many held topics."""
 RESPONSE_LIMITS = strict.Budget(objects=16_777_216, string_bytes=MAX_RESPONSE_BYTES)
@@ -151,8 +152,9 @@ def decode_request(payload: bytes) -> tuple[Header, Any]:
     """Return a supported request's header and message.
 
     Raises:
-        MalformedFrame: the bytes are no such request. TooManyParts, a MalformedFrame: it has more objects than
-            :data:`REQUEST_LIMITS` or, for Metadata, :data:`METADATA_LIMITS` allows.
+        MalformedFrame: the bytes are no supported request.
+        TooManyParts: the request has more objects than :data:`REQUEST_LIMITS` or, for Metadata,
+            :data:`METADATA_LIMITS` allows. A MalformedFrame, too.
     """
     header = peek_header(payload)
     if not is_supported(header):
@@ -175,8 +177,8 @@ def encode_response(message: Any, version: int, correlation_id: int) -> bytes:
 def decode_response(payload: bytes, api_key: int, version: int) -> tuple[int, Any]:
     """Return a response's correlation id and message.
 
-    An ApiVersions response with an error is read as version 0, as in Kafka; ``message.version`` is then 0. The header
-    of an ApiVersions response has no tagged fields in any version (KIP-511).
+    An ApiVersions response with an error is read as version 0, in which brokers return UNSUPPORTED_VERSION;
+    ``message.version`` is then 0. The header of an ApiVersions response has no tagged fields in any version (KIP-511).
     """
     if api_key == API_VERSIONS_KEY and payload[4:6] != b"\0\0":
         version = 0
@@ -255,7 +257,7 @@ def _encode(message: Any, version: int, **header: Any) -> bytes:
 
 
 def _encoded(message: Any, version: int, **header: Any) -> bytes:
-    message._header = None  # kafka-python would set the version in an earlier encoding's header, which may not have it
+    message._header = None  # kafka-python would set the version in an earlier header; a response's header has none
     message.API_VERSION = version
     message.with_header(**header)
     return bytes(message.encode(header=True))

@@ -3,7 +3,8 @@
 The fence is ``compression.type=gzip`` with ``max.message.bytes=78``. It rejects all data: under gzip the smallest batch
 of data that a broker stores has 81 bytes (61 of header, 18 of gzip framing, at least 2 of deflate). It admits the
 markers of commits and aborts, which have 78. A broker applies a changed config some milliseconds after the change is
-acknowledged, and may become leader before it applies the config. So a probe, a batch, proves the fence on each leader.
+acknowledged, and may become leader before it applies the config. So each leader gets a probe: a batch of records. The
+leader's answer proves whether the fence is in force there.
 
 The probe must never be appended, with or without a fence. A leader checks an incoming batch in this order
 (``UnifiedLog``, ``analyzeAndValidateRecords`` and then ``LogValidator``; the same in Kafka 3.9, 4.0 and 4.2):
@@ -50,14 +51,14 @@ class FenceState(Enum):
     FENCED = "fenced"
     OPEN = "open"
     UNKNOWN = "unknown"
-    """The request did not reach the partition's leader: look up the leader and probe again."""
+    """The answer does not show that a leader checked the batch: look up the leader and probe again."""
 
 
 def probe_batch() -> bytes:
     """Return the records of a Produce request (version 3 or later, one for each partition) that is never appended.
 
-    It has 79 bytes, the fewest that the fence rejects. So a topic's own ``max.message.bytes`` is taken for a fence only
-    if it is as small as the fence's.
+    The batch has 79 bytes, the fewest that the fence rejects. So a topic's own ``max.message.bytes`` is taken for a
+    fence only if that value is no larger than the fence's.
     """
     length = BATCH_HEADER.size - _COUNTED_FROM + len(_RECORD)
     return BATCH_HEADER.pack(0, length, -1, 2, _WRONG_CRC, _CONTROL, 0, 0, 0, -1, -1, -1, 1) + _RECORD

@@ -14,7 +14,8 @@ from modeaware.errors import ErrorCode, ModeAwareError, RequestRefused
 MAX_REQUEST_BYTES = 1_048_576
 """The largest request, enough for thousands of topics."""
 MAX_CHANGE_BYTES = 65_536
-"""The largest command for a controller. A longer one, or one about more than a thousand topics, is sent in parts."""
+"""The largest command for a controller. Our admin client sends a longer command in parts, and also a command about more
+than a thousand topics."""
 MAX_RESPONSE_BYTES = 16_777_216
 """The largest response, enough for a million retired partitions."""
 
@@ -92,7 +93,7 @@ class Header:
 
 
 def peek_header(payload: bytes) -> Header:
-    """Return the fields of a request's header that every version of every api has; ``client_id`` is not one."""
+    """Return the header fields that every version of every api has; ``client_id`` is not one of them."""
     if len(payload) < _REQUEST_PREFIX.size:
         raise MalformedFrame(f"a frame of {len(payload)} bytes is too short for a request")
     return Header(*_REQUEST_PREFIX.unpack_from(payload))

@@ -246,7 +246,7 @@ def response_of(request: Any, results: Sequence[CommandResult]) -> Any:
 
 
 def _partitions(result: CommandResult) -> list[tuple[int, int, int, str | None]]:
-    """Return the response's entries about a topic: its error; or its note, if any, and its retired partitions."""
+    """Return the response's entries about a topic: either its error, or its note (if any) and retired partitions."""
     whole = (WHOLE_TOPIC, int(PartitionMode.READ_WRITE), int(result.code), result.message)
     if result.code is not ErrorCode.NONE:
         return [whole]
@@ -268,7 +268,10 @@ def failed_response(request: Any, error: ModeAwareError) -> Any:
 
 
 def results_of(response: Any) -> dict[str, TopicResult | RequestRefused]:
-    """Return topic -> its result, or the error to raise if it was refused. AlterGroupRules has only the key ``""``."""
+    """Return topic -> its result, or the error to raise if its command was refused.
+
+    AlterGroupRules has only the key ``""``. Raise RequestRefused if the request was refused as a whole.
+    """
     if isinstance(response, codec.CreatePartitionsResponse):
         return {result.name: _whole_result(result) for result in response.results}
     if response.error_code:

@@ -1,7 +1,7 @@
 """ListOffsets for thousands of partitions, with a time for each topic: encoded here, decoded by kafka-python.
 
 kafka-python's request has an object for each partition. Encoding such a request takes three times as long as the rest
-of a scan.
+of a scan (:mod:`modeaware.plan.scan`).
 """
 
 from __future__ import annotations

@@ -56,6 +56,8 @@ _T = TypeVar("_T")
 def in_requests(changes: Iterable[_T], records: Callable[[_T], int]) -> Iterator[list[_T]]:
     """Yield the changes in order, in lists that each fit into one request.
 
+    A change above the limit is alone in its list.
+
     Args:
         records: returns how many records a change needs in the brokers' metadata.
     """

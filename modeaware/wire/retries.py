@@ -1,13 +1,14 @@
 """Retrying requests to a controller: when, how long, and the message at the end.
 
-Kafka's own clients retry a retriable error until the deadline of the call. Ours do the same, by three rules:
+Kafka's own clients retry a retriable error until the deadline of the call. Ours do the same, by three rules. They apply
+to each *key* of the request: a topic, for example.
 
 1. *Nothing was done*: a retriable refusal, or a request that was never sent. The request is retried with backoff until
-   the deadline. That is long enough for another controller to take over (the session timeout of the election's
-   consumer, 10 s) and for the election of a new topic's leaders (milliseconds).
+   the deadline. Meanwhile another controller may take over (after the session timeout of the election's consumer,
+   10 s), or the leaders of a new topic may be elected (in milliseconds).
 2. *Outcome unknown*: the request may have been carried out. It is retried only if the call is repeatable: two runs have
    the effect of one. A shrink to a count is repeatable; an ``immediate_delete`` is not. If no later attempt succeeds,
-   ``resolve`` may find the outcome in the present state of the key (of a topic); else it stays unknown.
+   ``resolve`` may find the outcome in the key's present state; else the outcome stays unknown.
 3. *Unknown topic*: retriable in Kafka, because a broker may not have the new topic yet. But a mistyped name gets the
    same answer. So the request is retried for ``unknown_topic_s`` after the first such answer of an unbroken row; then
    the error is final.
@@ -177,7 +178,7 @@ class Retrying:
 
         Args:
             keys: topics, for example. A key to which ``attempt`` gives no answer keeps its last answer; a key without
-                any answer is given up.
+                any answer is left out of the result.
             resolve: called with a key and its last error, for each key whose outcome is unknown and that did not
                 succeed later.
         """

@@ -43,7 +43,7 @@ def bootstrap_servers(conf: Mapping[str, Any]) -> str:
 
 
 def servers(conf: Mapping[str, Any]) -> list[str]:
-    """Return the bootstrap servers in order, as ``host:port`` even if given as URLs (``PLAINTEXT://host:9092``)."""
+    """Return the bootstrap servers in order. Drop the protocol of a URL (``PLAINTEXT://host:9092``); add no port."""
     text = bootstrap_servers(conf)
     addresses = [server.strip().rpartition("://")[2] for server in text.split(",") if server.strip()]
     if not addresses:

@@ -1,8 +1,8 @@
 """The blocking transport: kafka-python's connections, driven by the thread that waits for a response.
 
 :class:`KafkaLink` has the connections and their event loop. :mod:`modeaware.wire.brokers` sends requests to any broker
-over a link; :class:`OneServer` sends frames to one server. Both translate the librdkafka settings of the client that
-needs them, so they connect as the client's user.
+over a link; :class:`OneServer` sends frames to one server. Both translate the librdkafka settings of a client, so they
+connect as that client's user.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _TAKEN = TLS_SETTINGS | {
     "sasl.password",
     "sasl.username",
     "security.protocol",
-    # librdkafka's defaults and tuning. None of these decides which broker is reached, or as which user.
+    # Read by _sasl(), or mere tuning, which decides neither which broker is reached nor as which user.
     "sasl.kerberos.kinit.cmd",
     "sasl.kerberos.min.time.before.relogin",
     "sasl.oauthbearer.config",
@@ -81,7 +81,8 @@ def kafka_python_settings(conf: Mapping[str, Any]) -> dict[str, Any]:
     of the process). Settings that only tune librdkafka are left out.
 
     Raises:
-        ConfigError: kafka-python has no equivalent of a setting that decides which user connects, or how.
+        ConfigError: a setting that decides which user connects, or how, is missing, invalid, or has no equivalent in
+            kafka-python.
     """
     protocol = security_protocol(conf)
     settings: dict[str, Any] = {
@@ -174,7 +175,7 @@ class SaslLogFilter(logging.Filter):
 
 
 def _holds_sasl(frames: object) -> bool:
-    """Return whether one of these frames is a SaslAuthenticate request, even an incomplete one at the end."""
+    """Return whether one of these frames is a SaslAuthenticate request, or the last is incomplete and so may be one."""
     if not isinstance(frames, (bytes, bytearray)):
         return False
     while frames:
@@ -284,7 +285,7 @@ class KafkaLink:
         cluster = self.manager.cluster
         bootstrap = cluster.bootstrap_brokers()
         in_turn = cycle(random.sample(bootstrap, len(bootstrap)))
-        # In turn, because kafka-python's own choice is random each time: it may repeatedly be one that never answers.
+        # In turn: kafka-python's own choice is random each time, and may repeatedly be a server that never answers.
         cluster.bootstrap_brokers = lambda: [next(in_turn)]
 
     def run(self, what: Callable[[], Any], deadline_s: float, wanted: Callable[[], bool] = lambda: True) -> Any:
@@ -328,7 +329,8 @@ class KafkaLink:
                 await self.net.sleep(0.05)
 
     async def send(self, ask: Ask, deadline_s: float) -> Any:
-        """Send a request, and send it once more if the connection breaks: an idle connection may have been closed."""
+        """Send a request. If the connection breaks, send the request once more, unless ``ask.once``: the broker may
+        have closed an idle connection."""
         try:
             return await self._send_once(ask, deadline_s)
         except (kafka_errors.KafkaConnectionError, kafka_errors.UnknownBrokerIdError):

@@ -1,16 +1,16 @@
-"""Copies to one partition of the new topic, none of which overtakes a producer's concurrent write. For executors.
+"""Writes copies to one partition of the new topic. No copy overtakes a producer's concurrent write. For executors.
 
 Kafka has no compare-and-set for a key, and producers keep writing. A copy appended behind a newer value of its key
-would become the value that consumers keep, and compaction would remove the newer one for good. So copies are written in
+would become the value that consumers keep. Compaction would remove the newer value for good. So copies are written in
 transactions: their records have offsets before they are visible. Before a commit, all records that precede the copies
-are read. If a producer has written one of the copied keys there, the transaction is aborted and a new one begins, which
-takes that record into account. So no committed copy has overtaken a newer value.
+are read. If one of them is a producer's record of a copied key, the transaction is aborted. A new transaction begins,
+which takes that record into account. So no committed copy has overtaken a newer value.
 
 ``read_committed`` consumers and compaction never see an aborted copy, but a consumer of uncommitted records may have
 seen it. For such consumers the newer value is written once more, unless a still later one has followed.
 
-The transactional id contains topic and partition. So a later writer of copies for the partition (a task that is run
-again, another job) fences the earlier writer, and aborts its open transaction.
+The transactional id contains topic and partition. So a later writer for the partition (a task that is run again,
+another job) fences the earlier writer, and aborts its open transaction.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from modeaware.spark.evacuation.versions import HEADER, NewRecord, OldRecord, di
 from modeaware.spark.snapshot import TopicClient
 
 MOST, FEWEST = 10_000, 1
-"""The greatest number of copies in a transaction: at first, and if producers write many of the copied keys."""
+"""The bounds of the limit of copies in a transaction. It begins at ``MOST``; aborts halve it, commits double it."""
 MOST_BYTES = 16_000_000
 """The size of keys and values after which a transaction takes no further copy, so that it is short."""
 TRANSACTION_TIMEOUT_MS = 60_000
@@ -110,7 +110,7 @@ class CopyJob:
 
 
 def copy_all(job: CopyJob, partition: int, copies: Iterable[Copy[OldRecord]]) -> Copied:
-    """Write ``copies``, each key once. A copy is left out if a record written to the partition since makes it needless.
+    """Write ``copies``, each key once. A copy is left out if a record behind the partition's base makes it needless.
 
     Raises EvacuationFailed, ClusterError, PartitionRetired or ModeSourceError, with the reason, if the copies cannot be
     written now.
@@ -302,8 +302,8 @@ class TargetLog:
             time.sleep(0.01)  # brokers write the markers of an ended transaction within milliseconds
 
     def others(self, own: Container[int], last: int) -> dict[bytes, int]:
-        """Return key -> the offset of the first record of another producer, committed or not, between the position of
-        :meth:`catch_up` and ``last``, the last of our ``own`` offsets."""
+        """Return key -> the offset of the key's first record of another producer, committed or not. Read from the
+        position of :meth:`catch_up` to ``last``, the last of our ``own`` offsets."""
         self._all.go_to(self._committed.position)
         offsets: dict[bytes, int] = {}
         self._clean_up_to = last + 1
@@ -317,8 +317,8 @@ class TargetLog:
         return offsets
 
     def pass_over(self) -> None:
-        """Skip our own records, which are committed now. :meth:`others` has just read them, so if no records of others
-        lie among them, they need no second read."""
+        """Skip our own records, which are committed now: :meth:`others` has just read them. If a record of another
+        producer lies among them, skip nothing."""
         self._committed.go_to(self._clean_up_to)
 
     def close(self) -> None:

@@ -132,16 +132,16 @@ def evacuate(
 ) -> EvacuationReport:
     """Copy the latest value of each key of an old topic to the new topic, and commit the proof.
 
-    For the replacement of a compacted topic with ``--evacuate``, which releases the old topic only after the
-    evacuation. If a producer writes a key to the new topic, before or after the copy, the producer's value stays.
+    The old topic is compacted, and its replacement with ``--evacuate`` releases it only after the evacuation. If a
+    producer writes a key to the new topic, before or after the copy, the producer's value stays.
 
     Deleted keys are copied as null values. Copies keep key, headers and timestamp (the timestamp not under
     ``LogAppendTime``), and get one further header. Producers and consumers continue meanwhile.
 
-    Run the evacuation within ``delete.retention.ms`` of the switch (24 h by default). Later, the new topic's tombstone
-    of a key deleted after the switch may be gone, and the deleted value would be copied. An evacuation may be stopped
-    and run again at any time, and copies nothing twice. If two run at once, the later one stops the other. The proof is
-    the offsets committed for the evacuation's group.
+    Run the evacuation within ``delete.retention.ms`` of the switch (24 h by default). Later, the tombstone of a key
+    that was deleted after the switch may be gone from the new topic. Then the deleted value is copied. An evacuation
+    may be stopped and run again at any time. It copies nothing twice unless the new topic's partitions have changed. If
+    two run at once, the later one stops the other. The proof is the offsets committed for the evacuation's group.
 
     The user must be allowed to read the old topic and the mode log, and to read and write the new topic. The user also
     needs READ on the group ``modeaware-evacuation-<old topic>-*``, and WRITE and DESCRIBE on the transactional ids
@@ -159,7 +159,7 @@ def evacuate(
         NothingToEvacuate: no replacement of the topic with ``--evacuate`` is in force.
         NotSealed: partitions are not sealed within ``wait_s``.
         OtherPartitioner: another partitioner has placed the keys.
-        EvacuationFailed: no proof is committed. An executor's arrives as Spark's ``PythonException``.
+        EvacuationFailed: no proof is committed. An executor's error arrives as Spark's ``PythonException``.
         ModeSourceError, ClusterError, ConfigError: see their messages.
     """
     places = KeyPlaces.of(conf, topic)
@@ -205,8 +205,9 @@ class Evacuation:
         epoch: the evacuation's epoch, in the group's name and in the header of each copy.
         count: the number of partitions of the topic.
         seals: partition -> the offset up to which to evacuate it; only of partitions that are not evacuated yet.
-        starts: partition -> the offset up to which an earlier run has evacuated it, where this run begins. Keys with
-            records only below it need nothing more, even if compaction has dropped their tombstones in the new topic.
+        starts: partition -> the offset up to which an earlier run has evacuated it. This run begins at that offset.
+            Keys with records only below that offset need nothing more, even if compaction has dropped their tombstones
+            in the new topic.
         seal_epochs: partition -> the leader epoch of its seal, if known.
         switched_ms: the Unix time of the switch, since when producers write to the new topic.
         homes: the writable partitions of the new topic, ascending; the partitioner chooses a key's home among them.
@@ -252,8 +253,8 @@ def read_evacuation(conf: Mapping[str, Any], topic: str) -> tuple[Evacuation | N
 def new_topic_partitions(
     conf: Mapping[str, Any], replacement: Replacement, record: TopicRecord | None
 ) -> tuple[int, ...]:
-    """Return the writable partitions of the new topic, whose record is ``record``. Raise EvacuationFailed while the new
-    topic is being changed: keys would be copied to partitions where producers do not write them."""
+    """Return the writable partitions of the new topic, whose record is ``record``. Raise EvacuationFailed if another
+    topic has the name, or the new topic is being changed: producers may not write the keys where the copies go."""
     name = replacement.new_topic
     topic = TopicClient(conf, name).describe()
     view = TopicView.unlisted(name) if record is None else record.view()
@@ -498,7 +499,7 @@ def _copy(frame: DataFrame, job: CopyJob, work: Evacuation, checked: KeyPlaces |
 
 
 def _check_partitioner(frame: DataFrame, places: KeyPlaces, count: int, right: int, of: int) -> None:
-    """Refuse, unless the partitioner explains the keys by smaller counts, which the topic had before it grew."""
+    """Raise OtherPartitioner, unless the partitioner places the keys by smaller counts, from before the topic grew."""
     rows = frame.where("placed IS NOT NULL").select("key", "partition").limit(_RECOGNISED_KEYS).collect()
     records = tuple(SampledRecord(row["partition"], n, bytes(row["key"]), 0) for n, row in enumerate(rows))
     stretches = {p: Stretch(0, len(records)) for p in range(count)}

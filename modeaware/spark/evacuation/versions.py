@@ -4,7 +4,7 @@ Kafka orders records within a partition, but not across partitions or topics. An
 
 1. In one partition the record with the highest offset is the newest.
 2. Groups read the old topic to its seals before the new one. So a record that a producer wrote to the new topic is
-   newer than all records of the old topic, whatever its timestamp is, and even while copies are made.
+   newer than all records of the old topic, whatever its timestamp is. This also holds while copies are made.
 3. A copy (:data:`HEADER`) stands for its source, a record of the old topic. If the source's partition now has a newer
    record of the key, from a producer that ignored the modes, the copy does not count. An application may pass on the
    header with another value, or to another topic. Such a record is no copy, as the header shows: it contains the id of
