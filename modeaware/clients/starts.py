@@ -350,8 +350,7 @@ class Starts:
         This includes a partition of a new topic that is still at its start: ``auto.offset.reset`` must not decide where
         the partition continues.
         """
-        waited = key[0] in self._old_topics and offset == self.start_of(key)
-        return offset >= 0 and (waited or offset < self.reclaimed_to(key))
+        return offset >= 0 and self._may_be_behind(key, offset)
 
     def idle(self, keys: Iterable[Key], *, leaving: bool = False) -> dict[Key, int]:
         """Return the start offsets to commit for those of ``keys`` that delivered nothing and have no commit.

@@ -265,8 +265,8 @@ def check_drain(
     prove nothing: beyond the end, on a truncated part of the log, and beyond ``truncated_to`` without a leader epoch.
     The evacuation comes first: its reason is shown before other reasons, because a person has to start the job.
 
-    Under a doubt no other partition is drained. If the only doubt is a rebalance, which passes, a group that surely holds up the
-    drain is shown: a person can act on that.
+    Under a doubt no other partition is drained. If the only doubt is a rebalance, which passes, a group that surely
+    holds up the drain is shown: a person can act on that.
 
     Args:
         truncated_to: as in :class:`~modeaware.modelog.records.RetiredPartition`.
