@@ -265,7 +265,7 @@ class TestDeleteRecords:
         """It may have other records there than those that were looked at."""
         error = refused(cluster, replace(self.EFFECT, leader_epochs=epochs))
         assert (error.topic, error.partition) == (TOPIC, 1)
-        assert "(leader epoch 6)" in str(error)
+        assert "its leader epoch 6 is not the one" in str(error)
         assert (cluster.fakes.deleted, cluster.fakes.asked_for("DeleteRecords")) == ({0: 9}, [1])
 
     @pytest.mark.parametrize(

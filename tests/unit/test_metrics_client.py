@@ -108,7 +108,7 @@ def test_sends_that_are_refused_and_resizes_are_counted(views: FakeViews, export
 
 def test_partitions_left_out_and_taken_up_are_counted(views: FakeViews, exported: Exported) -> None:
     views.set("t", modes_of(4, 2, PartitionMode.NONE))
-    consumer = Consumer({**CONF, "group.id": "g"})
+    consumer = Consumer({**CONF, "group.id": "g", "auto.offset.reset": "earliest"})
     consumer.assign([TopicPartition("t", partition, 0) for partition in range(4)])
     assert exported.risen() == {tally.PARTITIONS_LEFT_OUT: 2}
     views.set("t", modes_of(4, 4))
