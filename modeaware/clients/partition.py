@@ -14,21 +14,23 @@ DECLINED            the application did not take it when it was shown
 =================  =======================================  ==========================================
 from               when                                     to
 =================  =======================================  ==========================================
-(none)             assigned                                 GIVEN, or what hides it
+(none)             assigned                                 GIVEN, or the state that hides it
 GIVEN              the callback has run                     SHOWN; DECLINED if the callback left it out
 DECLINED           the application assigns it as well       SHOWN, or what hides it
 WITHHELD           ownership is certain                     GIVEN; stays if another member owns it
 HIDDEN_BY_MODE     readable again                           GIVEN
 HIDDEN_BY_GATE     its gate opens                           GIVEN
 SHOWN              mode None, a gate that closes            what hides it, after the callback has run
-SHOWN              a revocation shown for a commit,         GIVEN, read again from the committed offset
-                   or for a change of other partitions
+SHOWN              the revocation callback ran so that the  GIVEN, read again from the committed offset
+                   application commits, or because other
+                   partitions changed
 any                revoked, lost, unassigned                (none)
 =================  =======================================  ==========================================
 
+A *gate* hides a new topic from a group until the group has read the old topic (:mod:`modeaware.lifecycle.moved`).
 A gate closes only by new records of the mode log: a topic replaces another one, or the group uses the old topic after
-all. An application that holds a partition of a released topic keeps the partition: only the next
-subscription leaves the topic out.
+all. If the group no longer reads a topic, an application that holds one of its partitions
+keeps it until the next subscription, which leaves the topic out.
 
 Every partition that is not SHOWN is paused in the library. DECLINED ends with the next assignment at the latest.
 
@@ -79,7 +81,7 @@ class Committing:
 
     Attributes:
         automatic: the library commits by itself (``enable.auto.commit``).
-        stores: the library stores the offsets to commit by itself (``enable.auto.offset.store``).
+        stores: the library itself stores the offsets that will be committed (``enable.auto.offset.store``).
         transactional: the application has taken the group's metadata, to commit with transactions.
     """
 
@@ -112,7 +114,7 @@ class Partition:
         committed: the group's commit, or None if the group has none. It counts only if ``knows_commit`` is true.
         flushed: the library has committed all stored offsets, and none was stored since.
         is_dropped: the application may have dropped the records since its last commit, and has got no record since. The
-            library may still store the offset behind the dropped records.
+            library may yet store the offset behind the dropped records.
         is_paused: an action of the member has paused it in this assignment.
         retry_s: the time before which no request and no seek is repeated.
     """
@@ -193,7 +195,7 @@ class Partition:
         if position is not None and position != self.position:
             self.position, self.flushed = position, False
             self.furthest = max(self.furthest, position)
-            self.is_dropped = self.is_dropped and self.step is not Step.DONE  # else the position is an old one
+            self.is_dropped = self.is_dropped and self.step is not Step.DONE  # until DONE, the position is an old one
         self.polled = True
 
     # Reports
@@ -242,7 +244,7 @@ class Partition:
         if kind is Note.FOREIGN:
             return None
         # A commit of the member overrides the offsets of an open transaction. Once the group has committed the end, and
-        # the application has handled all records, no open transaction has other offsets.
+        # the application has handled all records, no open transaction has offsets other than the end.
         if how.transactional and not (is_handled and commit.offset >= end):
             return None
         if commit.offset >= end:
@@ -279,5 +281,5 @@ class Partition:
             was_given = self.committed is not None and kind_of(self.committed.metadata) is Note.GIVEN
             return GIVEN if is_handled and was_given and not in_transaction else ""
         if at < end or (paused and not in_transaction):
-            return "" if in_transaction else BUSY  # in a transaction no note: no later note could replace it
+            return "" if in_transaction else BUSY  # in a transaction, no BUSY: no later note could replace it
         return READ if is_handled or in_transaction else ""

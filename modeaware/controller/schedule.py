@@ -42,11 +42,12 @@ class Schedule:
         due_in_ms: int | None = None,
         pace_ms: int | None = None,
     ) -> None:
-        """Plan the next check: for an ``idle`` topic after the check interval; for any other topic as a retry, or after
-        ``due_in_ms`` if that is earlier.
+        """Plan the next check: for an ``idle`` topic after the check interval; for any other topic after the next wait
+        of the series, or after ``due_in_ms`` if that is earlier.
 
         Args:
-            pace_ms: the time until groups make the topic due; replaces the retry. The check interval stays the limit.
+            pace_ms: when the progress of the topic's groups calls for the next check. It replaces the wait of the
+                series; the check interval stays the limit.
         """
         if progress:
             self._retry_ms.pop(topic_id, None)
@@ -88,10 +89,10 @@ class Schedule:
 class Resting:
     """Topics at rest: while nothing changes, a *small snapshot* (starts and ends of their logs) is enough. Pure.
 
-    A topic *rests* when its last whole snapshot led to no step, and only a change of its logs can lead to a step. Each
-    small snapshot is compared with the small one before it, so any change of the logs is found. A whole snapshot
-    *counts* until a comparison finds a change. It is also a change when a topic begins or ceases to rest. A whole
-    snapshot counts for at most :data:`MOST_SMALL_LOOKS` small snapshots.
+    A topic *rests* when its last whole snapshot (logs, groups, configs) left nothing to do, and only a change of its
+    logs can lead to a step. Each small snapshot is compared with the small one before it, so any change of the logs is
+    found. A whole snapshot *counts* until a comparison finds a change. A topic that begins or ceases to rest is a
+    change, too. A whole snapshot counts for at most :data:`MOST_SMALL_LOOKS` small snapshots.
     """
 
     def __init__(self) -> None:

@@ -324,7 +324,7 @@ def _rehearse(java: str, jars: Path, folder: Path) -> None:
             wait_until_serving(seat.address, [1], cluster_id=cluster_id, deadline=time.monotonic() + START_TIMEOUT_S)
             broker.signal(signal.SIGTERM)
             if not broker.wait(START_TIMEOUT_S):
-                logger.warning("The rehearsal's broker did not end: brokers will start more slowly")
+                logger.warning("The broker that prepares a class archive did not end: later ones will start slowly")
         except LocalKafkaError as error:
             tail = "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-25:])
             raise LocalKafkaError(f"{error}\nThe end of the broker's log:\n{tail}") from error

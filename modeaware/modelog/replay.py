@@ -152,7 +152,7 @@ class Replay:
             record = MovedRecord.from_json(value)
             if record.topic_id != topic_id:
                 key = moved_key(topic_id)
-                raise RecordError(f"mode log: the record with the key {key!r} belongs to topic id {record.topic_id!r}")
+                raise RecordError(f"mode log: the record with the key {key!r} is about topic id {record.topic_id!r}")
             what = f"the groups that moved from topic id {topic_id!r}"
             self._refuse_replaced(record.controller_epoch, what)
             _refuse_older(record, self.moved.get(topic_id), what)
@@ -174,7 +174,7 @@ class Replay:
             return self._forget(topic_id)
         record = TopicRecord.from_json(value)
         if record.topic_id != topic_id:
-            raise RecordError(f"mode log: the record with the key {topic_id!r} belongs to topic id {record.topic_id!r}")
+            raise RecordError(f"mode log: the record with the key {topic_id!r} is about topic id {record.topic_id!r}")
         self._refuse_replaced(record.controller_epoch, repr(record.topic))
         _refuse_older(record, held, repr(record.topic))
         # A record of the held version is a duplicate, but is applied: compaction keeps the last copy, and the position

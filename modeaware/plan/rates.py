@@ -7,11 +7,12 @@ those of a *window*: whole days up to now. The hours are those of its two busies
 *Retention may cut the window.* Then the log starts above offset 0, and its first record is also the first record of the
 window. From the timestamp of this record on, the log shows all writes.
 
-*Producers set timestamps.* A timestamp may be in the future. Then brokers return its record instead of later ones, so
-the times of later records are unknown. The greatest timestamp (MAX_TIMESTAMP) reveals the case. The records after the
-last point in time may then belong to any hour. They are added to the busiest hour, which gives an upper bound. In all
-other cases, these records were written during the scan, and belong to the last hour. If brokers set the timestamps
-(LogAppendTime), records that were copied into a topic count in the hour of the copy.
+*Producers set timestamps.* A timestamp may be in the future. Then brokers return the record with that timestamp for
+every later time, so the times of later records are unknown. The greatest timestamp (MAX_TIMESTAMP) reveals the case.
+The records after the last point in time may then belong to any hour. They are added to the busiest hour, which gives an
+upper bound. If no timestamp is in the future, the records after the last point were written during the scan: they
+belong to the last hour. If brokers set the timestamps (LogAppendTime), records that were copied into a topic count in
+the hour of the copy.
 
 *Offsets are not records.* The marker of a transaction takes an offset. Up to half of the offsets may be markers, so
 records/s are an upper bound. On a compacted topic, offsets count all writes, although few records may be left.
@@ -102,7 +103,7 @@ class TopicLogs:
         at_start: the offset of the first record of the window, limited to the log; without such a record, the log end.
         first_ms: the timestamp of that record; -1 if there is none, or the timestamp is unknown.
         sizes: the bytes of the log on its leader's disks (of a tiered log, the local part); -1 if unknown.
-        reached: for each point of the window, the sum over all partitions of the first offset at or after the point.
+        reached: for each point of the window, the first offset at or after it, summed over all partitions.
         newest_ms: the greatest timestamp; -1 if there is no record.
         hours: day -> sums as in ``reached``, at the ends of the day's hours except the last.
         batches: batches from the busiest hour, if they were read.
@@ -307,7 +308,7 @@ def _notes(
         if batches.transactional:
             yield "markers", "written in transactions: their markers count as records, at most one for each record"
         how = "compressed" if batches.compressed else "not compressed"
-        yield "corrected", f"peak bytes/s as in {batches.records} sampled records of the busiest hour, {how}"
+        yield "corrected", f"peak bytes/s by the size of {batches.records} records sampled in the busiest hour ({how})"
     else:
         estimate = "peak bytes/s are an estimate"
         if configs.compression not in _UNCOMPRESSED:

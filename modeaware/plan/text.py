@@ -352,8 +352,8 @@ def duration(span_ms: int) -> str:
 def _placement_text(placement: Placement, *, rest: bool) -> str:
     whole = "Of the rest," if rest else f"Of {number(placement.of)} keys, each counted once,"
     return (
-        f"{whole} {percent(placement.share)} lie where {placement.name} over {placement.over} partitions puts them; by "
-        f"chance it would be {percent(placement.chance)} ({sure_text(placement)})."
+        f"{whole} {percent(placement.share)} lie where {placement.name} over {placement.over} partitions puts them; "
+        f"chance alone would give {percent(placement.chance)} ({sure_text(placement)})."
     )
 
 
