@@ -205,7 +205,7 @@ class Starts:
             key: offset for key in new if (offset := self._resume_offset(key, has_used=key[0] in used)) is not None
         }
         to_name = new if self.earliest or self.latest else set()
-        behind = {key for key, offset in (committed | resumed).items() if self._may_be_behind(key, offset)}
+        behind = {key for key, offset in (committed | resumed).items() if self.may_be_behind(key, offset)}
         named: Mapping[Key, int] = {}
         if to_name:
             named = offsets.log_starts(to_name) if self.earliest else offsets.log_ends(to_name)
@@ -220,14 +220,16 @@ class Starts:
         self.known(parts - unknown if ask_again else parts)
         return Found(starts, unknown)
 
-    def _may_be_behind(self, key: Key, offset: int) -> bool:
+    def may_be_behind(self, key: Key, offset: int) -> bool:
         """Return whether ``offset`` may lie below the log start although retention has deleted no unread record: the
-        controller has deleted the records there, or only a transaction's marker lies between. If retention has deleted
-        records and ``auto.offset.reset`` names an error, the consumer gets this error.
+        controller has deleted the records there, or only a transaction's marker lies between. ``auto.offset.reset``
+        must not decide then. If retention has deleted records and ``auto.offset.reset`` names an error, the consumer
+        gets this error.
         """
         view = self._views.view(key[0])
         marked = view.topic_id is not None or key[0] in self._created_again
-        return (self.latest and marked) or key[0] in self._old_topics or offset < self.reclaimed_to(key)
+        reclaimed_to = view.resume_offsets.get(key[1], 0) if key[1] in view.reclaimed else 0
+        return offset >= 0 and ((self.latest and marked) or key[0] in self._old_topics or offset < reclaimed_to)
 
     def _used_before(self, topics: Iterable[str], offsets: BrokerOffsets) -> set[str]:
         """Return the new topics among ``topics`` in whose chain the group has offsets on an earlier topic. A new topic
@@ -338,19 +340,6 @@ class Starts:
             ):
                 return True
         return self._is_another(key[0], start.topic_id)
-
-    def reclaimed_to(self, key: Key) -> int:
-        """Return the offset below which the records of ``key`` were deleted, by the view; 0: none were."""
-        view = self._views.view(key[0])
-        return view.resume_offsets.get(key[1], 0) if key[1] in view.reclaimed else 0
-
-    def may_be_behind(self, key: Key, offset: int) -> bool:
-        """Return whether the log of ``key``, which was hidden, may by now begin behind ``offset``.
-
-        This includes a partition of a new topic that is still at its start: ``auto.offset.reset`` must not decide where
-        the partition continues.
-        """
-        return offset >= 0 and self._may_be_behind(key, offset)
 
     def idle(self, keys: Iterable[Key], *, leaving: bool = False) -> dict[Key, int]:
         """Return the start offsets to commit for those of ``keys`` that delivered nothing and have no commit.

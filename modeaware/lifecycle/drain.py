@@ -274,26 +274,9 @@ def check_drain(
     if log.log_start >= seal_offset:
         return Drain()
     doubt = requirement.doubt
-    if doubt is None:
-        return _proof(partition, seal_offset, truncated_to, log, facts, requirement)
-    # Without the name of the group in a rebalance: names that change would be appended in every pass.
-    reason = doubt_reason(doubt) if doubt.rebalancing is None else reasons.GROUPS_UNKNOWN
-    if doubt.rebalancing is not None:
-        reason = _proof(partition, seal_offset, truncated_to, log, facts, requirement).reason or reason
-    return Drain(reason=reason)
-
-
-def _proof(
-    partition: int,
-    seal_offset: int,
-    truncated_to: int | None,
-    log: PartitionFacts,
-    facts: TopicFacts,
-    requirement: Requirement,
-) -> Drain:
-    """Check each group (invariant I2). Under a doubt, leave out groups whose facts are uncertain."""
-    is_in_doubt = requirement.doubt is not None
-    unclear = facts.unclear_groups if is_in_doubt else {}
+    if doubt is not None and doubt.rebalancing is None:
+        return Drain(reason=doubt_reason(doubt))
+    unclear = facts.unclear_groups if doubt is not None else {}
     proof: dict[str, int] = {}
     waived: dict[str, str] = {}
     if requirement.evacuation is not None and requirement.evacuation not in unclear:
@@ -308,7 +291,7 @@ def _proof(
         if waiver is not None:
             waived[name] = waiver.reason
             continue
-        if (is_in_doubt and group is None) or name in unclear:
+        if (doubt is not None and group is None) or name in unclear:
             continue
         if group is None:
             return Drain(reason=reasons.of_group(reasons.GROUP_GONE, name))
@@ -319,6 +302,8 @@ def _proof(
             return Drain(reason=reasons.of_group(reason, name))
         if partition in group.committed:
             proof[name] = group.committed[partition]
+    if doubt is not None:  # without the name of the group: names that change would be appended in every pass
+        return Drain(reason=reasons.GROUPS_UNKNOWN)
     return Drain(proof=proof, waived=waived)
 
 

@@ -42,7 +42,8 @@ groups that use the topic now are required  I2 12
 registered groups are required  I2 57
     lifecycle.drain: {*noted, *using, *named} => {*noted, *using}
 a doubtful listing blocks  I2 9
-    lifecycle.drain: if doubt is None:\n        return _proof => if True:\n        return _proof
+    lifecycle.drain: if doubt is not None and doubt.rebalancing is None:
+    lifecycle.drain: if doubt is not None:  # without
 a doubtful snapshot is marked  I1 11
     lifecycle.admission: groups_complete=requirement.doubt is None => groups_complete=True
 a doubtful snapshot is completed  I1 4
@@ -247,7 +248,8 @@ a fence that was lifted has to settle anew  fence 3500000138
     lifecycle.replacement: replacement = replace(replacement, fenced_ms=None)\n => pass\n
 a doubtful list of groups deletes nothing  I2 3500000051
     lifecycle.topic_deletion: if (doubt := requirement.doubt) is not None:
-    lifecycle.drain: if doubt is None:\n        return _proof => if True:\n        return _proof
+    lifecycle.drain: if doubt is not None and doubt.rebalancing is None:
+    lifecycle.drain: if doubt is not None:  # without
 a group that was set back reads again before a deletion  I1 3500000027
     lifecycle.topic_deletion: if drain.reason is not None:
 nothing is deleted under a subscriber  subscribed 3500000002
