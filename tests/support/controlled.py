@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Self
 
 from confluent_kafka import Consumer, TopicPartition
@@ -125,8 +125,13 @@ def is_released(record: TopicRecord) -> bool:
 
 def commit_zero(served: Controlled, group: str, topic: str, count: int) -> None:
     """What the owner of a stopped group does on the new topic."""
+    commit(served, group, topic, dict.fromkeys(range(count), 0))
+
+
+def commit(served: Controlled, group: str, topic: str, offsets: Mapping[int, int]) -> None:
+    """``offsets``: of each partition; the group has no members."""
     consumer = Consumer({**served.conf, "group.id": group})
-    consumer.commit(offsets=[TopicPartition(topic, p, 0) for p in range(count)], asynchronous=False)
+    consumer.commit(offsets=[TopicPartition(topic, p, offset) for p, offset in offsets.items()], asynchronous=False)
     consumer.close()
 
 

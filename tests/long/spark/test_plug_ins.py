@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
-from confluent_kafka import Consumer, Message, TopicPartition
+from confluent_kafka import Message
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
@@ -14,7 +14,7 @@ from modeaware.lifecycle.commands import ReplaceTopicCommand
 from modeaware.spark.connector import spark_options
 from modeaware.spark.plug_ins import plug_in_options
 from tests.conftest import MakeTopic
-from tests.support.controlled import Controlled
+from tests.support.controlled import Controlled, commit
 from tests.support.plain import drain_topic, ends
 from tests.support.spark_writing import expected_places
 from tests.support.waiting import eventually
@@ -34,14 +34,6 @@ def pass_batches(query: StreamingQuery, count: int) -> int:
     wanted = last_batch(query) + count
     eventually(lambda: last_batch(query) >= wanted, DEADLINE_S)
     return last_batch(query)
-
-
-def commit(served: Controlled, group: str, topic: str, offsets: Mapping[int, int]) -> None:
-    consumer = Consumer({**served.conf, "group.id": group})
-    try:
-        consumer.commit(offsets=[TopicPartition(topic, p, offset) for p, offset in offsets.items()], asynchronous=False)
-    finally:
-        consumer.close()
 
 
 def batch_of(message: Message) -> int:
