@@ -53,6 +53,10 @@ class Moved:
         return self.all or group in self.groups
 
 
+NONE_MOVED = Moved()
+"""No gate is open."""
+
+
 @dataclass(frozen=True)
 class ReplacedBy:
     """The new topic, in the view of its old topic.

@@ -31,10 +31,9 @@ from modeaware.lifecycle.passes import Pass, earliest_ms
 from modeaware.lifecycle.state import moving
 from modeaware.modelog.moved import MovedRecord, moved_key, topic_id_of
 from modeaware.modelog.records import TopicRecord
-from modeaware.topic_view import Moved
+from modeaware.topic_view import NONE_MOVED, Moved
 
 Entry = tuple[str, bytes | None]
-_NONE_MOVED = Moved()
 
 
 class MovedGroups:
@@ -65,7 +64,7 @@ class MovedGroups:
     def moved(self, topic_id: str) -> Moved:
         """Return the groups to which the new topic is open, by the log or by a decision that is not appended yet."""
         record = self._decided.get(topic_id)
-        return _NONE_MOVED if record is None else record.moved
+        return NONE_MOVED if record is None else record.moved
 
     def looked(self, this: Pass, after: TopicRecord, at_ms: int) -> Decision:
         """Decide about the gates by the facts of a snapshot.
@@ -82,7 +81,7 @@ class MovedGroups:
         if topic_id in self._newer:
             return Decision()
         new = this.facts.new_topic
-        further = self.moved(new.topic_id).groups if new is not None and new.topic_id is not None else ()
+        further = self.moved(new.topic_id) if new is not None and new.topic_id is not None else NONE_MOVED
         decision = decide(after, held, this.facts, this.requirement, seen, self._limits, at_ms, further)
         if decision.record is not None:
             self._decided[topic_id] = decision.record

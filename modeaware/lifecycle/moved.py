@@ -72,7 +72,7 @@ from modeaware.modelog.records import MAX_RECORD_BYTES, RetiredPartition, TopicR
 from modeaware.modes import format_ranges
 from modeaware.notes import Note
 from modeaware.printable import number
-from modeaware.topic_view import Moved
+from modeaware.topic_view import NONE_MOVED, Moved
 
 SOONEST_MS, LATEST_MS = 100, 10_000
 """The shortest and the longest time between two passes over a topic that drains. Expensive passes make it longer."""
@@ -307,13 +307,13 @@ def verdict_on_group(
     seen: Seen,
     limits: Limits,
     at_ms: int,
-    further: Collection[str] = (),
+    further: Moved = NONE_MOVED,
 ) -> GroupVerdict:
     """Return whether the gate may open for a group.
 
     Args:
         ends: :func:`ends_of`.
-        further: the groups with an open gate to the next topic, if the new topic was itself replaced.
+        further: the open gates to the next topic, if the new topic was itself replaced.
     """
     group = facts.groups.get(name)
     of_group = {} if is_unclear(name, facts) else seen.groups.get(name, {})
@@ -358,7 +358,7 @@ def _begins_anew(
     ends: Mapping[int, int],
     facts: TopicFacts,
     seen: Mapping[int, PartitionSeen],
-    further: Collection[str],
+    further: Moved,
 ) -> bool:
     """Return whether a group begins anew. Two snapshots show no members. In addition, the group has no commit on the
     new topic, or was set back on both topics."""
@@ -372,7 +372,7 @@ def _begins_anew(
         (partition.committed or 0) < ends[p] for p, partition in seen.items() if partition.committed is not None
     )
     if not group.committed:
-        return name not in further
+        return not further.has_open_gate(name)
     return was_set_back and not _is_behind_start(group, new)
 
 
@@ -410,7 +410,7 @@ def decide(
     seen: Seen,
     limits: Limits,
     at_ms: int,
-    further: Collection[str] = (),
+    further: Moved = NONE_MOVED,
 ) -> Decision:
     """Decide for which groups of an old topic the gate is open.
 
@@ -418,7 +418,7 @@ def decide(
         record: the topic's record, as this pass leaves it.
         held: the last decision, if any; its record may not be appended yet.
         seen: what snapshots have shown, up to this one.
-        further: the groups with an open gate to the next topic, if the new topic was itself replaced.
+        further: the open gates to the next topic, if the new topic was itself replaced.
     """
     before = held or MovedRecord(record.topic_id)
     ends = ends_of(record)
@@ -616,9 +616,13 @@ _NAMED = 20
 
 
 def _is_broken(before: RetiredPartition, after: RetiredPartition) -> bool:
-    """Return whether a seal broke in a pass; the same pass may have set a new one."""
-    seals = [(state.seal_offset, state.stragglers, state.truncated_to) for state in (before, after)]
-    return before.seal_offset is not None and seals[0] != seals[1]
+    """Return whether a seal broke in a pass; the same pass may have set a new one. A seal that moved behind markers has
+    not broken."""
+    if before.seal_offset is None:
+        return False
+    if after.seal_offset is None or after.seal_offset < before.seal_offset:
+        return True
+    return (before.stragglers, before.truncated_to) != (after.stragglers, after.truncated_to)
 
 
 def _no_room_alarm(record: TopicRecord) -> str:

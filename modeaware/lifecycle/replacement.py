@@ -440,8 +440,10 @@ class _Move:
 
     def _sealed_at_end(self, retired: RetiredPartition, log: PartitionFacts) -> RetiredPartition:
         """Seal the partition, unless a transaction is open. If the last stable offset is below the end, but no writer
-        has an open transaction, the last stable offset may be outdated: the next pass decides."""
-        if not log.is_stable and all(writer.transaction_start is None for writer in log.writers):
+        has an open transaction, the last stable offset may be outdated: the next pass decides. It is not outdated once
+        the end has stood still for the quiet period: then the leader did not tell its writers."""
+        may_be_old = self._now_ms < log.quiet_since_ms + self._config.seal_quiet_ms
+        if may_be_old and not log.is_stable and all(writer.transaction_start is None for writer in log.writers):
             self._due_ms.append(self._now_ms + SEARCH_AGAIN_MS)
             return retired
         return seal_at_end(retired, log)

@@ -38,7 +38,7 @@ from modeaware.modelog.json_form import (
     texts,
 )
 from modeaware.modes import PartitionMode, ReplicaState, to_ranges
-from modeaware.topic_view import Moved, ReplacedBy, TopicView
+from modeaware.topic_view import NONE_MOVED, Moved, ReplacedBy, TopicView
 
 CLAIM_KEY = "controller"
 OBSERVED_BROKERS_KEY = "observed-brokers"
@@ -302,7 +302,6 @@ class Replacement(JsonFields):
 
 
 _NO_REPLACEMENT = Replacement("", 0, 0)
-_NONE_MOVED = Moved()
 
 
 @dataclass(frozen=True)
@@ -394,7 +393,7 @@ class TopicRecord(VersionedRecord):
     def writable_count(self) -> int:
         return sum(mode.writable for mode in self.modes)
 
-    def view(self, moved: Moved = _NONE_MOVED) -> TopicView:
+    def view(self, moved: Moved = NONE_MOVED) -> TopicView:
         """Return the part of this record that clients need.
 
         Args:

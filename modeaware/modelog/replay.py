@@ -21,11 +21,10 @@ from modeaware.modelog.records import (
     ObservedBrokersRecord,
     TopicRecord,
 )
-from modeaware.topic_view import Moved, TopicView
+from modeaware.topic_view import NONE_MOVED, Moved, TopicView
 
 logger = get_logger(__name__)
 
-_NONE_MOVED = Moved()
 MAX_KEY_BYTES = 1_000
 """The longest key that is read. The keys of mode records are below 100 bytes."""
 MAX_REMEMBERED_KEYS = 1_000
@@ -104,7 +103,7 @@ class Replay:
     def moved_of(self, topic_id: str) -> Moved:
         """Return the groups whose gate of the new topic is open, by the old topic's id."""
         record = self.moved.get(topic_id)
-        return _NONE_MOVED if record is None else record.moved
+        return NONE_MOVED if record is None else record.moved
 
     @property
     def topics(self) -> Iterable[str]:

@@ -22,7 +22,7 @@ from modeaware.modelog.records import ClaimRecord, TopicRecord
 from modeaware.modes import format_ranges
 from modeaware.printable import number, printable_lines, table
 from modeaware.reports.session import Session
-from modeaware.topic_view import Moved
+from modeaware.topic_view import NONE_MOVED, Moved
 
 NOTED, USING, REGISTERED, EVACUATION, IGNORED = "noted", "using", "registered", "evacuation", "ignored"
 _BECAUSE = {
@@ -135,7 +135,7 @@ class GroupSituation:
         rules = (*(rule for rule in self.rules if rule.key not in keys), *more)
         return tuple(
             report_groups(
-                record, facts, rules, self.ignored_groups, self.now_ms, self.moved.get(facts.topic_id or "", Moved())
+                record, facts, rules, self.ignored_groups, self.now_ms, self.moved.get(facts.topic_id or "", NONE_MOVED)
             )
             for record, facts in self.looked_at
         )

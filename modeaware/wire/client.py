@@ -87,6 +87,8 @@ def is_running(conf: Mapping[str, Any], claim: ClaimRecord | None) -> bool:
         if error.code is ErrorCode.SASL_AUTHENTICATION_FAILED:
             raise
         return False
+    except RequestRefused:  # a controller of another version, which runs
+        return True
     finally:
         server.close()
     return True

@@ -14,6 +14,7 @@ from modeaware.lifecycle.moved import (
     Limits,
     Seen,
     append_due_ms,
+    broken_seal_alarm,
     decide,
     groups_that_matter,
     look_due_ms,
@@ -24,7 +25,7 @@ from modeaware.modelog.group_rules import CLOSED, WAIVE, GroupRule
 from modeaware.modelog.moved import MovedRecord
 from modeaware.modelog.records import MAX_RECORD_BYTES, Replacement, RetiredPartition, TopicRecord
 from modeaware.notes import BUSY, GIVEN, OPENED, READ, Note, kind_of
-from modeaware.topic_view import Moved
+from modeaware.topic_view import NONE_MOVED, Moved
 from tests.support.lifecycle import NOW_MS, RO, TOPIC, TOPIC_ID, facts, group, log, rule
 from tests.support.stories import Steps, Story
 
@@ -58,7 +59,7 @@ class Topic:
         self.seen: Seen | None = None
         self.decision = Decision()
         self.at_ms = 0
-        self.further: set[str] = set()
+        self.further = NONE_MOVED
 
     # What happens
 
@@ -83,10 +84,13 @@ class Topic:
         self.on_new[of] = group(committed, notes=dict.fromkeys(committed, note))
 
     def reads_a_later_topic(self) -> None:
-        self.further.add("g")
+        self.further = Moved(groups=frozenset({"g"}))
+
+    def every_group_reads_a_later_topic(self) -> None:
+        self.further = Moved(all=True)
 
     def reads_no_later_topic(self) -> None:
-        self.further.clear()
+        self.further = NONE_MOVED
 
     def waived(self) -> None:
         self.rules.append(rule(WAIVE, "g"))
@@ -295,6 +299,7 @@ STORIES = {
     "not while the gate of a later topic is open for it: its offsets have expired": Story(
         [step.commits(10, 10, note=READ_NOTE), step.look(), step.reads_a_later_topic(), step.is_deleted()],
         [step.look(), step.look(), step.look(), step.opens("g"), step.warns()],
+        [step.every_group_reads_a_later_topic(), step.look(), step.opens("g")],
         [step.reads_no_later_topic(), step.look(), step.opens()],
     ),
     "nor where offsets on a part of the partitions have expired": Story(
@@ -462,6 +467,25 @@ def test_reports_say_what_a_group_waits_for() -> None:
 )
 def test_metadata_are_notes(metadata: str | None, note: Note) -> None:
     assert kind_of(metadata) is note
+
+
+@pytest.mark.parametrize(
+    ("after", "breaks"),
+    [
+        ({"seal_offset": 12}, False),
+        ({"seal_offset": None, "stragglers": 1}, True),
+        ({"seal_offset": 12, "stragglers": 1}, True),
+        ({"seal_offset": 9, "truncated_to": 9}, True),
+        ({"seal_offset": 9}, True),
+    ],
+    ids=["moved behind markers", "late records", "late records, sealed again", "truncated", "truncated once more"],
+)
+def test_warning_of_a_seal_that_broke_behind_an_open_gate(after: dict[str, Any], breaks: bool) -> None:
+    before = Topic().record
+    broken = replace(before, retired={**before.retired, 1: replace(before.retired[1], **after)})
+    assert broken_seal_alarm(before, broken, None) is None
+    alarm = broken_seal_alarm(before, broken, MovedRecord(TOPIC_ID, groups=("g",)))
+    assert (alarm is not None and "before the seals of partitions 1 broke" in alarm) is breaks
 
 
 @pytest.mark.parametrize(

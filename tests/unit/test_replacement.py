@@ -23,7 +23,7 @@ from modeaware.lifecycle.commands import (
     ReplaceTopicCommand,
 )
 from modeaware.lifecycle.drain import noted_groups
-from modeaware.lifecycle.facts import FenceFacts, GroupsDoubt, TopicFacts
+from modeaware.lifecycle.facts import FenceFacts, GroupsDoubt, TopicFacts, WriterFacts
 from modeaware.lifecycle.replacement import (
     COMING_MS,
     FENCE_CONFIGS,
@@ -566,6 +566,25 @@ def test_a_group_whose_members_are_on_the_new_topic_is_given_a_while(
     assert len([alarm for alarm in found.alarms if "has no offset on the new topic" in alarm]) == held_up
     if not held_up:
         assert found.due_ms == now_ms + SEARCH_AGAIN_MS
+
+
+@pytest.mark.parametrize(
+    ("quiet_ms", "writers", "reason"),
+    [
+        (0, (), None),
+        (QUIET_MS, (), reasons.OPEN_TRANSACTION),
+        (0, (WriterFacts(77, 1, transaction_start=4),), reasons.OPEN_TRANSACTION),
+    ],
+    ids=["the stable offset may lag", "it does not lag any more", "a writer with a transaction"],
+)
+def test_fenced_partition_whose_last_stable_offset_is_below_its_end(
+    quiet_ms: int, writers: tuple[WriterFacts, ...], reason: str | None
+) -> None:
+    """Leaders may not tell who writes; then it is an open transaction once the end has stood still for long enough."""
+    open_ = log(10, stable=4, log_end=10, quiet_since_ms=LATER_MS - quiet_ms, writers=writers)
+    found = seen(new_topic(), fenced=True)
+    record = step(READ, replace(found, partitions={**found.partitions, 0: open_}), LATER_MS).record
+    assert (record.retired[0].seal_offset, record.retired[0].reason) == (None, reason)
 
 
 def test_effects_to_come() -> None:

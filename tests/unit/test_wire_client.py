@@ -92,6 +92,17 @@ def test_controller_that_does_not_know_the_request_is_to_be_upgraded(broker: Fak
     assert {struct.unpack_from(">h", payload)[0] for payload in broker.received} == {codec.API_VERSIONS_KEY}
 
 
+def test_controller_of_another_version_is_running(broker: FakeBroker) -> None:
+    def answer(payload: bytes) -> bytes:
+        header = codec.peek_header(payload)
+        features = [(identity(ID), 1, 1)]
+        hello = codec.ApiVersionsResponse(error_code=0, api_keys=[(18, 0, 4)], supported_features=features)
+        return codec.encode_response(hello, min(header.api_version, 4), header.correlation_id)
+
+    broker.answer = answer
+    assert client.is_running({}, _at(broker))
+
+
 def test_a_command_is_never_sent_to_another_controller(server: Server, controller: StubController) -> None:
     stale = _claim(server.address, "controller-0")  # its port has been taken by another one, of another cluster maybe
     with pytest.raises(ControllerUnavailable, match="is not the controller controller-0"):

@@ -198,7 +198,7 @@ class Copying:
             self.size = max(self.size // 2, FEWEST)
             for key in overtaken:
                 tries[key] += 1
-                if tries[key] > self.job.tries:
+                if tries[key] >= self.job.tries:
                     raise self.job.failed(
                         self.partition,
                         f"producers wrote the key {key!r} during each of the {self.job.tries} tries of its copy "
