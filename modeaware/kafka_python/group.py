@@ -593,8 +593,14 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
                 self._parts.cluster.request_update()
         if positions:  # kafka-python has read these partitions before, or the application has sought
             commits = offsets.committed_now(positions.keys()) if self.in_group else {}
-            found |= {key: Start(at, commits.get(key)) for key, at in positions.items()}
+            found |= {key: Start(self._begun_at(key, at), commits.get(key)) for key, at in positions.items()}
         return found
+
+    def _begun_at(self, key: Key, position: int) -> int:
+        """Return where a partition started that kafka-python reads on at ``position``. An eager rebalance keeps the
+        position: the application may not have committed the records before it."""
+        start = self._starts.start_of(key)
+        return position if start is None else min(start, position)
 
     def _find_places(self, keys: frozenset[Key]) -> Mapping[Key, Any]:
         positions = {key: self._position(key) for key in keys}

@@ -477,6 +477,33 @@ def test_position_of_what_is_assigned_again_stays_and_is_no_start_of_a_group_wit
     assert member.membership.member.partitions[OLD[0]].committed == (2, "")
 
 
+@pytest.mark.parametrize("rebalances", [1, 2])
+@pytest.mark.parametrize("is_shrunk", [True, False])
+def test_records_that_are_not_committed_stay_uncommitted_over_an_eager_rebalance(
+    views: FakeViews, is_shrunk: bool, rebalances: int
+) -> None:
+    """kafka-python keeps the position. The group has no commit, and the application has not handled all records."""
+    view = announce(views, "orders", "orders-v2", 2)
+    with closing(Member(views, "orders", group_id="g", enable_auto_commit=False)) as member:
+        joined(member)
+        read_to_the_end(member)
+        for _ in range(rebalances):
+            complete_join(member, OLD)
+            member.poll()
+        assert [member.position(each) for each in OLD] == [END] * 2
+        if is_shrunk:
+            ends = {0: END, 1: END}
+            modes = modes_of(2, 0, PartitionMode.READ_ONLY)
+            views.put(replace(view, version=(1, 9), modes=modes, resume_offsets=ends, replaced_by=None))
+        else:
+            sealed(member)
+        for _ in range(2):
+            for _ in range(4):
+                member.poll()
+            assert all(at.offset == 0 for at in member.committed.values())
+            read_to_the_end(member)
+
+
 @pytest.mark.parametrize("pattern", ["orders$|other", "(?i)ORDERS$|other", r"^orders$|other-\d"])
 def test_pattern_is_widened_by_what_it_does_not_match(views: FakeViews, pattern: str) -> None:
     announce(views, "orders", "orders-v2", 2)
