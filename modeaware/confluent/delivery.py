@@ -55,6 +55,7 @@ class Deliveries(Refusals):
         configured: Any = conf.get("on_delivery")
         self._plain = configured
         self._watched: Any = partial(self._report_configured, self._plain) if callable(configured) else None
+        self._reported: Any = Reported(self.report, self._plain) if callable(configured) else None
         self._configured = Switch(configured) if callable(configured) else None
 
     def settings(self) -> dict[str, Any]:
@@ -77,8 +78,8 @@ class Deliveries(Refusals):
     def _point(self) -> None:
         if self._configured is not None:
             with self._lock:
-                is_due = self._announced or self._awaits_reports
-                self._configured.point_to(self._watched if is_due else self._plain)
+                announced = self._reported if self._announced else self._plain
+                self._configured.point_to(self._watched if self._awaits_reports else announced)
 
     def _report_configured(self, callback: Callable[[Any, Any], Any], error: Any, message: Any) -> Any:
         if self._awaits_reports and time.monotonic() > self._until_s:

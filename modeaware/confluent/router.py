@@ -246,11 +246,12 @@ def routed_batch(
         producer: Any, topic: Any, messages: Any, partition: Any = UNASSIGNED, *args: Any, **kwargs: Any
     ) -> Any:
         route = route_of(routes, topic)
-        if route is None or not _well_formed(messages):  # the stock method raises for bad messages, queueing none
+        passes = route is not None and route.passes and route.open and partition == UNASSIGNED and _is_bare(messages)
+        if route is None or not (passes or _well_formed(messages)):  # the stock method raises for bad messages
             return base(producer, topic, messages, partition, *args, **kwargs)
-        by_partition: dict[Any, list[dict[str, Any]]] = {}
+        by_partition: dict[Any, list[dict[str, Any]]] = {partition: messages} if passes else {}
         current: Route | None = route
-        for message in messages:
+        for message in () if passes else messages:
             message.pop("_error", None)  # from an earlier call; the errors of this call are set below
             own = message.get("partition")
             given = partition if own is None else own
@@ -298,6 +299,8 @@ def _reporting(base: Callable[..., Any], report: Callable[[Any], Any]) -> Callab
     def produce(
         producer: Any, topic: Any, messages: list[dict[str, Any]], partition: Any, *args: Any, **kwargs: Any
     ) -> Any:
+        if not (args or kwargs) and all(map(_CALLBACK.isdisjoint, messages)):
+            return base(producer, topic, messages, partition)
         copies = [
             {**original, "callback": report(original["callback"])} if "callback" in original else {**original}
             for original in messages
@@ -333,6 +336,17 @@ def count_of(route: Route, unrouted: int = DIRECT) -> Count:
 def _is_doubtful(error: Any) -> bool:
     """Whether librdkafka has rejected a record because its metadata lacks the topic or the partition."""
     return isinstance(error, KafkaError) and error.code() in _DOUBTFUL
+
+
+def _is_bare(messages: Any) -> bool:
+    """Return whether no message names its partition, or has an error from an earlier call."""
+    try:
+        return isinstance(messages, list) and all(map(_OWN.isdisjoint, messages))
+    except TypeError:
+        return False
+
+
+_OWN, _CALLBACK = frozenset({"partition", "_error"}), frozenset({"callback"})
 
 
 def _well_formed(messages: Any) -> bool:

@@ -415,7 +415,7 @@ class Engine:
         of_topic = {topic.topic_id: [next(outcomes) for _ in topic.step.effects] for topic in stay}
         known = [topic for topic in stay if topic.topic_id in self._records]  # else the alias is removed
         decisions = self._open_gates(known, began_ms)
-        pace_ms = self._paces(decisions, began_ms, (self._clock.cpu_s() - began_cpu_s) * 1000 / len(records))
+        pace_ms = self._paces(decisions, began_ms, (self._clock.cpu_s() - began_cpu_s) * 1000 / len(observed))
         changed = bool(gone)
         changed |= self._keep_names([topic.topic_id for topic in known])
         for topic in known:
@@ -486,11 +486,11 @@ class Engine:
         for alias, _ in (*begun, *hindered):
             self._refused_names.pop(alias.topic_id, None)
         self._refused_names |= refused
-        self._append(changes)
+        failed = self._append(changes)
         for topic_id, why in refused.items():
             self.watched.not_performed(topic_id, why)
         if effects := [effect for _, obstacle in hindered for effect in obstacle.effects]:
-            self._perform_all(effects, appended=bool(changes))
+            self._perform_all(effects, appended=len(failed) < len(changes))
         return bool(begun or changes)
 
     def _open_gates(self, checked: Sequence[_Checked], at_ms: int) -> dict[str, Decision]:

@@ -143,6 +143,10 @@ def _to_growth(command: CreatePartitionsCommand, current: TopicRecord, facts: To
     if target <= count:
         why = f"it has {count} writable partitions already; {target} is not an increase"
         yield no("count", ErrorCode.INVALID_PARTITIONS, why)
+    under_way = count + len(current.opening)
+    if count < target < under_way:
+        why = f"it is already growing to {under_way} partitions: wait until that is done, then shrink it to {target}"
+        yield no("in-progress", ErrorCode.REASSIGNMENT_IN_PROGRESS, why)
     if target > MAX_PARTITIONS:  # before a list of that length is made
         why = f"{target} partitions are too many: at most {MAX_PARTITIONS} fit its mode record"
         yield no("count", ErrorCode.INVALID_PARTITIONS, why)

@@ -29,7 +29,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from modeaware.errors import ErrorCode, RequestRefused
+from modeaware.errors import ClusterError, ErrorCode
 from modeaware.lifecycle import reasons
 from modeaware.modelog.records import (
     DRAINED,
@@ -168,9 +168,10 @@ def in_progress(record: TopicRecord | None) -> bool:
 
 
 def deletion_of(record: TopicRecord) -> DeleteTopicPartitions:
-    """Return the shrink in force. If the record has none, raise RequestRefused."""
+    """Return the shrink in force. If the record has none, raise ClusterError: other software wrote the record, and only
+    its topic waits."""
     if record.deletion is None:
-        raise RequestRefused(
+        raise ClusterError(
             f"topic {record.topic!r}: its record has retired partitions but no deletion; the record is inconsistent",
             code=ErrorCode.UNKNOWN_SERVER_ERROR,
             topic=record.topic,
@@ -189,7 +190,7 @@ def reclaim_policy(partition: int, record: TopicRecord, retired: RetiredPartitio
         retired: the state of the partition, if it is newer than the state in ``record``.
 
     Raises:
-        RequestRefused: as in :func:`deletion_of`.
+        ClusterError: as in :func:`deletion_of`.
     """
     deletion = deletion_of(record)
     state = retired or record.retired[partition]

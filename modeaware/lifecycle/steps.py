@@ -36,7 +36,7 @@ def advance(this: Pass) -> Advance:
     """Take a topic as far as the facts and the operator's rules allow.
 
     Raises:
-        RequestRefused: the record contradicts itself.
+        ClusterError, RequestRefused: the record contradicts itself.
     """
     step = _advance(this)
     if step.record is None or step.record == this.record:

@@ -179,7 +179,9 @@ class TestGrow:
         record = admitted(grow(14))
         for seen in (facts(12), facts(14)):
             assert ask(grow(14), record, seen).record is None
-            assert ask(grow(13), record, seen).record is None
+            refused = refusal(grow(13), record, seen)
+            assert refused.code is ErrorCode.REASSIGNMENT_IN_PROGRESS
+            assert "already growing to 14 partitions" in str(refused)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,8 @@ import sys
 import warnings
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
+from types import FrameType
 from typing import Any
 
 import confluent_kafka
@@ -271,6 +273,11 @@ class Refused:
 TOO_LARGE = KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)
 
 
+def _note_call(called: list[str], frame: FrameType, event: str, _: Any) -> None:
+    if event == "call":
+        called.append(frame.f_code.co_name)
+
+
 class TestDeliveries:
     """What a refusal by the brokers becomes; that brokers refuse is for a test with a broker."""
 
@@ -370,6 +377,26 @@ class TestDeliveries:
         assert called == [] or router.RoutedProduce is None
         finish(producer)
 
+    @pytest.mark.parametrize("is_switched", [False, True])
+    def test_functions_in_python_that_run_per_batch_do_not_run_per_message(
+        self, views: FakeViews, is_switched: bool
+    ) -> None:
+        producer = Producer({**CONF, "partitioner": "murmur2_random"})
+        (switch if is_switched else announce)(views, "orders", "orders-v2")
+        producer.produce_batch("orders", [{"value": b"the first one has the topic id compared", "key": b"k"}])
+        calls = []
+        for count in (1, 100):
+            called: list[str] = []
+            batch = [{"value": b"v", "key": b"k"} for _ in range(count)]
+            sys.setprofile(partial(_note_call, called))
+            try:
+                assert producer.produce_batch("orders", batch) == count
+            finally:
+                sys.setprofile(None)
+            calls.append(called)
+        assert calls[0] == calls[1]
+        finish(producer)
+
     def test_configured_callback_is_the_applications_own_but_while_a_topic_is_replaced(
         self, views: FakeViews, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -387,6 +414,7 @@ class TestDeliveries:
         assert call.func is on_delivery
         switch(views, "orders", "orders-v2")
         deliveries.follow(announced=True, switched=False)
+        assert type(call.func) is delivery.Reported, "in C, for reports without an error"
         now_s[0] = 1000.0
         call(TOO_LARGE, Refused())
         deliveries.follow(announced=False, switched=True)

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from modeaware.errors import RequestRefused
+from modeaware.errors import ClusterError, RequestRefused
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, TopicFacts
-from modeaware.lifecycle.state import partition_state
+from modeaware.lifecycle.state import drains, partition_state
 from modeaware.modelog.records import RetiredPartition, TopicRecord
 from modeaware.modes import PartitionState, ReplicaState
 from tests.support.lifecycle import (
@@ -206,3 +206,10 @@ def test_topic_that_becomes_compacted_keeps_its_records_until_it_is_set_back(pol
     assert after(after(retiring(), compacted), replace(SEEN, cleanup_policy="delete")).modes[P] is NONE
     step = look(in_none(), compacted)
     assert (step.effects, step.record.modes[P], step.record.retired[P].reason) == ((), RO, reasons.COMPACTED)
+
+
+def test_record_with_retired_partitions_and_no_shrink_holds_up_its_own_topic_alone() -> None:
+    """Other software may write one: RequestRefused would end each active controller at its first snapshot."""
+    record = replace(retiring(), deletion=None)
+    with pytest.raises(ClusterError, match="retired partitions but no deletion"):
+        drains(P, record)
