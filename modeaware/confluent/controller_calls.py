@@ -92,7 +92,7 @@ class ControllerCalls:
         self._given_up = Event()
 
     def give_up(self) -> None:
-        """Let calls begin no further attempts until :meth:`close`. Waiting calls return the answers that they have."""
+        """Let calls send nothing more until :meth:`close`. Waiting calls return the answers that they have."""
         self._given_up.set()
 
     def views(self, deadline: Deadline) -> Views:
@@ -277,6 +277,8 @@ class ControllerCalls:
             return ask(pending)
 
         def ask(pending: Sequence[str]) -> Answers:
+            if self._given_up.is_set():
+                return dict.fromkeys(pending, ControllerUnavailable("the call was given up, and nothing was sent"))
             try:
                 return self._ask(views.claim(), partial(message_of, pending), deadline)
             except ModeAwareError as error:

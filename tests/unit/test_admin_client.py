@@ -6,6 +6,7 @@ import time
 import weakref
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import closing
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,6 +19,8 @@ from modeaware import AdminClient, DeletePartitions, GroupRule, TopicReplacement
 from modeaware.admin import replacements
 from modeaware.admin.acls import Acl, ClusterAcls
 from modeaware.admin.replacements import OldTopic
+from modeaware.config import ClientConfig
+from modeaware.confluent.controller_calls import ControllerCalls
 from modeaware.errors import (
     ClusterError,
     ControllerUnavailable,
@@ -38,6 +41,7 @@ from modeaware.lifecycle.commands import (
 )
 from modeaware.modelog.group_rules import GROUP_RULES_KEY, GroupRulesRecord
 from modeaware.modelog.records import ClaimRecord
+from modeaware.wire.retries import Deadline
 from tests.support.endpoint import StubController, served
 from tests.support.fake_views import FakeViews, modes_of, switch
 from tests.support.modelog import fold
@@ -106,6 +110,16 @@ def test_interrupted_client_sends_no_more_and_ends_long_before_its_deadline(
     views.set_claim(running)
     with admin:
         assert admin.delete_partitions({"orders": DeletePartitions(1)})["orders"].result(10).topic == "orders"
+
+
+def test_calls_that_were_given_up_send_nothing_more(views: FakeViews, controller: StubController) -> None:
+    """Ctrl-C between the calls of one command: the next shrink must not be sent."""
+    with closing(ControllerCalls(CONF, ClientConfig())) as calls:
+        wanted, deadline = {"orders": DeletePartitions(1)}, Deadline(10)
+        assert not isinstance(calls.delete_partitions(views, wanted, 0, deadline)["orders"], Exception)
+        calls.give_up()
+        assert isinstance(calls.delete_partitions(views, wanted, 0, deadline)["orders"], ControllerUnavailable)
+    assert len(controller.commands) == 1
 
 
 def test_a_mode_log_that_cannot_be_read_fails_every_call(

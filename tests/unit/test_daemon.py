@@ -10,12 +10,14 @@ from typing import Any
 import pytest
 
 from modeaware.cluster.cluster import Cluster
-from modeaware.config import ClientConfig, ControllerConfig
+from modeaware.config import ClientConfig, ControllerConfig, parse_controller_config
 from modeaware.controller import daemon as daemon_module
 from modeaware.controller.daemon import Controller
 from modeaware.controller.election import request_timeout_s
 from modeaware.controller.log import Contact
 from modeaware.controller.status import Role
+from modeaware.endpoint import server as server_module
+from modeaware.endpoint.turns import Turns
 from modeaware.errors import ClusterError, ConfigError, ControllerUnavailable
 from modeaware.lifecycle.commands import CommandResult, DeletePartitionsCommand
 from modeaware.modelog.records import ClaimRecord
@@ -142,6 +144,26 @@ def test_the_endpoint_reads_the_mode_log_as_the_controller(
     controller.start()
     controller.stop()
     assert asked == [(CONF, ClientConfig(mode_log_topic="modes", mode_source="log"))]
+
+
+@pytest.mark.parametrize("share", ["connection", "address"])
+def test_endpoint_shares_its_time_as_the_setting_says(
+    contacts: list[Contact], views: FakeViews, monkeypatch: pytest.MonkeyPatch, share: str
+) -> None:
+    by_address: list[bool] = []
+
+    class Spied(Turns):
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            by_address.append(kwargs["by_address"])
+
+    monkeypatch.setattr(registry, "acquire", lambda conf, config: views)
+    monkeypatch.setattr(server_module, "Turns", Spied)
+    config = parse_controller_config({"modeaware.endpoint.share": share})
+    controller = Controller(CONF, config)
+    controller.start()
+    controller.stop()
+    assert by_address == [share == "address"]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -64,6 +65,8 @@ def test_a_standby_tells_no_topics() -> None:
     assert [f.name for f in families if f.name.startswith("modeaware_topic_") and f.samples] == []
     assert registry_of(standby_snapshot()).get_sample_value("modeaware_controller_active") == 0
     assert registry_of(standby_snapshot()).get_sample_value("modeaware_controller_epoch") == 3
+    leaderless = registry_of(replace(standby_snapshot(), leaderless_s=11.0))
+    assert leaderless.get_sample_value("modeaware_controller_leaderless_seconds") == 11
 
 
 def test_labels_are_topics_and_closed_sets() -> None:

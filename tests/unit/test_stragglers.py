@@ -85,3 +85,46 @@ def test_samples_are_of_other_partitions_each_time_and_fail_apart(monkeypatch: p
     first, second = (sample_records({}, starts, lambda now=now: now) for now in (0.0, 10.0))
     assert sorted({*first, *second}) == sorted(starts)[:20]
     assert [len(texts) for key, texts in sorted({**first, **second}.items())] == [1] + [0] * 11 + [1] + [0] * 7
+
+
+class Record:
+    """A record as a consumer returns it."""
+
+    def __init__(self, offset: int, key: bytes, names: list[str] | Exception, timestamp_ms: int = 1_000) -> None:
+        self._offset, self._key, self._names, self._timestamp_ms = offset, key, names, timestamp_ms
+
+    def error(self) -> None:
+        return None
+
+    def offset(self) -> int:
+        return self._offset
+
+    def key(self) -> bytes:
+        return self._key
+
+    def timestamp(self) -> tuple[int, int]:
+        return 1, self._timestamp_ms
+
+    def headers(self) -> list[tuple[str, bytes]]:
+        if isinstance(self._names, Exception):
+            raise self._names
+        return [(name, b"secret") for name in self._names]
+
+
+def test_samples_have_offset_time_key_and_names_of_headers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Header names may be any bytes; the client then raises."""
+    unreadable = UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte")
+    records = [Record(17, b"k-1", ["trace-id"]), Record(18, b"k" * 99, unreadable), Record(19, b"k-3", [], -1)]
+
+    def read(conf: object, starts: object, waiting: set[Partition], take: Any, *_: object) -> None:
+        for record in records:
+            take(("a", 0), record, None)
+        assert waiting == set(), "that many records are enough"
+
+    monkeypatch.setattr(module, "read_partitions", read)
+    first, second, third = sample_records({}, {("a", 0): 17}, SimClock().monotonic_s)["a", 0]
+    assert first == "offset 17, 1970-01-01 00:00:01.000 UTC, key b'k-1', headers 'trace-id'"
+    assert second.startswith("offset 18, 1970-01-01 00:00:01.000 UTC, key b'kkk")
+    assert second.endswith("headers that cannot be read")
+    assert len(second) < 160
+    assert third == "offset 19, no timestamp, key b'k-3'"
