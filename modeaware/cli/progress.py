@@ -28,6 +28,7 @@ from modeaware.modes import format_ranges
 from modeaware.printable import number, printable
 from modeaware.reports.describe import TopicDescription, alike, describe_changes
 from modeaware.reports.session import Session
+from modeaware.reports.status import change_phase, half_of
 from modeaware.topic_view import TopicView
 from modeaware.views import registry
 
@@ -160,9 +161,13 @@ class Progress:
             for group in _steps(concerned(topic))
         ]
         if (replacement := topic.replacement) is not None:
-            steps = [*(steps or [topic.phase]), *([replacement.waits_for] if replacement.waits_for is not None else [])]
+            steps = [
+                *(steps or [change_phase(topic)]),
+                *([replacement.waits_for] if replacement.waits_for is not None else []),
+            ]
         left = "".join(f"; {line}" for line in groups_left(topic, MOST_GROUPS))
-        self.note(f"{topic.topic}: {'; '.join(steps) or 'every partition ReadWrite'}", topic.topic, left)
+        text = "; ".join(steps) or "every partition ReadWrite"
+        self.note(f"{topic.topic}: {half_of(topic)}{text}", topic.topic, left)
 
     def _table(self, topic: TopicDescription) -> Group:
         changing = concerned(topic)
@@ -171,7 +176,7 @@ class Progress:
         if replacement is None:
             head = f"  {done} of {len(changing)} partitions done"
         else:
-            head = f" -> {replacement.new_topic}  {topic.phase}"
+            head = f" -> {replacement.new_topic}  {half_of(topic)}{change_phase(topic)}"
         head += self._elapsed()
         rows = _rows("Phase", "Partitions", "Lag", "Waits for")
         for group in _steps(changing):
@@ -179,7 +184,7 @@ class Progress:
             ids = format_ranges(p.partition for p in group)
             rows.add_row(first.phase or "", ids, number(lag), printable(waits_for(group) or "-"))
         if replacement is not None:
-            rows.add_row(topic.phase, "-", "-", printable(replacement.waits_for or "-"))
+            rows.add_row(change_phase(topic), "-", "-", printable(replacement.waits_for or "-"))
         left = [Text(printable(line)) for line in groups_left(topic, MOST_GROUPS)]
         bar = ProgressBar(total=max(len(changing), 1), completed=done, width=60)
         return Group(Text.assemble((printable(topic.topic), "bold"), printable(head)), Padding(bar, 0), rows, *left)
@@ -191,7 +196,12 @@ class Progress:
             waits = [*([whole.reason] if whole is not None else []), *(p.reason for p in changing)]
             texts = dict.fromkeys(reasons.brief(reason) for reason in waits if reason is not None)
             lag = number(sum(p.lag or 0 for p in changing))
-            rows.add_row(printable(topic.topic), topic.phase, lag, printable("; ".join(texts) or "-"))
+            rows.add_row(
+                printable(topic.topic),
+                f"{half_of(topic)}{change_phase(topic)}",
+                lag,
+                printable("; ".join(texts) or "-"),
+            )
         return Group(Text(f"{self.total or f'{len(topics)} under way'}{self._elapsed()}", "bold"), rows)
 
     def _elapsed(self) -> str:

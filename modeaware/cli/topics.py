@@ -360,12 +360,13 @@ def _describe(args: argparse.Namespace, session: Session) -> int:
         log = session.read_log()
         if args.topic is None or log.deleted(args.topic) is None:
             return _absent(args, listed.topics, log)
-        topics = describe_topics(session, [args.topic])
+        topics = describe_topics(session, [args.topic], log)
         print(json_text(Description(tuple(topics))) if args.json else indent(describe_text(topics, expand=False), "  "))
         return 0
     names = [topic.name for topic in chosen]
     if args.json:
-        topics = describe_topics(session, None if everything else names)
+        itself = args.topic_id is not None or args.topic in names
+        topics = describe_topics(session, None if everything else names, named=itself)
         print(json_text(Description(tuple(topics))))
         return 0
     log = session.read_log()
@@ -376,7 +377,7 @@ def _describe(args: argparse.Namespace, session: Session) -> int:
     changed = [topic for topic, record in records.items() if record is not None and record.epoch >= 0]
     changed += [topic for topic in new_topics if topic in records and topic not in changed]
     if changed and not args.topics_with_overrides and not any(getattr(args, name) for name in _FILTERS):
-        for description in describe_topics(session, changed):
+        for description in describe_topics(session, changed, log):
             text = describe_text([description], expand=args.partitions == EXPAND)
             details[description.topic] = indent(text, "  ").splitlines()  # so that no line looks like kafka-topics' own
     for line in _lines(args, states, records, details):

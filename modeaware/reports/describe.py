@@ -55,16 +55,20 @@ class Description:
 
 
 def describe_topics(
-    session: Session, topics: Iterable[str] | None = None, log: ModeLog | None = None
+    session: Session, topics: Iterable[str] | None = None, log: ModeLog | None = None, *, named: bool = True
 ) -> list[TopicDescription]:
-    """Describe ``topics``, or all topics with a usable record in the mode log. Without ``log``, read the mode log."""
+    """Describe ``topics``, or all topics with a usable record in the mode log. Without ``log``, read the mode log.
+
+    Args:
+        named: an unusable record of one of ``topics`` is an error; otherwise the topic is left out.
+    """
     log = session.read_log() if log is None else log
     wanted = {record.topic for record in log.replay.records.values()} if topics is None else set(topics)
     try:
         rules = log.rules
     except RecordError:  # without the rules, the report shows waived groups as required
         rules = ()
-    snapshot = session.snapshot(log, wanted, rules, named=topics is not None)
+    snapshot = session.snapshot(log, wanted, rules, named=named and topics is not None)
     now_ms = session.clock.now_ms()
     described = []
     for record, facts in snapshot:

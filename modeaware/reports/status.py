@@ -93,6 +93,12 @@ def change_phase(topic: TopicReport) -> str:
     return GAP if kept is not None and kept.waits_between_halves and kept.name == topic.topic else topic.phase
 
 
+def half_of(topic: TopicReport) -> str:
+    """Return which half of a change that keeps a name is under way, as the beginning of a text; empty for others."""
+    kept = topic.kept_name
+    return f"half {kept.half} of 2: " if kept is not None and kept.keeps and kept.phase != "done" else ""
+
+
 def change_text(topic: TopicReport) -> str:
     """Return the change of a topic in words: a shrink, growth or replacement, and its target."""
     replacement, kept = topic.replacement, topic.kept_name

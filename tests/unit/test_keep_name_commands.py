@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -19,6 +20,7 @@ from modeaware.admin.replacements import by_topic_asked, check_consequences, cre
 from modeaware.cli.certificates import CertificateFolder
 from modeaware.cli.declared import diff_of
 from modeaware.cli.outcome import Watch, outcome
+from modeaware.cli.progress import Progress
 from modeaware.controller.status import Role, Snapshot, TopicSeen
 from modeaware.errors import ClusterError, ErrorCode, ModeAwareError, RequestRefused
 from modeaware.interim import interim_name
@@ -112,6 +114,20 @@ def test_description_of_the_topic_has_both_switches() -> None:
     waits = replace(GONE, reason="known-by-clients")
     text = describe_text([part("orders", waits, "done", first(waits))], expand=False)
     assert text.count("Waits:") == 1, "the alias itself shows it"
+
+
+def test_progress_names_the_half_and_the_gap_between_the_halves() -> None:
+    out = io.StringIO()
+    progress = Progress(out)
+    waits = replace(GONE, reason="known-by-clients")
+    progress.show(part("orders", SWITCHED, "drain", first(SWITCHED)))
+    progress.show(part("orders", waits, "done", first(waits)))
+    progress.show(replace(part(INTERIM, BACK, "announce", first(GONE), second(BACK)), topic="orders"))
+    in_first, in_gap, in_second = (line.split(" ", 1)[1] for line in out.getvalue().splitlines())
+    assert in_first.startswith("orders: half 1 of 2: drain")
+    assert in_gap.startswith("orders: half 2 of 2: gap; ")
+    assert "done" not in in_gap
+    assert in_second.startswith("orders: half 2 of 2: announce")
 
 
 def test_changes_of_kept_names_are_found_by_the_name_and_by_the_interim_topic() -> None:
