@@ -264,14 +264,28 @@ function does(topic) {
   return by.undone_ms === null ? DOES_REPLACED[topic.phase] : "Undoing the replacement: the new topic is being deleted.";
 }
 
+// A change that keeps a name is one change with two replacements: its card has the kept name in both halves.
+function keeps(topic) {
+  return topic.kept_name !== null && topic.kept_name.keeps && topic.kept_name.phase !== "done";
+}
+
+function switches(topic) {
+  if (!keeps(topic)) return [];
+  const kept = topic.kept_name;
+  const times = [["first switch", kept.first_switched_ms], ["old topic deleted", kept.first_gone_ms], ["second switch", kept.second_switched_ms]];
+  const past = times.filter(([, ms]) => ms !== null).map(([what, ms]) => `${what} ${clock(ms)}`);
+  return [element("p", { class: "soft", text: `Half ${kept.half} of 2${past.length ? `: ${past.join(", ")}` : ""}` })];
+}
+
 export function card(topic) {
   const policy = topic.policy === null ? "" : `, policy ${topic.policy}`;
   const node = element("article", { class: "card", "data-topic": topic.topic, "data-phase": topic.phase }, [
     element("div", { class: "head" }, [
-      element("h3", { text: topic.topic }),
+      element("h3", { text: keeps(topic) ? topic.kept_name.name : topic.topic }),
       element("span", { class: "soft", text: `${topic.change}${topic.replacement === null ? `, ${topic.writable} of ${topic.count} writable` : ""}, epoch ${topic.epoch}${policy}` }),
     ]),
     element("p", { text: does(topic) }),
+    ...switches(topic),
     ...(topic.replacement === null ? cells(topic) : [stepper(topic), pair(topic)]),
     ...(topic.replacement === null || topic.phase === "seal" ? progress(topic) : []),
     ...left(topic),
