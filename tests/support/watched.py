@@ -99,7 +99,11 @@ def replacing_snapshot(now_ms: int | None = None) -> Snapshot:
     started_ms = now_ms - 20 * MINUTE_MS
 
     def replaced(topic: str, retired: dict[int, RetiredPartition], **more: Any) -> TopicRecord:
-        times = {"announced_ms": started_ms + 3_000, "switched_ms": started_ms + 9_000, "fenced_ms": started_ms + 8_000}
+        times = {
+            "announced_ms": started_ms + 3_000,
+            "switched_ms": started_ms + 9_000,
+            "fenced_ms": started_ms + 10_000,
+        }
         own = {"new_topic_id": "id-2", "delay_ms": 0, **times, **more}
         replacement = Replacement(f"{topic}-v2", 4, started_ms, **own)
         changed = {"deletion": None, "changed_ms": now_ms - MINUTE_MS, "replacement": replacement}

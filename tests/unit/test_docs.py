@@ -16,6 +16,8 @@ import yaml
 from docs.picture import draw
 from modeaware.cli import COMMANDS
 from modeaware.config import ClientConfig, ControllerConfig, parse_controller_config, split_client_config
+from modeaware.confluent.consumer import Consumer
+from modeaware.confluent.producer import Producer
 from modeaware.demo.audit import report_lines
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.state import MODE_TRANSITIONS, REPLICA_TRANSITIONS
@@ -30,7 +32,9 @@ from modeaware.modelog.records import (
     Straggler,
     TopicRecord,
 )
+from modeaware.views.choice import ModeSource
 from tests.simulation.guard_texts import GUARDS, Change
+from tests.support.offline import CONF
 from tests.support.promql import problems
 from tests.support.source_tree import ROOT, modules, tree
 
@@ -98,6 +102,27 @@ def test_every_client_setting_is_documented_with_its_default() -> None:
     assert rest == {}, "these are no settings of ours"
     assert config == ClientConfig()
     assert len(documented) == len(fields(ClientConfig)) - 2, "all but librdkafka's own and the callback"
+
+
+def figures(of: str) -> list[str]:
+    """The keys in the table of what ``modeaware_stats()`` has, in the table's order."""
+    return [name for cell in table(read("docs/observability.md"), of) for name in cell.split("`, `")]
+
+
+def test_every_figure_of_a_client_is_documented(producer: Producer) -> None:
+    with Consumer({**CONF, "group.id": "g"}) as consumer:
+        assert {*figures("consumer's figure"), "views"} == consumer.modeaware_stats().keys()
+    assert {*figures("producer's figure"), "views"} == producer.modeaware_stats().keys()
+
+
+@pytest.mark.parametrize("mode_source", ["auto", "log", "wire"])
+def test_every_figure_of_the_source_of_the_modes_is_documented(mode_source: str) -> None:
+    documented = figures("source's figure")
+    missing = {"log": documented[-4:], "wire": [name for name in documented if name.startswith("log_")]}
+    source = ModeSource(CONF, ClientConfig(mode_source=mode_source))
+    shared = {"clients"}  # a client's handle adds it
+    assert source.stats().keys() | shared == {*documented} - {*missing.get(mode_source, [])}
+    source.stop(0)
 
 
 def test_every_controller_config_is_documented_with_its_default() -> None:

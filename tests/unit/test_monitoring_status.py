@@ -88,8 +88,8 @@ def test_a_replacement_shows_records_left_events_and_the_next_command() -> None:
     assert happened == [
         ("requested", 1_200_000),
         ("announced", 1_197_000),
-        ("fenced", 1_192_000),
         ("switched", 1_191_000),
+        ("fenced", 1_190_000),
         ("sealed", 1_140_000),
     ]
     assert [one["next"] for one in payments["blocked"]] == ["modeaware groups prepare audit --topic payments-v2"]

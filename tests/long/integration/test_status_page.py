@@ -141,7 +141,7 @@ def test_a_replacement_is_drawn_with_its_steps_and_both_topics(page: Page, width
         expect(card).to_contain_text(re.compile(r"Checked \d+ s ago; the next check is due in \d+ s"))
         expect(card).to_contain_text("9 600 of 10 800 records read")
         expect(card.locator("svg.curve")).to_have_attribute("aria-label", re.compile("1 200 at the last check"))
-        expect(card.locator(".events li")).to_contain_text(["sealed", "switched", "fenced", "announced", "requested"])
+        expect(card.locator(".events li")).to_contain_text(["sealed", "fenced", "switched", "announced", "requested"])
         prepare = "modeaware groups prepare audit --topic payments-v2"
         expect(page.locator('article[data-topic="payments"] code')).to_have_text(prepare)
         alias = page.locator('#done [data-topic="clicks"]')
