@@ -79,7 +79,7 @@ def read_batches(leaders: LeaderRequests, starts: Mapping[Partition, int]) -> di
 
 
 class Batch(NamedTuple):
-    """A batch of data, by its header."""
+    """A batch of data or a marker of a transaction, by its header."""
 
     base_offset: int
     last_offset: int
@@ -90,9 +90,13 @@ class Batch(NamedTuple):
     producer_epoch: int
     record_count: int
 
+    @property
+    def is_marker(self) -> bool:
+        return bool(self.attributes & _CONTROL)
 
-def data_batches(read: bytes) -> Iterator[Batch]:
-    """Yield the batches of data, without markers, up to one of an older format. The last batch may be incomplete."""
+
+def all_batches(read: bytes) -> Iterator[Batch]:
+    """Yield the batches, up to one of an older format. The last batch may be incomplete."""
     position = 0
     while len(read) - position >= BATCH_HEADER.size:
         base_offset, length, _, magic, _, attributes, last_delta, *others = BATCH_HEADER.unpack_from(read, position)
@@ -100,17 +104,16 @@ def data_batches(read: bytes) -> Iterator[Batch]:
             return
         size_bytes = _LENGTH_COUNTS_FROM + length
         position += size_bytes
-        if not attributes & _CONTROL:
-            first_ms, max_ms, producer_id, epoch, _, count = others
-            timestamp_ms = max_ms if attributes & _LOG_APPEND_TIME else first_ms
-            last = base_offset + last_delta
-            yield Batch(base_offset, last, size_bytes, attributes, timestamp_ms, producer_id, epoch, count)
+        first_ms, max_ms, producer_id, epoch, _, count = others
+        timestamp_ms = max_ms if attributes & _LOG_APPEND_TIME else first_ms
+        last = base_offset + last_delta
+        yield Batch(base_offset, last, size_bytes, attributes, timestamp_ms, producer_id, epoch, count)
 
 
 def first_batch(records: bytes, start: int) -> Straggler | None:
     """Return the first record at or after ``start``, by the header of the first data batch that ends there or later."""
-    for batch in data_batches(records):
-        if batch.last_offset >= start:
+    for batch in all_batches(records):
+        if batch.last_offset >= start and not batch.is_marker:
             return Straggler(max(batch.base_offset, start), batch.producer_id, batch.producer_epoch, batch.timestamp_ms)
     return None
 

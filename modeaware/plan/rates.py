@@ -20,9 +20,13 @@ records/s are an upper bound. On a compacted topic, offsets count all writes, al
 *Bytes are offsets times the mean size.* For the whole log, the result is exact. For the peak, it is an estimate, as if
 all records had one size. Compressed batches are denser at a peak: measured estimates were 32 to 171 % too high. If
 records have grown, the estimate is too low (measured: 44 %). The estimate may be wrong if the configs name a codec, or
-partitions differ in record size. Batches of the busiest hour correct the estimate. On a compacted topic, the log's size
-does not show the bytes written. The size of a tiered log is that of its local part, so the size is divided by the
-offsets of that part.
+partitions differ in record size. On a compacted topic, the log's size does not show the bytes written. The size of a
+tiered log is that of its local part, so the size is divided by the offsets of that part.
+
+*A sample corrects by a ratio.* Batches are read from few partitions, whose records may be far smaller than those of
+others. So their bytes per offset are no measure of the topic. But divided by the mean of the same partitions' logs, the
+bytes show by which factor the peak is denser or larger than usual. The factor is applied to all partitions, each with
+its own mean size and its own offsets of the busiest hour. Markers count on both sides, as offsets and as bytes.
 
 *Days come before hours.* All writes of the busiest day, as if made in one hour, are an upper bound of the peak. This
 bound needs no further request.
@@ -35,7 +39,7 @@ from collections.abc import Iterable, Mapping, MutableSequence, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from modeaware.cluster.stragglers import data_batches
+from modeaware.cluster.stragglers import all_batches
 
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 HOURS = 24
@@ -72,26 +76,29 @@ class Window:
 
 @dataclass(frozen=True)
 class PeakBatches:
-    """Batches from a topic's busiest hour, by their headers.
+    """Batches of a partition from its topic's busiest hour, by their headers.
 
     Attributes:
-        records, size_bytes: the sums over all batches; bytes as in the log.
+        records: the number of records, without markers.
+        offsets, size_bytes: the sums over all batches and markers; bytes as in the log.
         compressed, transactional: whether at least one batch is compressed or transactional.
     """
 
     records: int
+    offsets: int
     size_bytes: int
     compressed: bool = False
     transactional: bool = False
 
 
-def peak_batches(parts: Iterable[bytes]) -> PeakBatches | None:
-    """Return the sums over the batches read from each partition; None if no batch has records."""
-    batches = [batch for part in parts for batch in data_batches(part)]
-    if not (records := sum(batch.record_count for batch in batches)):
+def peak_batches(read: bytes, end: int) -> PeakBatches | None:
+    """Return the sums over the batches that begin before the offset ``end``; None if no batch has records."""
+    batches = [batch for batch in all_batches(read) if batch.base_offset < end]
+    if not (records := sum(batch.record_count for batch in batches if not batch.is_marker)):
         return None
+    offsets = sum(batch.last_offset - batch.base_offset + 1 for batch in batches)
     compressed, transactional = (any(b.attributes & bits for b in batches) for bits in (_CODEC, _TRANSACTIONAL))
-    return PeakBatches(records, sum(batch.size_bytes for batch in batches), compressed, transactional)
+    return PeakBatches(records, offsets, sum(batch.size_bytes for batch in batches), compressed, transactional)
 
 
 @dataclass
@@ -106,7 +113,8 @@ class TopicLogs:
         reached: for each point of the window, the first offset at or after it, summed over all partitions.
         newest_ms: the greatest timestamp; -1 if there is no record.
         hours: day -> sums as in ``reached``, at the ends of the day's hours except the last.
-        batches: batches from the busiest hour, if they were read.
+        peak_offsets: partition -> the number of offsets written in the busiest hour, if batches were to be read.
+        batches: partition -> batches from the busiest hour, of the partitions that were sampled.
         local: partition -> the start of the local part, of tiered logs.
     """
 
@@ -118,7 +126,8 @@ class TopicLogs:
     reached: Sequence[int] = ()
     newest_ms: int = -1
     hours: Mapping[int, Sequence[int]] = field(default_factory=dict)
-    batches: PeakBatches | None = None
+    peak_offsets: dict[int, int] = field(default_factory=dict)
+    batches: dict[int, PeakBatches] = field(default_factory=dict)
     local: dict[int, int] = field(default_factory=dict)
 
     @property
@@ -134,6 +143,24 @@ class TopicLogs:
             has_records = any(end > start for start, end in zip(self.starts, self.ends, strict=True))
             return None if has_records else 0.0
         return sum(size for _, size in known) / sum(length for length, _ in known)
+
+    @property
+    def peak_sizes(self) -> dict[int, float]:
+        """The bytes of each partition in the busiest hour, as if its offsets then had the mean size of its log; without
+        partitions whose size is unknown."""
+        lengths = {p: self.sized_offsets(p) for p in self.peak_offsets if self.sizes[p] >= 0}
+        return {p: self.peak_offsets[p] * self.sizes[p] / length for p, length in lengths.items() if length > 0}
+
+    @property
+    def peak_record_bytes(self) -> float | None:
+        """The mean bytes per offset in the busiest hour, corrected by batches; None if none were read."""
+        expected = self.peak_sizes
+        sampled = {p: self.peak_offsets[p] * some.size_bytes / some.offsets for p, some in self.batches.items()}
+        usual = sum(expected[p] for p in sampled)
+        if not usual:
+            return None
+        mean = sum(expected.values()) / sum(self.peak_offsets[p] for p in expected)
+        return mean * sum(sampled.values()) / usual
 
     @property
     def is_uneven(self) -> bool:
@@ -230,10 +257,10 @@ def rates(logs: TopicLogs, configs: LogConfigs, window: Window) -> Rates:
         ends = [edges[day], *logs.hours[day], edges[day + 1]] if day in logs.hours else []
         hours |= {day * HOURS + hour: after - before for hour, (before, after) in enumerate(pairwise(ends))}
     is_known = len(hours) == HOURS * len(busiest)
-    size, batches = logs.record_bytes, logs.batches
+    size, corrected = logs.record_bytes, logs.peak_record_bytes
     peak = (max(hours.values(), default=0) if is_known else max(days)) + unplaced
     peak_per_s = peak / HOUR_MS * 1000
-    peak_size = size if batches is None else batches.size_bytes / batches.records
+    peak_size = size if corrected is None else corrected
     return Rates(
         mean.records_per_s,
         None if size is None else mean.bytes_per_s,
@@ -304,18 +331,27 @@ def _notes(
             else "sizes need DESCRIBE on the cluster"
         )
         yield "size-unknown", f"bytes/s are unknown: {needed}"
-    if (batches := logs.batches) is not None:
-        if batches.transactional:
-            yield "markers", "written in transactions: their markers count as records, at most one for each record"
-        how = "compressed" if batches.compressed else "not compressed"
-        yield "corrected", f"peak bytes/s by the size of {batches.records} records sampled in the busiest hour ({how})"
-    else:
-        estimate = "peak bytes/s are an estimate"
-        if configs.compression not in _UNCOMPRESSED:
-            yield "compressed", f"compressed ({configs.compression}): {estimate}, often far above; --sample corrects it"
-        if logs.is_uneven:
-            yield "uneven", f"records of its partitions differ in size: {estimate}; --sample corrects it"
-        if logs.is_tiered:
-            yield "tiered", f"tiered: {estimate}, by the records on the brokers' disks; --sample corrects it"
+    yield from _size_notes(logs, configs)
     if not is_known:
         yield "peak-bound", "the peak is an upper bound: the busiest day, as if written in one hour"
+
+
+def _size_notes(logs: TopicLogs, configs: LogConfigs) -> Iterable[tuple[str, str]]:
+    """Yield the notes about the size of records at the peak."""
+    batches, estimate = logs.batches.values(), "peak bytes/s are an estimate"
+    more = "; --sample improves it"
+    if any(some.transactional for some in batches):
+        yield "markers", "written in transactions: their markers count as records, at most one for each record"
+    if batches:
+        records = sum(some.records for some in batches)
+        how = "compressed" if any(some.compressed for some in batches) else "not compressed"
+        more = f"; only {len(batches)} partitions were sampled"
+        yield "corrected", f"peak bytes/s are corrected by {records} records sampled in the busiest hour ({how})"
+    elif configs.compression not in _UNCOMPRESSED:
+        yield "compressed", f"compressed ({configs.compression}): {estimate}, often far above; --sample corrects it"
+    if batches and logs.batches.keys() >= {p for p, n in logs.peak_offsets.items() if n}:
+        return
+    if logs.is_uneven:
+        yield "uneven", f"records of its partitions differ in size: {estimate}{more}"
+    if logs.is_tiered:
+        yield "tiered", f"tiered: {estimate}, by the records on the brokers' disks{more}"

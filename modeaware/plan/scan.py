@@ -300,23 +300,31 @@ class _Scanner:
             return None
 
     def sample(self, hours: Mapping[str, int]) -> None:
-        """Read batches of a few partitions of each topic from its busiest hour; topic -> hour of the window."""
-        starts: dict[Partition, int] = {}
-        taken = Counter[str]()
-        for name, p, answer in self._offsets(
-            self._filled(hours), {name: self.window.hour_ms(hour) for name, hour in hours.items()}
-        ):
-            if answer.offset >= 0 and taken[name] < SAMPLED_PARTITIONS:
-                taken[name] += 1
-                starts[name, p] = answer.offset
-        read: dict[str, list[bytes]] = {name: [] for name in hours}
-        for keys in _slices([*starts], SAMPLED_AT_ONCE):
-            for (name, _), some in read_batches(self._requests, {key: starts[key] for key in keys}).items():
-                read[name].append(some)
-        for name, parts in read.items():
-            self._logs[name].batches = peak_batches(parts)
-        if missing := sum(self._logs[name].batches is None for name in hours):
+        """Read batches of the partitions that have the most bytes in their topic's busiest hour.
+
+        Args:
+            hours: topic -> its busiest hour, counted from the start of the window.
+        """
+        starts, ends = (self._hour_edges({name: hour + after for name, hour in hours.items()}) for after in (0, 1))
+        for name, p in starts.keys() & ends.keys():
+            self._logs[name].peak_offsets[p] = ends[name, p] - starts[name, p]
+        chosen: dict[str, list[int]] = {}
+        for name in hours:
+            sizes = sorted((-size, p) for p, size in self._logs[name].peak_sizes.items() if size)
+            if sizes:
+                chosen[name] = [p for _, p in sizes[:SAMPLED_PARTITIONS]]
+        for keys in _slices([(name, p) for name, some in chosen.items() for p in some], SAMPLED_AT_ONCE):
+            for (name, p), read in read_batches(self._requests, {key: starts[key] for key in keys}).items():
+                if (batches := peak_batches(read, ends[name, p])) is not None:
+                    self._logs[name].batches[p] = batches
+        if missing := sum(not self._logs[name].batches for name in chosen):
             self.unseen.append(f"Batches of {missing} topics: none was read (READ on the topic is needed).")
+
+    def _hour_edges(self, hours: Mapping[str, int]) -> dict[Partition, int]:
+        """Return the first offset of each partition at or after the start of its topic's hour."""
+        times_ms = {name: self.window.hour_ms(hour) for name, hour in hours.items()}
+        answers = self._offsets(self._filled(hours), times_ms)
+        return {(name, p): _within(self._logs[name], p, answer.offset) for name, p, answer in answers}
 
 
 def _within(logs: TopicLogs, p: int, offset: int) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import NAMESPACE_OID, uuid5
@@ -32,10 +32,24 @@ class FakeTopic:
     replicas: tuple[int, ...] = (1, 2)
     configs: Mapping[str, str] = field(default_factory=dict)
     internal: bool = False
-    batch: tuple[int, int, int] = (1, 100, 0)
-    """Of its batches: records, bytes, attributes."""
+    sizes: Mapping[int, int] = field(default_factory=dict)
+    """Partition -> the bytes of its records, if not ``size``."""
+    batches: Sequence[tuple[int, int, int]] = ()
+    """What is read from any offset on, for each batch: records, bytes, attributes. By default, one of a mebibyte."""
     remote: int = 0
     """The number of records of each partition that only remote storage has."""
+
+    def record_size(self, p: int) -> int:
+        return self.sizes.get(p, self.size)
+
+    def read(self, p: int, offset: int) -> bytes:
+        size, found = self.record_size(p), b""
+        fit = (1 << 20) // size
+        for records, size_bytes, attributes in self.batches or [(fit, fit * size, 0)]:
+            counts = (attributes, records - 1, 0, 0, -1, -1, -1, records)
+            found += BATCH_HEADER.pack(offset, size_bytes - 12, 0, 2, 0, *counts).ljust(size_bytes, b"\0")
+            offset += records
+        return found
 
     def offset(self, p: int, time_ms: int) -> tuple[int, int]:
         """As ListOffsets returns it: offset and timestamp."""
@@ -126,7 +140,7 @@ class FleetBrokers(FakeBrokers):
                 "partitions": [
                     {
                         "partition_index": p,
-                        "partition_size": topic.size * (len(log) - topic.remote),
+                        "partition_size": topic.record_size(p) * (len(log) - topic.remote),
                         "is_future_key": False,
                     }
                     for p, log in enumerate(topic.logs)
@@ -158,10 +172,14 @@ class FleetBrokers(FakeBrokers):
         responses = []
         for topic in request.topics:
             code = AUTHORIZATION["topic"] if topic.topic in self.refused else 0
-            records, size, attributes = self.fleet[topic.topic].batch
-            header = BATCH_HEADER.pack(0, size - 12, 0, 2, 0, attributes, records - 1, 0, 0, -1, -1, -1, records)
-            batch = header + bytes(size - len(header))
-            entries = [{"partition_index": p.partition, "error_code": code, "records": batch} for p in topic.partitions]
+            entries = [
+                {
+                    "partition_index": p.partition,
+                    "error_code": code,
+                    "records": self.fleet[topic.topic].read(p.partition, p.fetch_offset),
+                }
+                for p in topic.partitions
+            ]
             responses.append({"topic": topic.topic, "partitions": entries})
         return {"responses": responses}
 

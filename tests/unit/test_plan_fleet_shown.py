@@ -122,13 +122,17 @@ def test_the_command_writes_page_and_file(
 ) -> None:
     page, file = tmp_path / "page.html", tmp_path / "topics.yaml"
     options = ["--window", "3d", "--sample", "--partition-bytes-per-second", "90", "--limit", "1"]
+    options += ["--max-partitions-per-broker", "5", "--price-per-partition-hour", "0.002"]
     given = ["plan", "--all", "--exclude", "x*", *options, "--html", str(page), "--write", str(file)]
     assert cli.main(given) == 0
     chosen, days, sizing, sample = scanned
-    assert (days, sample, sizing) == (3, True, Sizing(bytes_per_s=90))
+    assert (days, sample, sizing) == (3, True, Sizing(bytes_per_s=90, most_on_broker=5, price=0.002))
     assert callable(chosen)
     assert (chosen("orders"), chosen("x-1")) == (True, False)
-    assert "Topics (1 of 3)" in capsys.readouterr().out
+    text = capsys.readouterr().out
+    assert "Topics (1 of 3)" in text
+    assert "Saved: 20.44 a month, for 14 partitions." in text
+    assert len(re.findall("6 above the limit", text)) == 2, "both brokers have 6 replicas after the replacements"
     assert page.read_text().count("<details>") == 3
     assert [each.name for each in read_files([file])] == ["a"]
 

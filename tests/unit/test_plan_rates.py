@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from modeaware.plan.rates import DAY_MS, HOUR_MS, LogConfigs, PeakBatches, TopicLogs, Window, rates
+from modeaware.plan.rates import DAY_MS, HOUR_MS, LogConfigs, PeakBatches, TopicLogs, Window, peak_batches, rates
+from modeaware.wire.fence_probe import BATCH_HEADER
 
 NOW_MS = 1_800_000_000_000
 WEEK = Window(NOW_MS, 7)
@@ -121,11 +122,89 @@ def test_partitions_whose_records_differ_mark_the_peak() -> None:
 
 
 def test_batches_of_the_busiest_hour_correct_its_bytes() -> None:
-    made = replace(EVEN, batches=PeakBatches(records=50, size_bytes=2_000, compressed=True, transactional=True))
-    found = rates(made, replace(CONFIGS, compression="zstd"), WEEK)
+    batches = {0: PeakBatches(records=49, offsets=50, size_bytes=2_000, compressed=True, transactional=True)}
+    found = rates(replace(EVEN, peak_offsets={0: 3_600}, batches=batches), replace(CONFIGS, compression="zstd"), WEEK)
     assert found.peak_bytes_per_s == pytest.approx(24 * 40)
     assert found.bytes_per_s == pytest.approx(100), "the mean is exact"
     assert {note.code for note in found.notes} == {"corrected", "markers", "peak-bound"}
+
+
+def sampled(sizes: list[int], hour: list[int], batches: dict[int, int]) -> TopicLogs:
+    """Partitions with 604 800 records of these sizes, ``hour`` of them in the busiest hour; batches of these sizes were
+    read, with as many offsets as fit into a mebibyte."""
+    count, length = len(sizes), 7 * 86_400
+    return TopicLogs(
+        [0] * count,
+        [length] * count,
+        [0] * count,
+        [NOW_MS - 7 * DAY_MS] * count,
+        [length * size for size in sizes],
+        [count * 86_400 * day for day in range(8)],
+        peak_offsets=dict(enumerate(hour)),
+        batches={p: PeakBatches((1 << 20) // size, (1 << 20) // size, 1 << 20) for p, size in batches.items()},
+    )
+
+
+def test_the_records_of_sampled_partitions_are_no_measure_of_others() -> None:
+    sizes = [100] + [10_000] * 7
+    estimate = rates(sampled(sizes, [3_600] * 8, {}), CONFIGS, WEEK)
+    assert estimate.peak_bytes_per_s == pytest.approx(1_682_400)
+    for batches, factor in (({0: 100, 1: 10_000}, 1), ({0: 200, 1: 20_000}, 2), ({0: 100}, 1), ({7: 5_000}, 0.5)):
+        found = rates(sampled(sizes, [3_600] * 8, batches), CONFIGS, WEEK)
+        assert found.peak_bytes_per_s == pytest.approx(factor * 1_682_400, rel=0.01)
+        assert {note.code for note in found.notes} == {"corrected", "uneven", "peak-bound"}
+
+
+def test_partitions_count_by_their_bytes_in_the_busiest_hour() -> None:
+    """Partition 0 has half of the topic's bytes and all bytes of the hour, or none."""
+    small, large = (sampled([300, 100, 100, 100], hour, {0: 600, 1: 100}) for hour in ([0, 9, 9, 9], [9, 0, 0, 0]))
+    found = [rates(made, CONFIGS, WEEK) for made in (small, large)]
+    assert [rate.peak_bytes_per_s for rate in found] == pytest.approx([96 * 100, 96 * 600], rel=0.001)
+    assert ["uneven" in {note.code for note in rate.notes} for rate in found] == [True, False], "all were sampled"
+
+
+def test_a_sample_corrects_no_size_that_is_unknown() -> None:
+    """Of partition 1 the size is unknown: its offsets have the mean size of the others."""
+    made = sampled([100] * 4, [900] * 4, {0: 200})
+    made.sizes[1] = -1
+    assert rates(made, CONFIGS, WEEK).peak_bytes_per_s == pytest.approx(96 * 200, rel=0.001)
+    unknown = rates(replace(made, sizes=[-1] * 4, batches={}), CONFIGS, WEEK)
+    assert unknown.peak_bytes_per_s is None
+
+
+def test_a_tiered_log_stays_an_estimate_until_all_partitions_are_sampled() -> None:
+    made = replace(sampled([100, 100], [9, 9], {0: 100}), local={0: 5, 1: 5})
+    assert codes(made) >= {"tiered", "corrected"}
+    assert "tiered" not in codes(replace(made, peak_offsets={0: 9, 1: 0}))
+
+
+def encoded(*batches: tuple[int, int, int, int]) -> bytes:
+    """Batches, each with: base offset, offsets, bytes, attributes."""
+    return b"".join(
+        BATCH_HEADER.pack(base, size - 12, 0, 2, 0, attributes, n - 1, 0, 0, 7, 0, -1, n).ljust(size, b"\0")
+        for base, n, size, attributes in batches
+    )
+
+
+MARKER = (1, 78, 0x30)
+"""Offsets, bytes and attributes of the marker of a transaction."""
+
+
+def test_markers_count_as_offsets_and_bytes() -> None:
+    """As in the size of the log: a record of 122 B and a marker of 78 B make 100 B per offset."""
+    read = encoded((10, 1, 122, 0x10), (11, *MARKER), (12, 1, 122, 0x10), (13, *MARKER))
+    found = peak_batches(read, 14)
+    assert found == PeakBatches(records=2, offsets=4, size_bytes=400, transactional=True)
+    made = replace(EVEN, peak_offsets={0: 4}, batches={0: found})
+    assert rates(made, CONFIGS, WEEK).peak_bytes_per_s == pytest.approx(24 * 100)
+
+
+def test_batches_after_the_busiest_hour_do_not_count() -> None:
+    read = encoded((10, 5, 500, 1), (15, 5, 600, 0), (20, 5, 90_000, 0x10))
+    assert peak_batches(read, 20) == PeakBatches(10, 10, 1_100, compressed=True)
+    assert peak_batches(read, 17) == PeakBatches(10, 10, 1_100, compressed=True), "a batch is counted whole"
+    assert peak_batches(read, 10) is None
+    assert peak_batches(encoded((10, *MARKER)), 20) is None
 
 
 def test_sizes_that_are_not_known_leave_bytes_unknown() -> None:

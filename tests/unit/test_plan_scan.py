@@ -227,15 +227,54 @@ def test_retention_during_a_scan_makes_records_no_smaller() -> None:
 
 
 def test_batches_of_the_busiest_hour_are_read_on_request() -> None:
-    brokers = FleetBrokers({"a": FakeTopic(every(1), batch=(10, 300, 4)), "b": FakeTopic(every(1))})
+    brokers = FleetBrokers({"a": FakeTopic(every(1), batches=[(1, 90, 4)]), "b": FakeTopic(every(1))})
     brokers.refused = {"b"}
+    assert not scanned(brokers).topics[0].logs.batches
     assert "Fetch" not in {name for _, name in brokers.asked}
     found = scanned(brokers, sample=True)
     a, b = found.topics
-    assert a.logs.batches == PeakBatches(20, 600, compressed=True)
-    assert b.logs.batches is None
+    assert a.logs.batches == dict.fromkeys((0, 1), PeakBatches(1, 1, 90, compressed=True))
+    assert a.logs.peak_offsets == dict.fromkeys(range(4), 1)
+    assert b.logs.batches == {}
     assert found.unseen == ("Batches of 1 topics: none was read (READ on the topic is needed).",)
-    assert rows(found)["a"].rates.peak_bytes_per_s == pytest.approx(4 * 30 / 3_600)
+    assert rows(found)["a"].rates.peak_bytes_per_s == pytest.approx(4 * 90 / 3_600)
+
+
+def test_batches_after_the_busiest_hour_are_not_counted() -> None:
+    """An hour with two records of 90 B, then records of 1 000 B."""
+    burst = sorted([*every(1)[0], START_MS + 30 * HOUR_MS + 1])
+    brokers = FleetBrokers({"a": FakeTopic([burst] * 4, batches=[(2, 180, 0), (1, 1_000, 0)])})
+    peak = rows(scanned(brokers, sample=True))["a"].rates
+    assert peak.peak_records_per_s == pytest.approx(4 * 2 / 3_600)
+    assert peak.peak_bytes_per_s == pytest.approx(4 * 180 / 3_600)
+
+
+def test_a_sample_of_some_partitions_does_not_hide_that_records_of_others_are_larger() -> None:
+    """A mebibyte has 100 times more small records than large ones."""
+    logs = every(0.1, 8)
+    brokers = FleetBrokers({"a": FakeTopic(logs, size=10_000, sizes={0: 100})})
+    estimate, sampled = (rows(scanned(brokers, sample=sample))["a"] for sample in (False, True))
+    assert estimate.rates.peak_bytes_per_s == pytest.approx(10 * 70_100 / 3_600)
+    assert sampled.rates.peak_bytes_per_s == pytest.approx(10 * 70_100 / 3_600)
+    assert {note.code for note in estimate.notes} == {"uneven"}
+    assert {note.code for note in sampled.notes} == {"uneven", "corrected"}
+
+
+def test_the_partitions_with_the_most_bytes_in_the_busiest_hour_are_sampled() -> None:
+    burst = START_MS + 30 * HOUR_MS
+    logs = every(1, 8)
+    logs[5] = sorted([*logs[5], *range(burst, burst + 30_000, 1_000)])
+    brokers = FleetBrokers({"a": FakeTopic(logs, sizes={2: 1_000, 5: 200})})
+    assert set(scanned(brokers, sample=True).topics[0].logs.batches) == {2, 5}
+
+
+def test_topics_without_known_sizes_are_not_sampled() -> None:
+    brokers = FleetBrokers({"a": FakeTopic(every(1))})
+    brokers.sizes_shown = False
+    found = scanned(brokers, sample=True)
+    assert "Fetch" not in {name for _, name in brokers.asked}
+    assert not any(text.startswith("Batches") for text in found.unseen)
+    assert rows(found)["a"].reason == "the size of its records is unknown"
 
 
 def test_responses_as_brokers_encode_them_are_read(tmp_path: Path) -> None:
