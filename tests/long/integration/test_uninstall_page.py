@@ -116,8 +116,8 @@ class Machine:
     def _environment(self) -> dict[str, str]:
         left_out = ("PYTHONPATH", "VIRTUAL_ENV")
         kept = {name: value for name, value in os.environ.items() if name not in left_out}
-        own = os.path.dirname(sys.executable)  # on the path if the environment of the tests is activated
-        others = [folder for folder in os.environ["PATH"].split(os.pathsep) if folder != own]
+        folders = os.environ["PATH"].split(os.pathsep)
+        others = [folder for folder in folders if not (Path(folder) / "modeaware").exists()]
         return {**kept, "PATH": os.pathsep.join([str(self._bin), *others])}
 
 
