@@ -100,18 +100,18 @@ function tick() {
   setState(stale ? "stale" : "live", stale ? "bad" : "good", stale ? `: no response for ${Math.round(age / 1000)} s` : "");
 }
 
-async function ask() {
+async function refresh() {
   try {
-    const answer = await fetch("/status.json", { signal: AbortSignal.timeout(PATIENCE_MS), cache: "no-store" });
-    if (!answer.ok) throw new Error(`HTTP ${answer.status}`);
-    show(await answer.json());
+    const response = await fetch("/status.json", { signal: AbortSignal.timeout(PATIENCE_MS), cache: "no-store" });
+    if (!response.ok) throw new Error(`HTTP ${response.status}`);
+    show(await response.json());
     lastMs = performance.now();
   } catch (error) {
     if (lastMs === null) setState(`no response: ${error.message}`, "bad");
   }
   tick();
-  setTimeout(ask, PERIOD_MS);
+  setTimeout(refresh, PERIOD_MS);
 }
 
-ask();
+refresh();
 setInterval(tick, 1000);
