@@ -3,9 +3,9 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
 PY := $(VENV)/bin/python
-# Of the Python that was asked for by name, so that another one begins anew.
+# Contains the requested Python's name: another Python sets up the environment anew.
 STAMP := $(VENV)/.ready-$(notdir $(PYTHON))
-# dev has pyspark, through whose Ivy jar modeaware.local gets Kafka's jars where there is no mvn.
+# dev has pyspark. Without mvn, modeaware.local downloads Kafka's jars through pyspark's Ivy jar.
 EXTRAS := dev,demo
 SOURCES := modeaware partitioners tests release hatch_build.py java $(wildcard benchmarks examples)
 
@@ -35,7 +35,7 @@ lint: $(STAMP)
 	$(PY) -m mypy --strict modeaware partitioners
 	$(VENV)/bin/lint-imports --no-cache --no-logo
 
-# The short tier; with PYTEST_ARGS pytest alone, on what they name.
+# The short tier; with PYTEST_ARGS, only pytest with these arguments.
 test: $(STAMP)
 ifdef PYTEST_ARGS
 	$(PY) -m pytest -q $(PYTEST_ARGS)
@@ -51,20 +51,20 @@ test-unit: $(STAMP)
 test-all: $(STAMP) browser
 	$(PY) -m tests.run --all
 
-# What shrinks, replacements and the admin client do on another Kafka: make test-kafka KAFKA=3.9.1
+# The tests of shrinks, replacements and the admin client on another Kafka: make test-kafka KAFKA=3.9.1
 KAFKA ?= 4.2.0
 BROKER_TESTS := $(addprefix tests/integration/test_,undo.py replacing.py admin_client.py create_partitions.py reassignments.py)
 test-kafka: $(STAMP)
 	MODEAWARE_LOCAL_KAFKA=process MODEAWARE_KAFKA_VERSION=$(KAFKA) $(PY) -m pytest -q $(BROKER_TESTS)
 
-# The jobs on another PySpark, in an environment of its own: make test-spark SPARK=4.1.1 VENV=.venv-spark
+# The Spark jobs on another PySpark, in a separate environment: make test-spark SPARK=4.1.1 VENV=.venv-spark
 SPARK ?= 4.0.0
 test-spark: $(STAMP)
 	@rm -f $(VENV)/.ready-*  # the next set-up brings back the PySpark of all other tests
 	$(PY) -m pip install --quiet --disable-pip-version-check pyspark==$(SPARK)
 	$(PY) -m pytest -q tests/spark tests/long/spark/test_evacuate.py
 
-# For the tests of the status page: the one on PATH, else Debian's (as root), else playwright's; without one they are skipped.
+# A browser for the tests of the status page: from PATH, else Debian's (as root), else playwright's, else skip the tests.
 browser: $(STAMP)
 	@$(PY) -m tests.support.browser $(VENV)/.browser-tried
 
@@ -82,11 +82,11 @@ demo: $(STAMP)
 bench: $(STAMP)
 	$(PY) -m benchmarks $(BENCH_ARGS)
 
-# Kills and pauses everything on three real brokers; exit status 0 only if no record was lost or left unread.
+# Kills and pauses all processes on three real brokers; exit status 0 only if no record was lost or left unread.
 chaos: $(STAMP)
 	$(PY) -m tests.chaos --minutes $(or $(MINUTES),2) --json chaos-report.json $(CHAOS_ARGS)
 
-# Replaces a topic every minute, and has each old topic deleted, under 14 000 records a second.
+# Replaces a topic and deletes the old topic every minute, under 14 000 records a second.
 soak: $(STAMP)
 	$(PY) -m tests.soak --hours $(or $(HOURS),2) --json soak-report.json $(SOAK_ARGS)
 
@@ -98,13 +98,13 @@ fuzz: $(STAMP)
 	@$(PY) -c 'import atheris' 2>/dev/null || $(PY) -m pip install --quiet --disable-pip-version-check --editable '.[fuzz]'
 	$(PY) -m tests.fuzz --minutes $(or $(MINUTES),2) $(FUZZ_ARGS)
 
-# All that a release is made of, checked as far as this machine can: with --all, what cannot run counts as failed.
+# Checks all parts of a release as far as this machine permits. With --all, a check that cannot run has failed.
 release-check: $(STAMP)
 	@$(PY) -c 'import build, check_jsonschema, cibuildwheel, kubernetes_validate, twine' 2>/dev/null \
 		|| $(PY) -m pip install --quiet --disable-pip-version-check --editable '.[release]'
 	$(PY) -m release $(RELEASE_ARGS)
 
-# The manual page of the command and all that it can do, in build/man.
+# The manual page with all commands, in build/man.
 man: $(STAMP)
 	$(PY) -m release.manual build/man/modeaware.1
 

@@ -1,7 +1,7 @@
 """Consume a topic that may be shrunk meanwhile. Only the import differs from plain confluent_kafka.
 
 Retired partitions are read to their end like all others. Once the group has read them, they leave the assignment. The
-program ends after --idle-s without a record; without that option, it consumes for ever.
+program ends after --idle-s without a record; without that option, it runs until it is stopped.
 
     python examples/consumer.py --bootstrap-server localhost:9092 --topic orders --group billing --idle-s 5
 """
@@ -22,7 +22,7 @@ def main() -> None:
     parser.add_argument("--bootstrap-server", default="localhost:9092")
     parser.add_argument("--topic", default="orders")
     parser.add_argument("--group", default="billing")
-    parser.add_argument("--idle-s", type=float, default=math.inf, help="end when nothing has come for this long")
+    parser.add_argument("--idle-s", type=float, default=math.inf, help="end after this time without a record")
     args = parser.parse_args()
 
     consumer = Consumer(

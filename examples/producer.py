@@ -34,7 +34,7 @@ def main() -> None:
             try:
                 producer.produce(args.topic, key=key, value=value, on_delivery=on_delivery)
                 break
-            except BufferError:  # the queue is full, or the first view of the modes is not there yet
+            except BufferError:  # the queue is full, or the first view of the modes has not arrived
                 producer.poll(0.1)
         producer.poll(0)
     producer.flush()

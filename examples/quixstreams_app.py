@@ -1,4 +1,4 @@
-"""A QuixStreams application whose topics may be shrunk meanwhile. It contains nothing about modes. Start it with
+"""A QuixStreams application whose topics may be shrunk meanwhile. Its code does not mention modes. Start it with
 
     python -m modeaware run examples/quixstreams_app.py --from orders --to billed --group billing
 
@@ -20,8 +20,8 @@ def main() -> None:
     parser.add_argument("--to", default="billed", metavar="TOPIC")
     parser.add_argument("--group", default="billing")
     parser.add_argument("--idle-s", type=float, default=0.0, help="end after this time without a record; 0: never")
-    parser.add_argument("--count", action="store_true", help="keep a count per key, and write that")
-    parser.add_argument("--state-dir", default="state", help="where the counts are kept")
+    parser.add_argument("--count", action="store_true", help="write the number of records per key instead")
+    parser.add_argument("--state-dir", default="state", help="folder of the counts")
     args = parser.parse_args()
 
     app = Application(

@@ -42,8 +42,8 @@ def main() -> None:
         if retired <= view.reclaimed:
             break
         if time.monotonic() > deadline_s:
-            raise SystemExit("not reclaimed in time: see what it waits for with `modeaware topics --describe`")
-        time.sleep(0.5)  # the drain takes as long as the slowest group
+            raise SystemExit("not reclaimed in time; `modeaware topics --describe` shows the reason")
+        time.sleep(0.5)  # the slowest group decides when the drain ends
 
     # Retired partitions are revived before new ones are created. The rest is confluent_kafka's create_partitions.
     admin.create_partitions([NewPartitions(args.topic, args.then)])[args.topic].result()

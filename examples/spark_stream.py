@@ -21,14 +21,14 @@ def main() -> None:
     parser.add_argument("--bootstrap-server", default="localhost:9092")
     parser.add_argument("--topic", default="orders")
     parser.add_argument("--to", default="orders-copy")
-    parser.add_argument("--checkpoint", required=True, help="folder that keeps how far the query has come")
-    parser.add_argument("--follow", action="store_true", help="go on for ever; else end at what is there now")
+    parser.add_argument("--checkpoint", required=True, help="folder for the query's progress")
+    parser.add_argument("--follow", action="store_true", help="run until stopped; else end after the present records")
     args = parser.parse_args()
 
     spark = SparkSession.builder.appName("copy").config("spark.jars.packages", packages()).getOrCreate()
     conf = {"bootstrap.servers": args.bootstrap_server, "partitioner": "murmur2_random"}
 
-    # The group is modeaware-spark-<name of the query>; see it with: modeaware groups list ...
+    # The listener commits the progress as the group modeaware-spark-<name of the query>: modeaware groups list ...
     listener = ProgressListener(conf)
     spark.streams.addListener(listener)
     query = (
@@ -44,7 +44,7 @@ def main() -> None:
     batches = [progress for progress in query.recentProgress if progress.numInputRows]
     print(f"{sum(progress.numInputRows for progress in batches)} records")
     spark.stop()
-    listener.close()  # first publishes the progress that is left
+    listener.close()  # publishes the remaining progress first
 
 
 if __name__ == "__main__":

@@ -22,7 +22,8 @@ def main() -> None:
 
     # With spark-submit: --packages "$(python -m modeaware.spark.packages)"
     spark = SparkSession.builder.appName("orders").config("spark.jars.packages", packages()).getOrCreate()
-    # As for modeaware.Producer. Name the partitioner of the topic's other producers: then each key has one partition.
+    # The settings are those of modeaware.Producer. Use the partitioner of the topic's other producers, so that each key
+    # has one partition.
     conf = {"bootstrap.servers": args.bootstrap_server, "acks": "all", "partitioner": "murmur2_random"}
 
     orders = spark.range(args.records).selectExpr(

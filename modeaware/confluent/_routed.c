@@ -1,11 +1,17 @@
-/* A routed `produce` in C: what fast_produce() of router.py does for the usual calls, without a Python frame.
+/* A routed `produce` in C: fast_produce() of router.py for the usual calls, without a Python frame.
  *
- * A call is a dictionary look-up of the topic, which says as well what has replaced it, a hash of the key, and
- * confluent_kafka's own method, which checks every argument. Whatever is unusual goes to the function in Python, as it was written: a topic that is no str, a route that
- * needs more than the hash, an explicit partition of a shrunk topic, keys that are neither bytes nor str, and arguments
- * that no `produce` has. So the rules are written once, in Python; here is only their shortest path.
+ * A call looks up the topic in a dictionary, which also has the new topic of a replaced one. The call then hashes the
+ * key, and calls confluent_kafka's own method, which checks every argument. These calls go to the function in Python,
+ * with their arguments unchanged:
  *
- * What the look-up found counts for the record, and is not looked at again (invariant I7).
+ * - an argument is unknown, or the topic is not a str;
+ * - the route needs more than the hash;
+ * - the hash would choose the partition, but there is no key, or the key is empty or neither bytes nor str;
+ * - the caller gives a partition, and the hash would choose it, or the topic is replaced.
+ *
+ * So Python has all rules, and C has only their shortest path.
+ *
+ * The look-up decides the record's topic and partition. There is no second look-up (invariant I7).
  */
 
 #define PY_SSIZE_T_CLEAN
@@ -21,34 +27,34 @@ static const char *const NAMES[PARAMETERS] = {
 
 typedef uint32_t (*Number)(const unsigned char *key, Py_ssize_t length);
 
-/* What a module has, once per interpreter. */
+/* The state of the module, one per interpreter. */
 typedef struct {
     PyObject *names[PARAMETERS]; /* interned */
     PyObject *unassigned;        /* -1: librdkafka chooses */
     PyObject *no_timestamp;      /* 0 */
-    PyTypeObject *reported;      /* Reported */
+    PyTypeObject *reported;      /* the class Reported */
 } State;
 
-/* A method in C that takes a tuple and keywords, as confluent_kafka's do, and the class whose instances it takes. Called
- * by itself it costs less than by its descriptor. */
+/* A method in C that takes a tuple and keywords, like confluent_kafka's, and the class of its instances. A direct call
+ * costs less than a call of its descriptor. */
 typedef struct {
-    PyCFunctionWithKeywords call; /* NULL: it is another callable */
-    PyTypeObject *class;          /* borrowed of the descriptor */
+    PyCFunctionWithKeywords call; /* NULL: not such a method */
+    PyTypeObject *class;          /* borrowed from the descriptor */
 } Method;
 
 typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
     State *state;
-    PyObject *module;  /* keeps the state */
-    PyObject *base;    /* confluent_kafka's method, which takes the producer first, as all functions here do */
+    PyObject *module;  /* keeps the state alive */
+    PyObject *base;    /* confluent_kafka's method; like all functions here, it takes the producer first */
     Method method;     /* of base */
-    PyObject *counts;  /* topic -> how many partitions a hash chooses among, see Count in router.py */
-    PyObject *reports; /* names that are about to point to another topic -> what their delivery callbacks go through */
-    PyObject *slow;    /* the same in Python */
-    PyObject *retry;   /* called with what librdkafka has refused, where we chose the partition */
+    PyObject *counts;  /* name -> Count of router.py */
+    PyObject *reports; /* names that will soon point to another topic -> wrapper of delivery callbacks */
+    PyObject *slow;    /* the same function in Python */
+    PyObject *retry;   /* called for a record without a given partition that librdkafka has rejected */
     PyObject *refused; /* KafkaException */
-    long absent;       /* the count of a topic that counts lacks */
+    long absent;       /* the count of a name that is not in counts */
     Number number;
 } Routed;
 
@@ -122,7 +128,7 @@ static Method method_of(PyObject *descriptor)
     return found;
 }
 
-/* Call it with the client and what follows. */
+/* Call the method with args: the client and its arguments. */
 static PyObject *call_method(Method method, PyObject *const *args, Py_ssize_t nargs)
 {
     PyObject *tuple = PyTuple_New(nargs - 1);
@@ -130,12 +136,13 @@ static PyObject *call_method(Method method, PyObject *const *args, Py_ssize_t na
         return NULL;
     for (Py_ssize_t at = 1; at < nargs; at++)
         PyTuple_SET_ITEM(tuple, at - 1, Py_NewRef(args[at]));
-    PyObject *result = method.call(args[0], tuple, NULL); /* the client's class keeps the function */
+    PyObject *result = method.call(args[0], tuple, NULL); /* the client's class keeps the function alive */
     Py_DECREF(tuple);
     return result;
 }
 
-/* Which parameter a keyword names; -1: none. Compilers intern keywords, so one look at addresses nearly always does. */
+/* Return the index of the parameter that a keyword names, or -1. Compilers intern keywords, so a comparison of
+ * addresses nearly always finds it. */
 static int parameter(const State *state, PyObject *keyword)
 {
     for (int at = 0; at < PARAMETERS; at++)
@@ -147,7 +154,7 @@ static int parameter(const State *state, PyObject *keyword)
     return -1;
 }
 
-/* The bytes that librdkafka hashes of a key; NULL where Python has to look at it. No exception is set. */
+/* Return the bytes of a key that librdkafka hashes, or NULL if Python has to handle the key. Sets no exception. */
 static const unsigned char *key_bytes(PyObject *key, Py_ssize_t *length)
 {
     if (key == NULL)
@@ -159,14 +166,14 @@ static const unsigned char *key_bytes(PyObject *key, Py_ssize_t *length)
     if (PyUnicode_CheckExact(key)) {
         const char *text = PyUnicode_AsUTF8AndSize(key, length);
         if (text == NULL)
-            PyErr_Clear(); /* lone surrogates: confluent_kafka has its own error */
+            PyErr_Clear(); /* lone surrogates: confluent_kafka raises its own error */
         return (const unsigned char *)text;
     }
     return NULL;
 }
 
-/* librdkafka has refused the record before it queued it; the exception that is set goes to Python. `call` is the producer
- * and the arguments. */
+/* Pass a record that librdkafka has rejected, and not queued, to `retry` in Python, with the exception that is set.
+ * `call` is the producer and the arguments. */
 static PyObject *retried(Routed *self, PyObject *const *call)
 {
     PyObject *type, *error, *traceback;
@@ -184,9 +191,9 @@ static PyObject *retried(Routed *self, PyObject *const *call)
     return result;
 }
 
-/* ---- Reported: the delivery callback of a record that may be refused because its topic is replaced, see delivery.py.
+/* ---- Reported: the delivery callback of a record that brokers may reject because its topic is replaced (delivery.py).
  *
- * As in confluent_kafka, the garbage collector does not see what waits for its report. */
+ * Like confluent_kafka, it hides callbacks that wait for their report from the garbage collector. */
 
 typedef struct {
     PyObject_HEAD
@@ -256,7 +263,8 @@ static PyType_Spec reported_spec = {
     .slots = reported_slots,
 };
 
-/* What a record under the name is queued with in the place of its callback, as a new reference; NULL: an error. */
+/* Return the callback to queue with a record under this name, as a new reference, or NULL on an error. A
+ * callable is wrapped if the name will soon point to another topic. */
 static PyObject *callback_of(Routed *self, PyObject *name, PyObject *callback)
 {
     PyObject *report = NULL;
@@ -268,7 +276,7 @@ static PyObject *callback_of(Routed *self, PyObject *name, PyObject *callback)
     return report != NULL ? reported_make(self->state->reported, report, callback) : Py_NewRef(callback);
 }
 
-/* Call librdkafka's method; `where` is NULL where the caller's own choice stands. */
+/* Call librdkafka's method. If `where` is NULL, use the partition that the caller has given, if any. */
 static PyObject *call_base(Routed *self, PyObject *producer, PyObject *const *given, PyObject *topic, PyObject *where,
                            PyObject *called)
 {
@@ -290,7 +298,7 @@ static PyObject *call_base(Routed *self, PyObject *producer, PyObject *const *gi
         count = PARAMETERS;
     else if (called != NULL && called != Py_None)
         count = 5;
-    Py_INCREF(self); /* what is called may give the producer another target, or drop it */
+    Py_INCREF(self); /* the call may give the producer another target, and release this one */
     PyObject *result = self->method.call != NULL && PyObject_TypeCheck(producer, self->method.class)
                            ? call_method(self->method, call, 1 + count)
                            : PyObject_Vectorcall(self->base, call, (size_t)(1 + count), NULL);
@@ -300,7 +308,8 @@ static PyObject *call_base(Routed *self, PyObject *producer, PyObject *const *gi
     return result;
 }
 
-/* Where records under the name go, borrowed, and among how many partitions a hash chooses; -1: an error. */
+/* Find the topic of records under this name (borrowed), and the number of partitions among which a hash chooses. Return
+ * -1 on an error. */
 static int look_up(Routed *self, PyObject *name, PyObject **topic, long *count)
 {
     *topic = name;
@@ -323,7 +332,7 @@ static PyObject *routed_call(PyObject *callable, PyObject *const *args, size_t n
     if (nargs < 0 || nargs > PARAMETERS || self->base == NULL)
         goto slow;
     PyObject *given[PARAMETERS];
-    for (Py_ssize_t at = 0; at < PARAMETERS; at++) /* unrolled, which beats a copy of nargs */
+    for (Py_ssize_t at = 0; at < PARAMETERS; at++) /* unrolled: faster than a copy of nargs arguments */
         given[at] = at < nargs ? args[1 + at] : NULL;
     if (kwnames != NULL) {
         for (Py_ssize_t at = 0; at < PyTuple_GET_SIZE(kwnames); at++) {
@@ -336,14 +345,14 @@ static PyObject *routed_call(PyObject *callable, PyObject *const *args, size_t n
     PyObject *name = given[TOPIC];
     if (name == NULL || !PyUnicode_CheckExact(name))
         goto slow;
-    if (given[PARTITION] == self->state->unassigned) /* -1, as SerializingProducer passes it: none is given */
+    if (given[PARTITION] == self->state->unassigned) /* SerializingProducer passes -1 for no partition */
         given[PARTITION] = NULL;
 
     PyObject *topic;
     long count;
     if (look_up(self, name, &topic, &count) < 0)
         return NULL;
-    /* A partition that is given was meant for the topic before. */
+    /* For a replaced topic, a given partition was meant for the old topic. */
     if (count == 0 || (given[PARTITION] != NULL && (count > 0 || topic != name)))
         goto slow;
     PyObject *where = NULL;
@@ -356,8 +365,8 @@ static PyObject *routed_call(PyObject *callable, PyObject *const *args, size_t n
         if (where == NULL)
             return NULL;
     }
-    Py_INCREF(topic); /* the dictionary may let it go meanwhile */
-    /* A callback that is given at all counts, even None: on_delivery is its alias. */
+    Py_INCREF(topic); /* the dictionary may release it meanwhile */
+    /* A given callback has precedence over on_delivery, its alias, even if it is None. */
     PyObject *called = given[CALLBACK] != NULL ? given[CALLBACK] : given[ON_DELIVERY];
     PyObject *result = NULL;
     if (called == NULL || (called = callback_of(self, name, called)) != NULL)
@@ -386,7 +395,7 @@ static PyObject *routed_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
         return NULL;
     Number number = number_named(hash_name);
     if (number == NULL)
-        return PyErr_Format(PyExc_ValueError, "no hash function is named %s", hash_name);
+        return PyErr_Format(PyExc_ValueError, "unknown hash function %s", hash_name);
     PyObject *module = PyType_GetModule(type);
     if (module == NULL)
         return NULL;
@@ -424,7 +433,7 @@ static int routed_traverse(PyObject *object, visitproc visit, void *arg)
 
 static int routed_clear(PyObject *object)
 {
-    /* The module and the dictionaries stay until the end: a call may still come from another finalizer. */
+    /* Keep the module and the dictionaries until dealloc: another finalizer may still call this object. */
     Routed *self = (Routed *)object;
     Py_CLEAR(self->base);
     Py_CLEAR(self->slow);
@@ -446,9 +455,9 @@ static void routed_dealloc(PyObject *object)
     Py_DECREF(type);
 }
 
-/* ---- Forward: what is handed out in the place of a method, and calls the target of the moment.
+/* ---- Forward: handed out in place of a method; calls the present target.
  *
- * A functools.partial without arguments, as the module falls back to, copies the arguments and takes 30 ns. */
+ * The fallback in Python, a functools.partial without arguments, copies the arguments and takes 30 ns. */
 
 typedef struct {
     PyObject_HEAD
@@ -468,7 +477,7 @@ static PyObject *forward_call(PyObject *callable, PyObject *const *args, size_t 
     Py_ssize_t nargs = PyVectorcall_NARGS(nargsf);
     if (self->method.call != NULL && kwnames == NULL && nargs > 0 && PyObject_TypeCheck(args[0], self->method.class))
         return call_method(self->method, args, nargs);
-    /* It may be given another target meanwhile: by what is called, or by a finalizer when memory is taken. */
+    /* The call, or a finalizer during an allocation, may replace self->func meanwhile. */
     PyObject *func = Py_NewRef(self->func);
     PyObject *result = PyObject_Vectorcall(func, args, (size_t)nargs, kwnames);
     Py_DECREF(func);
@@ -497,7 +506,7 @@ static PyObject *forward_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
     return (PyObject *)self;
 }
 
-/* As of a partial: (func, args, keywords, dict). */
+/* The state is that of a partial: (func, args, keywords, dict). */
 static PyObject *forward_setstate(PyObject *object, PyObject *state)
 {
     PyObject *func, *arguments, *keywords, *dict;
@@ -535,7 +544,7 @@ static void forward_dealloc(PyObject *object)
 static PyMemberDef forward_members[] = {
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(Forward, vectorcall), READONLY, NULL},
     {"__weaklistoffset__", T_PYSSIZET, offsetof(Forward, weak_references), READONLY, NULL},
-    {"func", T_OBJECT_EX, offsetof(Forward, func), READONLY, "What a call calls now."},
+    {"func", T_OBJECT_EX, offsetof(Forward, func), READONLY, "The present target."},
     {NULL, 0, 0, 0, NULL},
 };
 
@@ -545,7 +554,7 @@ static PyMethodDef forward_methods[] = {
 };
 
 static PyType_Slot forward_slots[] = {
-    {Py_tp_doc, (void *)"Calls the target of the moment; see :class:`modeaware.confluent.retarget.Switch`."},
+    {Py_tp_doc, (void *)"Calls the present target; see :class:`modeaware.confluent.retarget.Switch`."},
     {Py_tp_new, forward_new},
     {Py_tp_call, PyVectorcall_Call},
     {Py_tp_traverse, forward_traverse},
@@ -563,15 +572,14 @@ static PyType_Spec forward_spec = {
     .slots = forward_slots,
 };
 
-/* ---- FollowingMethod: a method that calls what its instance has in the slot of that purpose, see following() of
- * retarget.py. It is called without a bound method in between, as confluent_kafka's own are, and binds as a function does.
- */
+/* ---- FollowingMethod: a method that calls the target in its instance's slot; see following() in retarget.py. Like
+ * confluent_kafka's own methods, it is called without a bound method in between. It binds like a function. */
 
 typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
     PyObject *function;  /* the method in Python */
-    PyTypeObject *owner; /* the class that has the slot; NULL: none has */
+    PyTypeObject *owner; /* the class that has the slot; NULL: no class */
     Py_ssize_t offset;   /* of the slot, in instances of that class */
 } FollowingMethod;
 
@@ -583,7 +591,7 @@ static PyObject *following_call(PyObject *callable, PyObject *const *args, size_
         called = *(PyObject **)((char *)args[0] + self->offset);
     if (called == NULL)
         return PyObject_Vectorcall(self->function, args, nargsf, kwnames);
-    if (PyVectorcall_Function(called) == forward_call) /* it keeps what it calls, and may go itself */
+    if (PyVectorcall_Function(called) == forward_call) /* it keeps its target alive, and may be freed itself */
         return forward_call(called, args, nargsf, kwnames);
     Py_INCREF(called);
     PyObject *result = PyObject_Vectorcall(called, args, (size_t)PyVectorcall_NARGS(nargsf), kwnames);
@@ -610,14 +618,14 @@ static PyObject *following_get(PyObject *self, PyObject *instance, PyObject *own
     return instance == NULL || instance == Py_None ? Py_NewRef(self) : PyMethod_New(self, instance);
 }
 
-/* The slot is "_following_" and the name. */
+/* The slot's name is "_following_" and the method's name. */
 static PyObject *following_set_name(PyObject *object, PyObject *const *args, Py_ssize_t nargs)
 {
     FollowingMethod *self = (FollowingMethod *)object;
     if (nargs != 2 || !PyType_Check(args[0]))
         return PyErr_Format(PyExc_TypeError, "__set_name__ takes a class and a name");
     if (self->owner != NULL)
-        Py_RETURN_NONE; /* another name for the method, in a class of an application */
+        Py_RETURN_NONE; /* an application's class gives the method another name */
     PyObject *name = PyUnicode_FromFormat("_following_%U", args[1]);
     PyObject *slot = name != NULL ? PyObject_GetAttr(args[0], name) : NULL;
     Py_XDECREF(name);
@@ -633,7 +641,7 @@ static PyObject *following_set_name(PyObject *object, PyObject *const *args, Py_
     Py_RETURN_NONE;
 }
 
-/* What a function says of itself, its type's documentation and module among it. */
+/* Return an attribute of the method, or else of the Python function. __doc__ and __module__ are the function's. */
 static PyObject *following_getattro(PyObject *object, PyObject *name)
 {
     static const char *const OF_FUNCTION[] = {"__doc__", "__module__", NULL};
@@ -658,7 +666,7 @@ static int following_traverse(PyObject *object, visitproc visit, void *arg)
 
 static int following_clear(PyObject *object)
 {
-    /* The function stays until the end, since a call may still come: its class, which has this, breaks the cycle. */
+    /* Keep the function until dealloc: it may still be called. The class that contains this object breaks the cycle. */
     Py_CLEAR(((FollowingMethod *)object)->owner);
     return 0;
 }

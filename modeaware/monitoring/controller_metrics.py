@@ -31,7 +31,7 @@ from modeaware.monitoring.server import Answer
 _GAUGES: Table = {
     "controller_active": ("1: this controller is the active one.", ()),
     "controller_ready": ("1: active or standing by, and in contact with the cluster.", ()),
-    "controller_epoch": ("Epoch of the last claim of the mode log that this controller knows.", ()),
+    "controller_epoch": ("Epoch of the last claim that this controller has made or read.", ()),
     "controller_loop_age_seconds": ("Seconds since the controller's thread began its last round.", ()),
     "controller_contact_age_seconds": (
         "Seconds since the controller last confirmed its election, or read the mode log.",

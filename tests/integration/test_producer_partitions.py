@@ -61,7 +61,7 @@ def test_keys_lie_where_librdkafka_puts_them_on_a_topic_of_four(
     assert (None in hashed) == (partitioner in ("consistent", "murmur2", "fnv1a"))
 
 
-def test_the_switch_is_counted_by_the_time_of_the_call(
+def test_the_time_of_the_call_decides_which_view_places_a_record(
     kafka: Kafka, make_topic: MakeTopic, fake_views: FakeViews
 ) -> None:
     """Invariant I7: what was handed over stays where it was put; an alias taken before follows at once."""

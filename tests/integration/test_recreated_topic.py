@@ -23,7 +23,7 @@ from tests.support.recreating import COUNT, KEYS, WRITABLE, Recreating, send_all
 from tests.support.waiting import eventually
 
 
-def test_living_group_reads_every_record_of_the_new_topic(
+def test_running_group_reads_every_record_of_the_recreated_topic(
     recreating: Recreating, make_group: Callable[[], str]
 ) -> None:
     fetching = Fetching()
@@ -59,7 +59,7 @@ def test_living_producer_sends_to_every_partition_of_the_new_topic(recreating: R
     producer.close()
 
 
-def test_aio_clients_write_and_read_every_partition_of_the_new_topic(
+def test_aio_clients_write_and_read_every_partition_of_the_recreated_topic(
     recreating: Recreating, make_group: Callable[[], str]
 ) -> None:
     recreating.recreate()
@@ -109,7 +109,7 @@ def read_until(consumer: KafkaConsumer, condition: Callable[[set[Record]], bool]
     return read
 
 
-def test_living_kafka_python_consumer_reads_what_it_had_left_out(
+def test_running_kafka_python_consumer_reads_partitions_that_it_had_left_out(
     recreating: Recreating, make_group: Callable[[], str]
 ) -> None:
     """Of the partitions that it held, positions are the application's, as with stock clients."""
@@ -121,7 +121,7 @@ def test_living_kafka_python_consumer_reads_what_it_had_left_out(
         read_until(consumer, lambda read: read >= expected)
 
 
-def test_new_kafka_python_group_reads_every_record_of_the_new_topic(
+def test_new_kafka_python_group_reads_every_record_of_the_recreated_topic(
     recreating: Recreating, make_group: Callable[[], str]
 ) -> None:
     recreating.recreate()
@@ -130,7 +130,7 @@ def test_new_kafka_python_group_reads_every_record_of_the_new_topic(
         assert read_until(consumer, lambda read: read >= sent) == sent
 
 
-def test_producer_made_before_writes_to_all_partitions_of_the_new_topic(recreating: Recreating) -> None:
+def test_earlier_producer_writes_to_all_partitions_of_the_recreated_topic(recreating: Recreating) -> None:
     producer = KafkaProducer(bootstrap_servers=recreating.servers, modeaware_mode_log_topic=recreating.log.topic)
     with closing(producer):
         recreating.recreate()

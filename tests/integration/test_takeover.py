@@ -71,7 +71,9 @@ def epoch(setting: Controlled) -> int:
     return claim.controller_epoch
 
 
-def test_who_joins_stands_by_and_disturbs_nobody(setting: Controlled, make_topic: MakeTopic) -> None:
+def test_joining_controller_becomes_a_standby_while_another_one_is_active(
+    setting: Controlled, make_topic: MakeTopic
+) -> None:
     first = setting.start(session_timeout_ms=LONG_SESSION_MS)
     assert (first.role, first.epoch) == (Role.ACTIVE, 1)
     others = [setting.start(session_timeout_ms=LONG_SESSION_MS) for _ in range(2)]
@@ -137,7 +139,7 @@ def test_a_standby_takes_over_from_one_that_was_killed_and_goes_on(
     assert_one_at_a_time(history(setting.conf, setting.log))
 
 
-def test_one_that_was_paused_for_longer_than_its_session_appends_nothing_and_stands_by(
+def test_controller_paused_for_longer_than_its_session_appends_nothing_and_becomes_a_standby(
     setting: Controlled, spawn: Callable[..., ControllerProcess], make_topic: MakeTopic, lagging: Lagging
 ) -> None:
     """It wakes with a shrink in mind that it could go on with: the group has caught up meanwhile."""

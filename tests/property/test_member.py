@@ -20,7 +20,7 @@ from tests.support.member_world import APPLICATIONS, LIBRARIES, World, as_world
 WALKS = 120
 
 
-def test_walks_break_no_rule_come_to_their_end_and_meet_all_that_may_happen() -> None:
+def test_random_walks_end_break_no_rule_and_cover_all_events() -> None:
     seen: Counter[str] = Counter()
     for seed in range(WALKS):
         try:

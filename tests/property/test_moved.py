@@ -28,7 +28,7 @@ def test_every_key_keeps_its_order_and_no_group_waits_for_ever(kinds: tuple[str,
         group.walk(chance, 40)
 
 
-def test_commit_that_is_made_after_the_groups_were_listed_proves_nothing() -> None:
+def test_a_commit_after_the_listing_of_groups_proves_nothing() -> None:
     group = Group(("AA", "AM"), classic=False, acts=frozenset({"crash", "empty", "join"}))
 
     def take(*names: str) -> None:

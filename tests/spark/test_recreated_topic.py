@@ -9,7 +9,9 @@ from tests.support.plain import drain_topic
 from tests.support.recreating import COUNT, Recreating
 
 
-def test_a_job_planned_after_a_topic_was_made_anew_uses_all_of_it(spark: SparkSession, recreating: Recreating) -> None:
+def test_a_job_planned_after_a_topic_was_recreated_uses_all_partitions(
+    spark: SparkSession, recreating: Recreating
+) -> None:
     register(spark)
     recreating.recreate()
     sent = recreating.send(each=5)

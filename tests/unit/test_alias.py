@@ -137,7 +137,7 @@ def test_topic_that_has_come_back_is_changed_once_its_old_topic_is_gone(command:
         refuse_alias(command, TopicFacts(TOPIC, "id-3"), [gone], NOW_MS)
 
 
-def test_alias_does_not_end_on_the_way_back_to_its_name_before_the_topic_between_is_gone() -> None:
+def test_rename_back_keeps_the_alias_until_the_topic_in_between_is_gone() -> None:
     """Clients of the name would be led past what that topic has for them."""
     for now in (replace(RETURNED, switched_ms=None), RETURNED, replace(RETURNED, released_ms=3)):
         moving = TopicRecord(NAME, ID, 3, EPOCH, (RO,) * 2, replacement=now)

@@ -122,7 +122,7 @@ def test_a_view_never_goes_back(store: ViewStore) -> None:
     assert heard == ["orders", "orders"]
 
 
-def test_decision_about_groups_never_goes_back_whatever_becomes_of_the_rest(store: ViewStore) -> None:
+def test_the_list_of_open_gates_never_goes_back_whichever_record_is_newer(store: ViewStore) -> None:
     def publish(epoch: int, version: tuple[int, int], *groups: str, topic_id: str = "id") -> None:
         moved = Moved(groups=frozenset(groups), version=version)
         now = ReplacedBy("orders-v2", "id-2", 4, moved=moved)

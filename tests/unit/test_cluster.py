@@ -261,7 +261,7 @@ class TestDeleteRecords:
         assert cluster.fakes.deleted == {0: 9, 1: 7}
 
     @pytest.mark.parametrize("epochs", [{0: 4, 1: 5}, {0: 4, 1: 7}, {0: 4}])
-    def test_a_leader_of_another_epoch_is_not_asked(self, cluster: OverFakes, epochs: dict[int, int]) -> None:
+    def test_a_leader_of_another_epoch_gets_no_request(self, cluster: OverFakes, epochs: dict[int, int]) -> None:
         """It may have other records there than those that were looked at."""
         error = refused(cluster, replace(self.EFFECT, leader_epochs=epochs))
         assert (error.topic, error.partition) == (TOPIC, 1)

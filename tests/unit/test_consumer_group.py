@@ -247,7 +247,7 @@ def test_what_range_would_not_deal_has_no_order(given: dict[str, list[int]]) -> 
     assert rejoin_turns(given, [ALL], frozenset({1})) == ()
 
 
-def test_versions_do_not_order_the_views_of_a_record_that_came_again() -> None:
+def test_versions_do_not_order_views_of_a_record_that_was_removed_meanwhile() -> None:
     """A topic's record went in between, and an old one of it came back: meanwhile other members dealt by no record."""
     gone = TopicView.unlisted("t")
     assert possible_hidden(view(3), [gone], view(3)) is None

@@ -261,7 +261,7 @@ def test_start_is_never_raised_beyond_the_log_of_the_live_topic() -> None:
 
 
 @pytest.mark.parametrize("recorded", [False, True], ids=["no record", "a record of its own"])
-def test_everything_in_a_topic_that_was_created_again_is_new_to_a_latest_group(recorded: bool) -> None:
+def test_latest_group_reads_all_records_of_a_recreated_topic(recorded: bool) -> None:
     world = Reader("latest")
     world.view = view(3, 2, 1, {1: 40}, "old")
     world.starts.assigning({"t"})
@@ -310,7 +310,7 @@ def test_group_that_starts_with_a_view_of_the_old_topic_begins_at_the_end() -> N
 
 
 @pytest.mark.parametrize("reset", ["earliest", "latest"])
-def test_partition_shown_again_starts_anew_where_the_topic_was_created_again(reset: str) -> None:
+def test_positions_of_the_deleted_topic_do_not_count_for_the_recreated_topic(reset: str) -> None:
     world = Reader(reset)
     world.view = TopicView("t", "old", (1, 3), modes_of(2, 1, NONE), {1: 40}, frozenset({1}))
     world.begins(0, 40)

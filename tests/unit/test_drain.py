@@ -44,7 +44,7 @@ def reason(*args: Any, **more: Any) -> str | None:
     return drain_of(*args, **more).reason
 
 
-def test_a_log_that_was_truncated_twice_is_in_doubt_from_the_lowest_end_on() -> None:
+def test_the_lowest_end_of_a_log_that_was_truncated_twice_counts() -> None:
     """Further, while there was no seal: a commit from before that may lie beyond, and names no epoch."""
     retired = RetiredPartition(truncated_to=8)
     (sealed, _) = seal_partition(retired, log(5), now_ms=LATER_MS, retired_ms=0, quiet_ms=0)

@@ -254,7 +254,7 @@ REMADE = {"orders": b"another-topic-id"}
 REMADE_ID = "YW5vdGhlci10b3BpYy1pZA"
 
 
-def test_modes_are_told_of_the_topic_id_they_were_made_for_and_of_no_other() -> None:
+def test_modes_are_returned_only_for_the_topic_id_that_they_belong_to() -> None:
     talk = Talk(broker=FakeBroker(partitions=12))
     assert asked(talk, modes_request(2, ["orders"])).topics[0].mode_epoch == 7
     talk.broker.ids = REMADE  # at once, though no mode has changed

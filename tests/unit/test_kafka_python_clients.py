@@ -167,7 +167,7 @@ def test_resume_offsets_outlive_the_view_that_named_them_for_one_assignment() ->
 KEYS = [b"key-%d" % number for number in range(60)]
 
 
-def test_a_pick_that_a_shrink_overtakes_is_made_again(views: FakeViews) -> None:
+def test_partition_is_chosen_again_if_a_shrink_overtakes_the_choice(views: FakeViews) -> None:
     class Slow(DefaultPartitioner):  # type: ignore[misc,unused-ignore]  # untyped
         """The modes change between its pick and the queue."""
 

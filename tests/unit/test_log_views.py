@@ -84,7 +84,7 @@ def test_a_log_that_is_gone_is_an_error_and_its_views_stay(log: Log, caplog: pyt
     assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
 
 
-def test_a_log_that_lost_its_tail_takes_no_view_back(log: Log, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_log_that_lost_its_last_records_reverts_no_view(log: Log, caplog: pytest.LogCaptureFixture) -> None:
     log.read(topic_record(epoch=5, writable=4))
     with caplog.at_level(logging.WARNING):
         log.read(topic_record(epoch=3, writable=12))

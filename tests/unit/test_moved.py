@@ -368,7 +368,7 @@ STORIES = {
 
 
 @pytest.mark.parametrize("story", STORIES.values(), ids=STORIES)
-def test_letting_through(story: Story) -> None:
+def test_gates_open_and_exceptions_are_logged(story: Story) -> None:
     story.run(Topic)
 
 

@@ -101,7 +101,7 @@ def on_delivery(error: object, message: object) -> None:
         (("orders", b"v", b"k"), {"callback": None, "on_delivery": on_delivery}),
     ],
 )
-def test_every_form_of_a_call_gets_the_partition_and_is_otherwise_as_it_was(
+def test_every_form_of_a_call_gets_the_partition_and_is_otherwise_unchanged(
     make: Make, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> None:
     plain, routed = Recorder(), Recorder()

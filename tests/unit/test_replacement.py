@@ -281,7 +281,7 @@ STORIES = {
         do.look(seen(new_topic(), groups={}, partitions={}), SWITCH_MS, appended=True, groups_complete=False),
         record=SWITCHED,
     ),
-    "a doubtful list of groups lets nothing go though retention has emptied it": Story(
+    "an incomplete list of groups prevents the release even if retention has emptied the topic": Story(
         do.look(replace(MOVED_FENCED, partitions=EMPTIED, groups_doubt=GroupsDoubt("?")), LATER_MS, phase="drain"),
         do.has(reason=reasons.GROUPS_UNKNOWN),
         record=READ,
@@ -522,7 +522,7 @@ def test_only_a_topic_exactly_as_intended_is_the_new_topic(found: dict[str, Any]
 
 
 @pytest.mark.parametrize(
-    ("found", "leads_on"),
+    ("found", "becomes_alias"),
     [
         (new_topic(ends=4), True),
         (replace(new_topic(ends=4), topic_id="another"), False),
@@ -532,15 +532,15 @@ def test_only_a_topic_exactly_as_intended_is_the_new_topic(found: dict[str, Any]
         (replace(new_topic(ends=4), partitions={}), None),
     ],
 )
-def test_a_record_older_than_the_switch_leads_on_where_the_topic_is_gone(
-    found: TopicFacts, leads_on: bool | None
+def test_deleted_topics_name_becomes_an_alias_even_by_a_record_older_than_the_switch(
+    found: TopicFacts, becomes_alias: bool | None
 ) -> None:
     """The mode log was restored: that the new topic has records shows that the old topic's name pointed to it."""
     announced = step(admitted(COMMAND, seen=seen()), seen(new_topic()), NOW_MS).record
     assert announced is not None
     after = step(announced, replace(seen(found), topic_id=None, gone=True), NOW_MS)
-    assert after.tombstone is (leads_on is False)
-    assert (after.record is not None) is (leads_on is True)
+    assert after.tombstone is (becomes_alias is False)
+    assert (after.record is not None) is (becomes_alias is True)
     if after.record is not None:
         view = after.record.view().replaced_by
         assert (view.topic, view.switched, view.released) == (NAME, True, True)
@@ -649,7 +649,7 @@ def test_a_topic_of_another_id_under_the_new_topics_name_points_nowhere() -> Non
     assert written_topic(TOPIC, views.__getitem__).topic == "third"
 
 
-def test_a_topic_under_a_name_that_leads_elsewhere_is_not_changed() -> None:
+def test_a_topic_under_the_name_of_an_alias_is_not_changed() -> None:
     records = [SWITCHED]
     for command in (shrink(2), COMMAND, ReplaceTopicCommand("other", TOPIC, 2)):
         with pytest.raises(RequestRefused, match="points to 'orders-v2'") as caught:

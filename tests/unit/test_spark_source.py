@@ -208,7 +208,7 @@ SILENT = ClusterError("?", code=ErrorCode.REQUEST_TIMED_OUT)
         (["id", SILENT], True, 1, ClusterError),
     ],
 )
-def test_records_of_another_topic_of_the_name_are_not_taken_for_those_of_the_range(
+def test_records_of_another_topic_of_the_same_name_are_not_read_for_the_range(
     monkeypatch: pytest.MonkeyPatch, live_ids: list[Any], strict: bool, read: int, failure: type[Exception] | None
 ) -> None:
     """Each call of ``consume`` returns one of the two records; ``live_ids``: what each description returns."""

@@ -127,6 +127,6 @@ def test_another_topic_of_the_new_topics_name_has_no_gate() -> None:
     assert (reading.topics, reading.old) == (("a",), {})
 
 
-def test_modes_of_a_topic_that_is_gone_do_not_apply_to_the_next_one_of_its_name() -> None:
+def test_modes_of_a_deleted_topic_do_not_apply_to_a_later_topic_of_its_name() -> None:
     reading = read(Reader("g", ("orders",), matches), {view.topic: view for view in BACK})
     assert (reading.view("orders").modes, reading.topic_id("orders")) == ((), "id-3")

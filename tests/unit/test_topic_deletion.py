@@ -108,7 +108,7 @@ def test_nothing_speaks_against_it() -> None:
         ({"groups": {"billing": group(members=True, subscribed=True)}}, "group-never-committed:billing"),
     ],
 )
-def test_each_condition_alone_keeps_it(others: dict[str, Any], reason: str) -> None:
+def test_each_condition_alone_prevents_the_deletion(others: dict[str, Any], reason: str) -> None:
     found = stays(seen(**others))
     assert found[0] == reason
 

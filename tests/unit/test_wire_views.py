@@ -159,7 +159,7 @@ class TestAnswers:
 class TestNeverBack:
     """Invariant I4 over the wire: whoever lags behind takes nothing back."""
 
-    def test_a_topic_made_anew_replaces_the_old_one_for_good(self, wire: Wire) -> None:
+    def test_a_recreated_topics_view_replaces_the_deleted_topics_for_good(self, wire: Wire) -> None:
         old = wire.put("orders", 9, topic_id="old")
         wire.ask()
         new = wire.put("orders", 1, topic_id="new")
@@ -256,7 +256,7 @@ class TestNeverBack:
         assert isinstance(caught.value, NotAuthorized) == (code == 29)
         assert (wire.held("orders"), wire.held("other")) == (kept, other)
 
-    def test_an_answer_without_the_topic_at_all_keeps_it(self, wire: Wire) -> None:
+    def test_a_response_without_the_topic_keeps_its_view(self, wire: Wire) -> None:
         kept = wire.put()
         wire.ask()
         del wire.endpoint.views["orders"]
@@ -270,7 +270,7 @@ class TestNeverBack:
 class TestTopicMadeAnew:
     """The server tells a topic without epochs and with its id: its record is of another topic id (invariant I8)."""
 
-    def test_view_of_another_topic_id_is_put_out_of_force_and_that_is_no_error(self, wire: Wire) -> None:
+    def test_view_of_another_topic_id_goes_out_of_force_without_an_error(self, wire: Wire) -> None:
         wire.put("orders", 3, writable=4)
         wire.ask()
         del wire.endpoint.views["orders"]

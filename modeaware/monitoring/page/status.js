@@ -1,5 +1,5 @@
-// Asks for /status.json every two seconds and shows it. What is written goes through textContent alone: nothing that a
-// topic or a group is called can become markup.
+// Requests /status.json every two seconds and shows it. All text is set through textContent, so that the name of a topic
+// or a group cannot become markup.
 import { card, element, lasting, line, urgency } from "./topic.js";
 
 const PERIOD_MS = 2000;
@@ -7,8 +7,8 @@ const PATIENCE_MS = 8000;
 const MOST_DONE = 500;
 const MOST_PICTURES = 50;
 const shown = new Map();
-let lastMs = null; // when an answer last came, by performance.now(): the clocks of two machines may differ
-let offsetMs = 0; // what the controller's clock says more than this one's
+let lastMs = null; // time of the last response, by performance.now(): the clocks of two machines may differ
+let offsetMs = 0; // the controller's clock minus this browser's clock
 
 const at = (id) => document.getElementById(id);
 
@@ -19,7 +19,7 @@ function duration(node) {
 }
 
 function setState(word, kind, more = "") {
-  // The seconds stand beside the status: within it, a screen reader would read each of them out.
+  // The seconds are outside the status element, because a screen reader would announce each of them.
   if (at("state").textContent !== word) at("state").textContent = word;
   at("age").textContent = more;
   at("live").className = `pill ${kind}`;
@@ -33,7 +33,7 @@ function controllers(status) {
     rows.push(["Endpoint", own.endpoint ?? "none"]);
   } else if (claim) {
     rows.push(["Last claim", `${claim.id}${claim.host ? ` on ${claim.host}` : ""}, epoch ${claim.epoch}`]);
-    rows.push(["Its endpoint", claim.endpoint ?? "none: stopped, or takes no commands"]);
+    rows.push(["Its endpoint", claim.endpoint ?? "none: it has stopped, or takes no commands"]);
   } else {
     rows.push(["Last claim", "none yet"]);
   }
@@ -52,7 +52,7 @@ function controllers(status) {
 }
 
 function keep(id, wanted) {
-  // Only what has changed is built anew, so that a selection or a scrolled table stays.
+  // Rebuild only changed nodes, so that a selection or a scrolled table stays.
   const parent = at(id);
   const nodes = wanted.map(([key, data, build]) => {
     const moves = ["looked_ms", "due_ms"]; // they change with each check
@@ -85,7 +85,7 @@ function show(status) {
   at("changing-n").textContent = changing.length ? changing.length : "nothing";
   at("done-n").textContent = done.length
     ? done.length + (done.length > MOST_DONE ? `, ${MOST_DONE} shown` : "")
-    : status.topics.length ? "nothing" : "nothing: no topic of this cluster has been shrunk or grown yet";
+    : status.topics.length ? "nothing" : "nothing: no topic of this cluster has been changed yet";
 }
 
 function tick() {
@@ -97,21 +97,21 @@ function tick() {
   const stale = age === null || age > 3 * PERIOD_MS;
   document.body.classList.toggle("stale", age !== null && stale);
   if (age === null) return;
-  setState(stale ? "stale" : "live", stale ? "bad" : "good", stale ? `: no answer for ${Math.round(age / 1000)} s` : "");
+  setState(stale ? "stale" : "live", stale ? "bad" : "good", stale ? `: no response for ${Math.round(age / 1000)} s` : "");
 }
 
-async function ask() {
+async function refresh() {
   try {
-    const answer = await fetch("/status.json", { signal: AbortSignal.timeout(PATIENCE_MS), cache: "no-store" });
-    if (!answer.ok) throw new Error(`HTTP ${answer.status}`);
-    show(await answer.json());
+    const response = await fetch("/status.json", { signal: AbortSignal.timeout(PATIENCE_MS), cache: "no-store" });
+    if (!response.ok) throw new Error(`HTTP ${response.status}`);
+    show(await response.json());
     lastMs = performance.now();
   } catch (error) {
-    if (lastMs === null) setState(`no answer: ${error.message}`, "bad");
+    if (lastMs === null) setState(`no response: ${error.message}`, "bad");
   }
   tick();
-  setTimeout(ask, PERIOD_MS);
+  setTimeout(refresh, PERIOD_MS);
 }
 
-ask();
+refresh();
 setInterval(tick, 1000);

@@ -1,34 +1,34 @@
-// One topic: a card while it changes, a line while it does not.
+// One topic: a card while it changes, else a line.
 const SMALL_FROM = 97;
 const LETTERS = { rw: "W", ro: "R", opening: "O", none: "N" };
 const PHASES = ["done", "reclaim", "drain", "seal", "opening"];
 const MOST_RANGES = 12;
-const CALM_GROUPS = 8; // more than that, and those with nothing left to read are folded away
+const CALM_GROUPS = 8; // if there are more, groups with nothing left to read are only counted
 const SVG = "http://www.w3.org/2000/svg";
 const STEPS = ["create", "announce", "seal", "drain", "reclaim", "done"];
 const COLUMNS = [["Group", "name"], ["Left to read", "left"], ["Over time", "over"], ["Left at its pace", "pace"], ["State", "state"]];
 const DOES = {
-  seal: "Waiting until writers have left the partitions that retire",
-  drain: "Draining: groups read what is left",
-  reclaim: "Reclaiming: records go",
+  seal: "Waiting until no more records arrive in the retired partitions",
+  drain: "Draining: groups read the retired partitions to their seals",
+  reclaim: "Reclaiming: records are being deleted",
   opening: "Opening new partitions",
   done: "Done",
 };
 const DOES_REPLACED = {
   create: "The new topic is being created. Producers write to the old topic.",
-  announce: "Clients learn of the new topic. Producers write to the old topic until the switch.",
+  announce: "The new topic is announced to clients. Producers write to the old topic until the switch.",
   seal: "Producers write to the new topic. The partitions of the old topic are being sealed.",
   drain: "Groups read the old topic to its seals. Then the gate opens, and they read the new topic.",
   reclaim: "Every required group has moved to the new topic. The old topic is released, and will be deleted.",
-  gap: "The old topic is deleted. The controller replaces the interim topic by a new topic of the kept name.",
+  gap: "The old topic is deleted. The controller replaces the interim topic by a new topic with the kept name.",
 };
 
-// A name may hold any character: what is not printable shows as its escape, as modeaware.printable does it.
+// A name may contain any character. Unprintable ones are shown as escapes, as in modeaware.printable.
 export function shown(text) {
   return String(text).replace(/[\p{C}\p{Zl}\p{Zp}]/gu, (c) => "\\u{" + c.codePointAt(0).toString(16) + "}");
 }
 
-// As modeaware.printable.number does it.
+// As in modeaware.printable.number.
 const number = (value) => value.toLocaleString("en").replaceAll(",", " ");
 
 export function element(name, { text, ...attributes } = {}, children = []) {
@@ -92,13 +92,13 @@ function progress(topic) {
   ];
 }
 
-// A command breaks between words alone.
+// Lets a command break only between words.
 function command(text) {
   return element("code", {}, text.split(" ").flatMap((word, n) => [...(n ? [" "] : []), element("span", { text: word })]));
 }
 
 function blocked(one) {
-  const waits = one.as_asked; // nothing is wrong then
+  const waits = one.as_asked; // the wait follows from the request
   const many = one.count === 1 ? "Partition" : "Partitions";
   const what = one.count ? `${many} ${ranges(one.partitions)}` : "The replacement";
   return element("div", { class: waits ? "blocked waits" : "blocked" }, [
@@ -122,7 +122,7 @@ function state(group) {
 function pace(group) {
   if (!group.unread) return "-";
   if (group.read_per_s === null) return "not known yet";
-  if (group.left_s === null) return "does not shrink";
+  if (group.left_s === null) return "not falling";
   return `about ${lasting(group.left_s)}`;
 }
 
@@ -137,7 +137,7 @@ function drawing(width, height, kind, parts) {
   return svg;
 }
 
-// What a group had left at each point of the topic's history, and has now.
+// A group's unread records at each point of the topic's history, and now.
 function curve(group, topic) {
   const points = topic.history_ms.map((ms, n) => [ms, group.history[n]]).filter(([, left]) => left !== null);
   if (topic.looked_ms !== null) points.push([topic.looked_ms, group.unread]);
@@ -209,7 +209,7 @@ function pair(topic) {
   ]);
 }
 
-// A time of day, with the date where it is not today.
+// A time of day, with the date if that is not today.
 function clock(ms) {
   const at = new Date(ms);
   const day = at.toDateString() === new Date().toDateString() ? "" : `${at.toLocaleDateString("en-CA")} `;
@@ -293,11 +293,11 @@ export function card(topic) {
   if (topic.trouble !== null) node.append(element("p", { class: "trouble", text: `The last attempt failed: ${topic.trouble}` }));
   node.append(...topic.blocked.map(blocked), ...groups(topic), ...events(topic), checked(topic));
   if (topic.fences_lifted) node.append(element("p", { class: "trouble", text: `The fence was lifted ${topic.fences_lifted} times: another client set the topic's configs. The controller restores the fence, and drains what was written meanwhile.` }));
-  if (topic.stragglers) node.append(element("p", { class: "trouble", text: `Seals broken by late records: ${topic.stragglers}. Some producer does not honour modes; the controller's log says what came. Nothing is lost.` }));
+  if (topic.stragglers) node.append(element("p", { class: "trouble", text: `Seals broken by late records: ${topic.stragglers}. Some producer does not honour modes; the controller's log shows these records. Nothing is lost.` }));
   return node;
 }
 
-// What needs attention first: blocked the longest, then what waits as requested.
+// The sort key of a topic: first failed attempts, then the topics that are blocked for the longest time.
 export function urgency(topic) {
   if (topic.trouble !== null) return 0;
   return Math.min(Infinity, ...topic.blocked.filter((one) => !one.as_asked).map((one) => one.since_ms));

@@ -33,7 +33,7 @@ def test_new_latest_group_reads_every_record_written_after_it_joined(
 
 @pytest.mark.parametrize("reset", ["earliest", "latest"])
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_living_group_reads_every_record_of_the_new_topic(
+def test_running_group_reads_every_record_of_the_recreated_topic(
     recreating: Recreating, make_group: Callable[[], str], protocol: str, reset: str
 ) -> None:
     fetching = Fetching()

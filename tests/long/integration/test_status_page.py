@@ -22,7 +22,7 @@ from tests.support.process import LoggedProcess
 from tests.support.watched import NAUGHTY, Snapshot, busy_snapshot, replacing_snapshot, standby_snapshot
 
 DEADLINE_MS = 60_000
-NO_PACE = re.compile("not known yet|does not shrink")
+NO_PACE = re.compile("not known yet|not falling")
 NO_CURVE_TEXT = re.compile("^-?$")
 PLACE = re.compile(r"status page at (http:\S+:\d+)/")
 QUICK = (
@@ -99,7 +99,7 @@ def test_a_drain_from_blocked_to_done(
 
     process.send_sigterm()
     assert process.wait(60) == 0
-    expect(page.locator("#live")).to_contain_text("stale: no answer for ")
+    expect(page.locator("#live")).to_contain_text("stale: no response for ")
     expect(page.locator("body")).to_have_class("stale")
 
 

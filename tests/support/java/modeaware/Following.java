@@ -93,7 +93,7 @@ final class Following {
         return view == null ? 0 : view.writable.length;
     }
 
-    /** Does {@code change}, and waits for what it leads to. */
+    /** Does {@code change}, and waits for its effect. */
     private static void say(String name, Tail tail, BooleanSupplier isDone, Runnable change) {
         change.run();
         long untilNs = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(LONGEST_MS);
