@@ -7,6 +7,7 @@ from typing import Any
 
 from modeaware.clock import SYSTEM_CLOCK
 from modeaware.controller.status import OPERATIONS, WHOLE, Role, Snapshot, TopicSeen
+from modeaware.interim import interim_name
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, TopicFacts
 from modeaware.modelog.records import (
@@ -154,6 +155,20 @@ def replacing_snapshot(now_ms: int | None = None) -> Snapshot:
     gone_ms = {"released_ms": now_ms - 50_000, "deleting_ms": now_ms - 40_000, "gone_ms": now_ms - 30_000}
     clicks = replaced("clicks", {p: RetiredPartition(seal_offset=1000) for p in range(32)}, **gone_ms)
     return replace(busy_snapshot(now_ms), topics=(TopicSeen(clicks), draining, waiting))
+
+
+def keeping_snapshot() -> Snapshot:
+    """An active controller: the second half of a change that keeps the name of a topic."""
+    now_ms = SYSTEM_CLOCK.now_ms()
+    interim, seals = interim_name("orders", "id-1"), {p: RetiredPartition(seal_offset=10) for p in range(4)}
+    own: dict[str, Any] = {"delay_ms": 0, "keep_name": True}
+    first = Replacement(interim, 4, now_ms - 600_000, new_topic_id="id-2", switched_ms=now_ms - 500_000, **own)
+    first = replace(first, released_ms=now_ms - 400_000, deleting_ms=now_ms - 390_000, gone_ms=now_ms - 380_000)
+    second = Replacement("orders", 4, now_ms - 300_000, new_topic_id="id-3", switched_ms=now_ms - 290_000, **own)
+    more: dict[str, Any] = {"deletion": None, "changed_ms": now_ms - MINUTE_MS}
+    alias = replace(record("orders", 0, seals, now_ms, replacement=first, **more), topic_id="id-1")
+    draining = replace(record(interim, 0, seals, now_ms, replacement=second, **more), topic_id="id-2")
+    return replace(busy_snapshot(now_ms), topics=(TopicSeen(alias), TopicSeen(draining)))
 
 
 def standby_snapshot() -> Snapshot:

@@ -19,7 +19,14 @@ from tests.support.browser import browser
 from tests.support.command_line import Site
 from tests.support.plain import produce_keyed
 from tests.support.process import LoggedProcess
-from tests.support.watched import NAUGHTY, Snapshot, busy_snapshot, replacing_snapshot, standby_snapshot
+from tests.support.watched import (
+    NAUGHTY,
+    Snapshot,
+    busy_snapshot,
+    keeping_snapshot,
+    replacing_snapshot,
+    standby_snapshot,
+)
 
 DEADLINE_MS = 60_000
 NO_PACE = re.compile("not known yet|not falling")
@@ -147,6 +154,20 @@ def test_a_replacement_is_drawn_with_its_steps_and_both_topics(page: Page, width
         alias = page.locator('#done [data-topic="clicks"]')
         expect(alias).to_contain_text("clicks → clicks-v2")
         expect(alias.locator(".cell")).to_have_count(0)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert page.evaluate(CLIPPED) == []
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+def test_a_change_that_keeps_a_name_is_one_card_with_that_name_and_both_switches(page: Page, width: int) -> None:
+    with served(page, keeping_snapshot, width):
+        card = page.locator("#topics article")
+        expect(card).to_have_count(1)
+        expect(card.locator("h3")).to_have_text("orders")
+        expect(card).to_contain_text(
+            re.compile(r"Half 2 of 2: first switch \S+, old topic deleted \S+, second switch \S+")
+        )
+        expect(card.locator(".side h4").last).to_have_text("orders")
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         assert page.evaluate(CLIPPED) == []
 
