@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from modeaware.admin.acls import ADMIN_CONFIG, TopicAcls
 from modeaware.admin.replacements import OF_PARTITIONS, PER_PARTITION, OldTopic, mirrors
-from modeaware.lifecycle.alias import EPOCHS_FORGOTTEN_MS
+from modeaware.durations import duration_text
+from modeaware.lifecycle.alias import EPOCHS_FORGOTTEN_MS, FORGOTTEN_MS
 from modeaware.lifecycle.commands import ReplaceTopicCommand
 from modeaware.lifecycle.drain import Requirement, required_of
 from modeaware.lifecycle.facts import GroupFacts, MembersSeen, TopicFacts
@@ -243,7 +244,18 @@ def _kept_name_text(plan: ReplacementPlan) -> list[str]:
         f"  3. Run these groups on {interim}, by that name. After the second switch let them read it to its end.",
         f"  4. Stop them. Then: modeaware groups prepare GROUP --topic {name}",
         f"  5. Once {interim} is deleted, start producers and groups on {name}.",
+        f"Their producers write nothing in between: {_stopped_text(plan)}.",
     ]
+
+
+def _stopped_text(plan: ReplacementPlan) -> str:
+    """Return how long the producers without modeaware are stopped."""
+    groups = "and as long as their groups take to read"
+    if plan.delay_ms is None:
+        return f"for twice the retention time, {groups}"
+    between_ms = FORGOTTEN_MS if plan.num_partitions > plan.partition_count else EPOCHS_FORGOTTEN_MS
+    least_ms = 2 * max(plan.pause_ms, plan.delay_ms) + between_ms
+    return f"for {duration_text(-(-least_ms // 1000) * 1000)} at least, {groups}"
 
 
 def acls_text(what: ReplacementPlan | ReplaceTopicCommand, acls: TopicAcls | None) -> list[str]:

@@ -375,11 +375,23 @@ def test_plan_has_the_steps_for_clients_without_modes() -> None:
         f"Retention has to empty orders, then {INTERIM}",
         f"modeaware groups prepare GROUP --topic {INTERIM}",
         "Stop them. Then: modeaware groups prepare GROUP --topic orders",
+        "Their producers write nothing in between: for twice the retention time",
     ):
         assert words in told
     assert "10 minutes" not in told
     more = plan_replacement(replace(command, num_partitions=9), facts, FOUND, {}, 10_000)
     assert "10 minutes after the old orders is deleted" in "\n".join(replacement_text(more))
+
+
+@pytest.mark.parametrize(
+    ("after", "delay_ms", "stopped"), [(4, 0, "67s"), (4, 60_000, "165s"), (9, 0, "622s"), (9, 3_600_000, "130m")]
+)
+def test_plan_says_how_long_producers_without_modes_are_stopped(after: int, delay_ms: int, stopped: str) -> None:
+    """Two pauses of 11 s or two delays, and 45 s or 10 min in between."""
+    command = replace(COMMAND, configs=dict(FOUND.configs), delay_ms=delay_ms, num_partitions=after)
+    plan = plan_replacement(command, TopicFacts("orders", "id", 6), FOUND, {}, 10_000)
+    (line,) = [line for line in replacement_text(plan) if "Their producers write nothing" in line]
+    assert f"for {stopped} at least" in line
 
 
 # Brokers that create topics
