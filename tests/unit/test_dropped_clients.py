@@ -3,6 +3,9 @@ to it."""
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 import weakref
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -181,3 +184,33 @@ def test_errors_that_are_kept_keep_no_caller_alive() -> None:
         assert ended() is None, call
     assert str(store.error()) == "no broker"
     assert ids.request([""], 60)
+
+
+DROPPED = """
+import gc, os, sys, time
+import confluent_kafka, modeaware
+gc.disable()
+conf = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0, "partitioner": "murmur2_random"}
+
+def held():
+    return len(os.listdir("/proc/self/task")), len(os.listdir("/proc/self/fd"))
+
+def left_by(kind):
+    kept = kind(conf)  # what clients of one process share
+    before = held()
+    for _ in range(1000):
+        kind(conf)
+    deadline = time.monotonic() + 30
+    while max(after - b for after, b in zip(held(), before)) > 10 and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return [after - b for after, b in zip(held(), before)]
+
+print(left_by(confluent_kafka.Producer), left_by(modeaware.Producer))
+"""
+
+
+def test_dropped_producers_leave_no_threads_and_descriptors() -> None:
+    told = subprocess.run([sys.executable, "-c", DROPPED], capture_output=True, text=True, timeout=120, check=False)
+    assert told.returncode == 0, told.stderr
+    plain, ours = re.findall(r"\[(-?\d+), (-?\d+)\]", told.stdout)
+    assert all(int(left) <= 10 for left in (*plain, *ours)), told.stdout
