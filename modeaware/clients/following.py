@@ -15,7 +15,6 @@ import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, NoReturn
 
@@ -44,7 +43,7 @@ def acquired(conf: Mapping[str, Any], config: ClientConfig) -> Iterator[Views]:
     The application's resize callback is left out: the source of the views outlives the client, and must not keep the
     callback's objects alive.
     """
-    views = registry.acquire(conf, replace(config, resize_callback=None))
+    views = registry.acquire(conf, config)
     with ExitStack() as undo:
         undo.callback(views.close)
         yield views

@@ -52,7 +52,7 @@ class Joining:
         unknown = self._unknown(reading)
         if unknown and self._ask_s <= now_s:
             return Request(Asked.TOPICS, frozenset((topic, 0) for topic in unknown)), None
-        wanted = Subscribe(tuple(topic for topic in reading.topics if topic not in unknown), reading.left_out)
+        wanted = self.wanted(reading)
         if self.subscribed is None or _as_sets(self.subscribed) != _as_sets(wanted):
             return wanted, None
         if self._rejoins:
@@ -66,6 +66,11 @@ class Joining:
             return Request(Asked.OWNED, frozenset((topic, 0) for topic in missing)), None
         times = [at for at in (self._ask_s if unknown else None, self._unowned_s) if at is not None]
         return None, min(times, default=None)
+
+    def wanted(self, reading: Reading) -> Subscribe:
+        """Return the subscription: the topics to read, without new topics that brokers may not have yet."""
+        unknown = self._unknown(reading)
+        return Subscribe(tuple(topic for topic in reading.topics if topic not in unknown), reading.left_out)
 
     def _unknown(self, reading: Reading) -> set[str]:
         unseen = {topic for topic in reading.new_topics if (topic, reading.topic_id(topic)) not in self._there}

@@ -486,6 +486,11 @@ class Member:
         return self._to_show(now_s) or self._to_pause(now_s)
 
     @property
+    def wanted(self) -> Subscribe:
+        """The subscription that this member's views require."""
+        return self._joining.wanted(self.reading)
+
+    @property
     def may_drop(self) -> bool:
         """Whether the application may drop uncommitted records in its callback for a revocation."""
         return not self.manual and self._ends.sees_revocations and self.committing.may_drop

@@ -228,7 +228,7 @@ class Membership:
         """Leave the group and join it again. Without the leave, only a join of its leader starts a rebalance."""
         self._stock.unsubscribe()
         # librdkafka subscribes only when the member has left the group. Before the leave, _revoke() notes the views.
-        self._subscribe(Subscribe(self.member.reading.topics, self.member.reading.left_out))
+        self._subscribe(self.member.wanted)
 
     # What librdkafka calls
 
@@ -440,9 +440,8 @@ class Membership:
         if not inside:
             self._notice_deletions()
         if self._patterns.due_s is not None and self._now_s() >= self._patterns.due_s:
-            reading = self.member.reading
-            before, wanted = self._subscribed, Subscribe(reading.topics, reading.left_out)
-            if self._subscribed and set(self._patterns.topics(wanted)) != set(before):
+            wanted = self.member.wanted
+            if self._subscribed and set(self._patterns.topics(wanted)) != set(self._subscribed):
                 self._subscribe(wanted)
         if self.due_s() is None:
             self._onlooker.close()

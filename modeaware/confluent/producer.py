@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from typing import Any, Generic, Self, TypeVar
 
@@ -89,7 +88,7 @@ class Producer(_Slots):
             partitioner = partitioner_of(conf)
         # No resize callback: the views' source outlives the producer, and must not keep the producer's objects alive.
         self._count = partition_count(self, config.view_timeout_ms / 1000)
-        views = hints.views = deliveries.views = registry.acquire(conf, replace(config, resize_callback=None))
+        views = hints.views = deliveries.views = registry.acquire(conf, config)
         stock = stock_method(Producer, type(self), "produce")
         self._modeaware = router = Router(
             stock,

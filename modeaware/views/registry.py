@@ -13,7 +13,7 @@ import os
 import threading
 import weakref
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from modeaware.callouts import InnerLock
@@ -176,7 +176,7 @@ class _Handle:
     def __init__(self, conf: Mapping[str, Any], config: ClientConfig) -> None:
         # Only the settings that clients share: a source may outlive a client, and must not keep its callbacks alive.
         self._conf = {**shared_settings(conf), "client.id": conf.get("client.id")}
-        self._config = config
+        self._config = replace(config, resize_callback=None)
         self.group = str(conf.get("group.id") or "")
         self._listeners: list[ViewListener] = []
         self._in_use: set[str] = set()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -79,6 +81,16 @@ def acquire(made: list[Views]) -> Views:
 
 
 class TestSources:
+    def test_views_keep_no_callback_of_a_client_alive(self, tail: type[GuardedTail], made: list[Views]) -> None:
+        def on_resize(resize: object) -> None:
+            raise AssertionError("nothing is resized")
+
+        callback = weakref.ref(on_resize)
+        made.append(registry.acquire(CONF, ClientConfig(mode_source="log", resize_callback=on_resize)))
+        del on_resize
+        gc.collect()
+        assert callback() is None
+
     def test_views_follow_and_never_go_back(self, tail: type[GuardedTail], made: list[Views]) -> None:
         views, heard = acquire(made), list[int]()
         assert views.wait_ready(30)
