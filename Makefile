@@ -9,8 +9,8 @@ STAMP := $(VENV)/.ready-$(notdir $(PYTHON))
 EXTRAS := dev,demo
 SOURCES := modeaware partitioners tests release hatch_build.py java $(wildcard benchmarks examples)
 
-.PHONY: setup jar test test-unit test-all test-kafka test-spark lint browser docs format demo bench chaos soak simulate fuzz \
-	coverage release-check man clean
+.PHONY: setup jar test test-unit test-all test-kafka test-jvm test-spark lint browser docs format demo bench chaos soak simulate \
+	fuzz coverage release-check man clean
 .DELETE_ON_ERROR:
 
 setup: $(STAMP)
@@ -57,6 +57,12 @@ BROKER_TESTS := $(addprefix tests/integration/test_,undo.py replacing.py admin_c
 test-kafka: $(STAMP)
 	MODEAWARE_LOCAL_KAFKA=process MODEAWARE_KAFKA_VERSION=$(KAFKA) $(PY) -m pytest -q $(BROKER_TESTS)
 
+# The producer plug-ins with other Java clients: make test-jvm CLIENTS=4.0.1
+CLIENTS ?= 4.2.0
+JVM_TESTS := tests/contract/test_jvm.py tests/integration/test_jvm_producers.py tests/long/integration/test_jvm_secured.py
+test-jvm: $(STAMP)
+	MODEAWARE_LOCAL_KAFKA=process MODEAWARE_TEST_KAFKA_CLIENTS=$(CLIENTS) $(PY) -m pytest -q $(JVM_TESTS)
+
 # The Spark jobs on another PySpark, in a separate environment: make test-spark SPARK=4.1.1 VENV=.venv-spark
 SPARK ?= 4.0.0
 test-spark: $(STAMP)
@@ -99,7 +105,7 @@ fuzz: $(STAMP)
 	$(PY) -m tests.fuzz --minutes $(or $(MINUTES),2) $(FUZZ_ARGS)
 
 # Checks all parts of a release as far as this machine permits. With --all, a check that cannot run has failed.
-release-check: $(STAMP)
+release-check: $(STAMP) jar
 	@$(PY) -c 'import build, check_jsonschema, cibuildwheel, kubernetes_validate, twine' 2>/dev/null \
 		|| $(PY) -m pip install --quiet --disable-pip-version-check --editable '.[release]'
 	$(PY) -m release $(RELEASE_ARGS)

@@ -6,8 +6,9 @@ import json
 import logging
 import random
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
@@ -16,8 +17,12 @@ import pytest
 from confluent_kafka import murmur2
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
+from modeaware import Producer
 from modeaware.chain import written_topic
 from modeaware.config import ClientConfig
+from modeaware.confluent import router  # private: a producer with and without the extension
+from modeaware.librdkafka import Producer as StockProducer
+from modeaware.lifecycle.state import PHASES, topic_phase
 from modeaware.local.jars import kafka_jars
 from modeaware.modelog.group_rules import GROUP_RULES_KEY
 from modeaware.modelog.json_form import MAX_READ_BYTES, JsonRecord
@@ -33,8 +38,9 @@ from modeaware.modelog.records import (
     Straggler,
     TopicRecord,
 )
-from modeaware.modelog.replay import MAX_KEY_BYTES
+from modeaware.modelog.replay import MAX_KEY_BYTES, Replay
 from modeaware.topic_view import TopicView
+from modeaware.views import registry
 from modeaware.views.log import LogSource
 from modeaware.views.store import ViewStore
 from partitioners import named
@@ -43,11 +49,13 @@ from tests.simulation.guards import FIRST_SEED
 from tests.simulation.report import CHAIN_FROM, DELETE_FROM, NAMES_FROM, REPLACE_FROM, Report, run
 from tests.support.jvm import answers, build_jar, plug_ins_jar, run_java
 from tests.support.modelog import NONE, RO, RW, for_newer_readers, topic_record
+from tests.support.offline import CONF, Acquired, finish
 
 HASHES = ("murmur2_random", "consistent_random", "minimal_movement")
 COUNTS = (12, 5)
 SCHEDULES = 5
 Entry = tuple[str | bytes | None, bytes | None]
+Placed = tuple[bytes | None, list[int]]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -71,24 +79,66 @@ def keys() -> list[bytes | None]:
     return [None, b"", *binary[1:], *(text.encode() for text in texts[1:])]
 
 
-def test_keys_go_where_the_partitioners_of_this_package_put_them() -> None:
-    """Also by the plug-in, in a topic whose writable partitions are in no row."""
+OPEN = (1, 2, 5, 8, 11)
+"""Writable partitions, with gaps between them."""
+
+
+@pytest.fixture(scope="module")
+def in_java() -> list[Placed]:
+    """Each key, and where Java puts it: by each hash among each count, then by the plug-in with each hash in OPEN."""
     all_keys = keys()
-    open_ones = (1, 2, 5, 8, 11)
+    found = answers([encoded(key) for key in all_keys], "keys", encoded(shrunk_to_open().to_json()), *map(str, COUNTS))
+    return [(key, [int(each) for each in line.split()]) for key, line in zip(all_keys, found, strict=True)]
+
+
+def shrunk_to_open() -> TopicRecord:
     record = topic_record(topic_id=LIVE_ID, writable=0)
-    record = replace(record, modes=tuple(RW if p in open_ones else RO for p in range(12)), retired={})
-    found = answers([encoded(key) for key in all_keys], "keys", encoded(record.to_json()), *map(str, COUNTS))
+    return replace(record, modes=tuple(RW if p in OPEN else RO for p in range(12)), retired={})
+
+
+def test_keys_go_where_the_partitioners_of_this_package_put_them(in_java: list[Placed]) -> None:
+    """Also by the plug-in, in a topic whose writable partitions have gaps between them."""
     partitioners = [named(name).for_topic("orders") for name in HASHES]
     differing = []
-    for key, line in zip(all_keys, found, strict=True):
+    for key, found in in_java:
         expected = [
             each.partition(key, count) if each.requires_consistency(key) else -1
             for each in partitioners
             for count in COUNTS
         ]
-        expected += [open_ones[by_five] if by_five >= 0 else -1 for by_five in expected[1::2]]
-        if line.split() != [str(index) for index in expected]:
-            differing.append((key, line, expected))
+        expected += [OPEN[by_five] if by_five >= 0 else -1 for by_five in expected[1::2]]
+        if found != expected:
+            differing.append((key, found, expected))
+    assert differing == [], differing[:5]
+
+
+@pytest.mark.parametrize("has_extension", [True, False])
+@pytest.mark.parametrize("name", HASHES)
+def test_keys_go_where_a_producer_of_this_package_sends_them(
+    in_java: list[Placed], name: str, has_extension: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[int] = []
+
+    class Recording(StockProducer):
+        def produce(self, topic: str, value: Any = None, key: Any = None, partition: int = -1, *rest: Any) -> None:
+            sent.append(partition)
+
+    acquired = Acquired()
+    acquired.views.put(shrunk_to_open().view())
+    monkeypatch.setattr(registry, "acquire", acquired)
+    monkeypatch.setattr("confluent_kafka.Producer", Recording)
+    if not has_extension:
+        monkeypatch.setattr(router, "RoutedProduce", None)
+    producer = Producer({**CONF, "partitioner": name})
+    for key, _ in in_java:
+        producer.produce("orders", None, key)
+    finish(producer)
+    column = HASHES.index(name) - len(HASHES)
+    differing = [
+        (key, partition, found)
+        for (key, found), partition in zip(in_java, sent, strict=True)
+        if partition not in (OPEN if found[column] < 0 else (found[column],))
+    ]
     assert differing == [], differing[:5]
 
 
@@ -150,13 +200,29 @@ def differing(steps: list[Entry | str]) -> list[tuple[Entry | str, str, str]]:
     return [found for found in zip(steps, by_java, by_python, strict=True) if found[1] != found[2]]
 
 
+def phases_of(log: Iterable[Entry]) -> set[str]:
+    """The phases that the records of a log show, each with the kind of the change."""
+    replay = Replay()
+    met = set()
+    for key, value in log:
+        replay.apply(key, value)
+        for record in replay.records.values():
+            kind = "replacement" if record.has_replacement else "resize"
+            met.add("undone" if record.replacing.undone_ms is not None else f"{kind} {topic_phase(record)}")
+    return met
+
+
 def test_every_phase_of_shrinks_growths_and_chains_of_replacements_gives_the_same_views() -> None:
-    """Logs of the simulator: each read to the middle, then followed; read again where its end is lost."""
-    steps: list[Entry | str] = []
+    """Logs of the simulator, and one of what its schedules rarely meet: each read to the middle, then followed; read
+    again where its end is lost."""
+    logs: list[list[Entry]] = [[(each.topic_id, each.to_json()) for each in RARE]]
     starts = (FIRST_SEED, REPLACE_FROM, DELETE_FROM, CHAIN_FROM, NAMES_FROM)
     for seed in (first + number for first in starts for number in range(SCHEDULES)):
         with seams():
-            log: list[Entry] = list(run(seed, Report()).log.entries)
+            logs.append(list(run(seed, Report()).log.entries))
+    assert set().union(*map(phases_of, logs)) == MET
+    steps: list[Entry | str] = []
+    for log in logs:
         middle = len(log) // 2
         steps += ["new", "begin", *log[:middle], "end", *log[middle:]]
         steps += ["begin", *log[:middle], "end", *log[middle:], "begin", *log, "end"]
@@ -184,6 +250,17 @@ FULL = replace(
         own_configs={"max.message.bytes": None},
     ),
 )
+UNDONE = replace(FULL.replacing, undone_ms=3)
+RARE = (
+    replace(SHRUNK, modes=(RW,) * 11 + (RO,), retired={}, opening={11: OpeningPartition(7)}),
+    replace(FULL, epoch=2),
+    replace(FULL, epoch=3, replacement=UNDONE),
+    replace(FULL, epoch=4, replacement=replace(UNDONE, switched_ms=None)),
+)
+MET = {f"replacement {phase}" for phase in PHASES if phase != "opening"} | {
+    "undone",
+    *(f"resize {phase}" for phase in PHASES if phase not in ("create", "announce")),
+}
 CLAIM = ClaimRecord(1, "host:1", "c", 1_000, "host", "SASL_SSL", 4)
 VALUES = [
     *(None, True, False, 0, 1, -1, 7, 1.0, 1e400, 2**70, "", "x", "1", "\ud800", [], [[]], [1], ["x"], [[0, 3]]),
@@ -228,7 +305,8 @@ def test_malformed_and_newer_records_give_the_same_views() -> None:
     whole = FULL.to_json()
     fields = json.loads(whole)
     steps: list[Entry | str] = ["new", "begin", "end"]
-    for epoch, each in enumerate(variants(FULL), 2):
+    undone = ({**fields, "replacement": {**fields["replacement"], "undone_ms": value}} for value in VALUES)
+    for epoch, each in enumerate(chain(undone, variants(FULL)), 2):
         risen = {**each, "epoch": epoch} if each.get("epoch") == fields["epoch"] else each  # one that is read shows
         steps.append((FULL.topic_id, json.dumps(risen).encode()))
     for each in variants(CLAIM):
@@ -278,6 +356,7 @@ DECISIONS = {
     "metadata without ids": f"orders {murmur2(b'key-3', 4)}",
     "created again": f"orders {murmur2(b'key-3', 12)}",
     "replaced, partitioner alone": "InvalidTopicException",
+    "replaced, then created again": "InvalidTopicException",  # Python writes to it, until the name is an alias
     "replaced": "orders-v2",
     "renamed behind the interceptor": "InvalidTopicException",
     "before the switch": "orders",

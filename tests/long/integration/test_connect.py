@@ -6,12 +6,16 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from confluent_kafka import murmur2
 
+from modeaware.local import Kafka
 from modeaware.local.jars import find_java
 from tests.conftest import MakeTopic
-from tests.support.changed_count import BEFORE, DEADLINE_S, Change, change_count, check_stored
+from tests.support.changed_count import AFTER, BEFORE, DEADLINE_S, Change, change_count, check_stored
 from tests.support.controlled import Controlled
 from tests.support.jvm import connect_class_path
+from tests.support.modelog import RealLog, topic_record
+from tests.support.plain import drain_topic
 from tests.support.process import LoggedProcess
 from tests.support.waiting import eventually
 
@@ -28,12 +32,12 @@ WORKER = {
 CONNECTOR = {"name": "numbers", "connector.class": "connect.NumberSource", "tasks.max": "1"}
 
 
-def plug_ins(served: Controlled, prefix: str) -> dict[str, str]:
+def plug_ins(log: str, prefix: str) -> dict[str, str]:
     settings = {
         "partitioner.class": "modeaware.ModePartitioner",
         "interceptor.classes": "modeaware.ModeInterceptor",
         "modeaware.partitioner": "murmur2_random",
-        "modeaware.mode.log.topic": served.log,
+        "modeaware.mode.log.topic": log,
     }
     return {prefix + name: value for name, value in settings.items()}
 
@@ -71,6 +75,11 @@ class Worker:
 
         eventually(has_written, DEADLINE_S)
 
+    def await_failure(self) -> str:
+        """Wait until its task has ended; return what it has logged."""
+        self._process.wait_until_it_says("uncaught", DEADLINE_S)
+        return self._process.said
+
     def stop(self) -> set[str]:
         """End it; return what was acknowledged to it."""
         self._process.send_sigterm()
@@ -88,8 +97,8 @@ def test_a_source_follows_a_live_change(
 ) -> None:
     setting.start(seal_quiet_ms=SEAL_QUIET_MS)
     topic = make_topic(BEFORE)
-    of_worker = plug_ins(setting, "producer.") if is_set_in == "worker" else {}
-    of_connector = plug_ins(setting, "producer.override.") if is_set_in == "connector" else {}
+    of_worker = plug_ins(setting.log, "producer.") if is_set_in == "worker" else {}
+    of_connector = plug_ins(setting.log, "producer.override.") if is_set_in == "connector" else {}
     worker = Worker(tmp_path, {"bootstrap.servers": setting.servers, **of_worker}, {"topic": topic, **of_connector})
     try:
         worker.write_more()
@@ -99,3 +108,41 @@ def test_a_source_follows_a_live_change(
     finally:
         worker.kill()
     check_stored(setting, topic, target, acknowledged, key_count=40)
+
+
+@pytest.mark.parametrize("has_partitioner", [True, False])
+def test_a_task_without_a_view_fails_and_its_restart_sends_every_record(
+    kafka: Kafka, make_topic: MakeTopic, tmp_path: Path, has_partitioner: bool
+) -> None:
+    """A ModePartitioner fails the send; the Error of an interceptor alone leaves ``send()``."""
+    log = RealLog(kafka.bootstrap_servers)
+    log.create()
+    topic, override = make_topic(BEFORE), "producer.override."
+    log.append(topic_record(topic, writable=AFTER))
+    log.close()
+    connector = {"topic": topic, **plug_ins(log.topic, override), f"{override}modeaware.view.timeout.ms": "10000"}
+    if not has_partitioner:
+        del connector[f"{override}partitioner.class"]
+    unread = {f"{override}modeaware.mode.log.topic": "no/topic", f"{override}modeaware.view.timeout.ms": "0"}
+    worker = Worker(tmp_path, {"bootstrap.servers": kafka.bootstrap_servers}, {**connector, **unread})
+    try:
+        said = worker.await_failure()
+        assert worker.stop() == set()
+    finally:
+        worker.kill()
+    assert "no view of the partition modes within 0 ms" in said
+    assert ("java.lang.Error: the record was not sent: " in said) is not has_partitioner
+    assert drain_topic(kafka.bootstrap_servers, topic) == []
+
+    worker = Worker(tmp_path, {"bootstrap.servers": kafka.bootstrap_servers}, connector)
+    try:
+        worker.write_more()
+        acknowledged = worker.stop()
+    finally:
+        worker.kill()
+    stored = drain_topic(kafka.bootstrap_servers, topic)
+    values = {(message.value() or b"").decode() for message in stored}
+    assert values == {f"connect:{number}" for number in range(len(stored))}
+    assert acknowledged <= values
+    places = {(message.key(), message.partition()) for message in stored}
+    assert not has_partitioner or places == {(key, murmur2(key, AFTER)) for key, _ in places}

@@ -43,21 +43,24 @@ public final class NumberSource extends SourceConnector {
         return "1";
     }
 
-    /** Writes a record every 5 ms. */
+    /** Writes a record every 5 ms, from the first one that was not acknowledged to an earlier task. */
     public static final class Numbers extends SourceTask {
+        private static final Map<String, String> SOURCE = Map.of("source", "numbers");
         private String topic;
         private long number;
 
         @Override
         public void start(Map<String, String> given) {
             topic = given.get("topic");
+            Map<String, Object> sent = context.offsetStorageReader().offset(SOURCE);
+            number = sent == null ? 0 : (Long) sent.get("number") + 1;
         }
 
         @Override
         public List<SourceRecord> poll() throws InterruptedException {
             Thread.sleep(5);
             Map<String, Long> offset = Map.of("number", number);
-            SourceRecord record = new SourceRecord(Map.of("source", "numbers"), offset, topic,
+            SourceRecord record = new SourceRecord(SOURCE, offset, topic,
                 Schema.STRING_SCHEMA, "connect-" + number % KEYS, Schema.STRING_SCHEMA, "connect:" + number);
             number++;
             return List.of(record);

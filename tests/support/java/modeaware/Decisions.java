@@ -62,6 +62,7 @@ final class Decisions {
         say("created again", () -> shrunk.partition("orders", Uuid.randomUuid().toString()));
         shrunk.publish("after");
         say("replaced, partitioner alone", () -> shrunk.partition("orders", live));
+        say("replaced, then created again", () -> shrunk.partition("orders", Uuid.randomUuid().toString()));
 
         Case both = new Case(PARTITIONER, INTERCEPTOR, "block");
         both.publish("after");
