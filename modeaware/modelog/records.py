@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 from modeaware.config import DISABLED, UNDER_REPLICATED_CREATION
 from modeaware.interim import is_interim_of
@@ -100,19 +100,27 @@ def policy_of(delay_ms: int | None, *, immediate: bool = False) -> str:
 
 @dataclass(frozen=True)
 class DeleteTopicPartitions(JsonFields):
-    """KIP-694's DeleteTopicPartitionsRecord: the shrink in force for a topic.
+    """KIP-694's DeleteTopicPartitionsRecord: the shrink in force for a topic. It is also a part of reports.
+
+    All partitions from the id ``delete_partitions`` on are retired. The reclaim policy of their records is:
+
+    - ``immediate`` if ``immediate_delete`` is set: delete without waiting for the drain;
+    - ``retention`` if ``delay_ms`` is None: the topic's own retention deletes the records;
+    - else ``drained``: records are deleted once drained, and no earlier than ``delay_ms`` after
+      ``create_timestamp_ms``, the time of the admission (wall clock, ms since the epoch).
+
+    The groups of ``accept_state_loss`` keep state per partition (Kafka Streams) and were named in the request. Their
+    state for the keys that move to another partition stays behind.
 
     Attributes:
-        delete_partitions: the partition count to keep; all partitions from this id on are retired.
-        delay_ms: None for the ``retention`` reclaim policy (the topic's own retention deletes the records). Else the
-            policy is ``drained``: records are deleted once drained, and no earlier than this many milliseconds after
-            ``create_timestamp_ms``.
-        immediate_delete: delete without waiting for the drain.
-        create_timestamp_ms: when the request was admitted (wall clock, ms since the epoch).
-        previous_count: how many partitions were writable before: the target of an undo.
-        accept_state_loss: groups that keep state per partition (Kafka Streams) and were named in the request. Their
-            state for the keys that move to another partition stays behind.
+        delete_partitions: the partition count to keep.
+        policy: retention, drained or immediate.
+        delay_ms: the requested delay; null if none was requested.
+        previous_count: the number of writable partitions before the shrink, which an undo restores.
+        accept_state_loss: groups whose loss of state was accepted.
     """
+
+    json_also: ClassVar = ("policy",)
 
     delete_partitions: int = field(metadata=form(integer))
     delay_ms: int | None = field(metadata=form(optional_int, key="delete_partitions_delay_ms"))
@@ -301,7 +309,7 @@ class Replacement(JsonFields):
         return self.fence != "none"
 
 
-_NO_REPLACEMENT = Replacement("", 0, 0)
+NO_REPLACEMENT = Replacement("", 0, 0)
 
 
 @dataclass(frozen=True)
@@ -371,7 +379,7 @@ class TopicRecord(VersionedRecord):
     @property
     def replacing(self) -> Replacement:
         """Return the topic's replacement, or an empty replacement for a topic that was never replaced."""
-        return self.replacement or _NO_REPLACEMENT
+        return self.replacement or NO_REPLACEMENT
 
     @property
     def is_alias(self) -> bool:

@@ -14,18 +14,17 @@ from modeaware.durations import duration_text
 from modeaware.errors import RecordError
 from modeaware.lifecycle.commands import DeletePartitionsCommand
 from modeaware.lifecycle.drain import requirement_of
+from modeaware.lifecycle.keep_name import KeptName
 from modeaware.lifecycle.report import (
-    KeptNameReport,
     PartitionReport,
     ReplacementReport,
-    ShrinkReport,
     TopicReport,
     groups_left,
     report_topic,
     waits_for,
 )
 from modeaware.lifecycle.state import current_record
-from modeaware.modelog.records import DRAINED, IMMEDIATE, RETENTION
+from modeaware.modelog.records import DRAINED, IMMEDIATE, RETENTION, DeleteTopicPartitions
 from modeaware.modes import format_ranges
 from modeaware.printable import number, printable_lines, table
 from modeaware.reports.session import ModeLog, Session
@@ -182,7 +181,7 @@ def describe_all_parts(session: Session, topics: Sequence[str] | None, log: Mode
     return described + (describe_topics(session, others, log) if others else [])
 
 
-def _part(change: KeptNameReport) -> str | None:
+def _part(change: KeptName) -> str | None:
     """Return the name whose record shows what the second half of a change waits for. Until that half begins, this is
     the kept name (an alias), then the interim topic. Return None if the change is in its first half, is done, or no
     longer keeps the name."""
@@ -191,7 +190,7 @@ def _part(change: KeptNameReport) -> str | None:
     return change.name if change.waits_between_halves else change.interim
 
 
-def _kept_name_lines(kept: KeptNameReport, replacement: ReplacementReport | None) -> list[str]:
+def _kept_name_lines(kept: KeptName, replacement: ReplacementReport | None) -> list[str]:
     times = {
         "first switch": kept.first_switched_ms,
         "old topic deleted": kept.first_gone_ms,
@@ -232,8 +231,8 @@ _RECLAIM = {
 }
 
 
-def _policy(deletion: ShrinkReport) -> str:
-    return _POLICIES[deletion.policy].format(earliest=utc(deletion.create_timestamp_ms + (deletion.delay_ms or 0)))
+def _policy(deletion: DeleteTopicPartitions) -> str:
+    return _POLICIES[deletion.policy].format(earliest=utc(deletion.earliest_ms))
 
 
 def reclaim_text(command: DeletePartitionsCommand) -> str:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from modeaware.durations import duration_text
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.facts import MembersSeen
-from modeaware.lifecycle.report import GAP, TopicReport, waits_for
+from modeaware.lifecycle.keep_name import GAP
+from modeaware.lifecycle.report import TopicReport, waits_for
 from modeaware.modes import format_ranges
 from modeaware.printable import table
 from modeaware.reports.describe import alike
