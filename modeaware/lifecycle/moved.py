@@ -252,7 +252,7 @@ class GroupVerdict:
 def ends_of(record: TopicRecord) -> dict[int, int] | None:
     """Return the end of each partition of an old topic, or None if an end is unknown or the topic is not
     :func:`~modeaware.lifecycle.state.moving`."""
-    if moving(record) is None:
+    if not moving(record):
         return None
     ends = {p: retired.read_up_to for p, retired in record.retired.items() if retired.read_up_to is not None}
     return ends if len(ends) == len(record.modes) else None

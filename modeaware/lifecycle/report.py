@@ -19,7 +19,14 @@ from modeaware.lifecycle.keep_name import KeptName
 from modeaware.lifecycle.moved import LATEST_MS, UNREAD_TEXT, drains_by_groups
 from modeaware.lifecycle.progress import GroupProgress, progress_of
 from modeaware.lifecycle.state import partition_phases, partition_state, topic_phase
-from modeaware.modelog.records import DeleteTopicPartitions, RetiredPartition, Straggler, TopicRecord
+from modeaware.modelog.records import (
+    NO_REPLACEMENT,
+    DeleteTopicPartitions,
+    Replacement,
+    RetiredPartition,
+    Straggler,
+    TopicRecord,
+)
 from modeaware.modes import PartitionMode, PartitionState, ReplicaState, format_ranges
 from modeaware.printable import number
 from modeaware.topic_view import Moved
@@ -153,13 +160,13 @@ class ReplacementReport:
         return tuple((what, at_ms) for what, at_ms in times_ms.items() if at_ms is not None)
 
     @classmethod
-    def of(cls, record: TopicRecord, not_moved: tuple[str, ...] = ()) -> ReplacementReport | None:
+    def of(cls, replacement: Replacement, changed_ms: int = 0, not_moved: tuple[str, ...] = ()) -> ReplacementReport:
         """Return the report of a record's replacement."""
-        if not record.has_replacement:
-            return None
-        replacement = record.replacing
         own = {f.name: getattr(replacement, f.name) for f in fields(cls) if hasattr(replacement, f.name)}
-        return cls(**own | {"changed_ms": record.changed_ms, "not_moved": not_moved})
+        return cls(**own | {"changed_ms": changed_ms, "not_moved": not_moved})
+
+
+_NO_REPLACEMENT = ReplacementReport.of(NO_REPLACEMENT)
 
 
 @dataclass(frozen=True)
@@ -200,6 +207,11 @@ class TopicReport:
     kept_name: KeptName | None = None
 
     @property
+    def replacing(self) -> ReplacementReport:
+        """Return the topic's replacement, or an empty replacement for a topic that was never replaced."""
+        return self.replacement or _NO_REPLACEMENT
+
+    @property
     def events(self) -> tuple[tuple[str, int], ...]:
         """Return the events of the change that the record keeps, with their times."""
         if self.replacement is not None:
@@ -209,8 +221,7 @@ class TopicReport:
     @property
     def is_paused(self) -> bool:
         """Return whether the topic's replacement waits before the switch, as requested."""
-        replacement = self.replacement
-        return replacement is not None and replacement.pause_before_switch and replacement.reason == reasons.PAUSED
+        return self.replacing.pause_before_switch and self.replacing.reason == reasons.PAUSED
 
     @property
     def alarm(self) -> str | None:
@@ -274,7 +285,9 @@ def report_topic(
         epoch=record.epoch,
         phase=topic_phase(record),
         deletion=record.deletion,
-        replacement=ReplacementReport.of(record, must_move),
+        replacement=(
+            ReplacementReport.of(record.replacing, record.changed_ms, must_move) if record.has_replacement else None
+        ),
         required_groups=noted_groups(record),
         groups_complete=record.groups_complete,
         waived=record.waived,

@@ -151,7 +151,7 @@ def _change_lines(topic: TopicDescription) -> list[str]:
     if topic.replaces is not None:
         lines.append(f"Replaces {topic.replaces}")
     if topic.kept_name is not None:
-        lines += _kept_name_lines(topic.kept_name, topic.replacement)
+        lines += _kept_name_lines(topic.kept_name, topic.replacing)
     return [*lines, *(_replacement_lines(topic.replacement) if topic.replacement is not None else ())]
 
 
@@ -190,7 +190,7 @@ def _part(change: KeptName) -> str | None:
     return change.name if change.waits_between_halves else change.interim
 
 
-def _kept_name_lines(kept: KeptName, replacement: ReplacementReport | None) -> list[str]:
+def _kept_name_lines(kept: KeptName, replacement: ReplacementReport) -> list[str]:
     times = {
         "first switch": kept.first_switched_ms,
         "old topic deleted": kept.first_gone_ms,
@@ -200,7 +200,7 @@ def _kept_name_lines(kept: KeptName, replacement: ReplacementReport | None) -> l
     since = ", ".join(f"{word} {utc(ms)}" for word, ms in times.items() if ms is not None)
     how = f"Keeps the name {kept.name}, via {kept.interim}" if kept.keeps else f"Stays on {kept.interim}"
     lines = [f"{how}: half {kept.half} of 2, phase {kept.phase}{f'; {since}' if since else ''}"]
-    shown_below = replacement is not None and replacement.reason == kept.reason
+    shown_below = replacement.reason == kept.reason
     return lines if kept.reason is None or shown_below else [*lines, f"Waits: {kept.waits_for}"]
 
 

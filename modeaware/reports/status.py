@@ -103,8 +103,8 @@ def half_of(topic: TopicReport) -> str:
 def change_text(topic: TopicReport) -> str:
     """Return the change of a topic in words: a shrink, growth or replacement, and its target."""
     replacement, kept = topic.replacement, topic.kept_name
-    if replacement is not None and replacement.undone_ms is not None:
-        return f"undo of the replacement by {replacement.new_topic}"
+    if topic.replacing.undone_ms is not None:
+        return f"undo of the replacement by {topic.replacing.new_topic}"
     if kept is not None and kept.keeps and change_phase(topic) != "done":
         return f"replacement via {kept.interim} ({kept.num_partitions}) that keeps the name, half {kept.half} of 2"
     if replacement is not None:
@@ -143,12 +143,11 @@ def next_command(topic: TopicReport, reason: str | None) -> tuple[str, ...] | No
     code, group = (reasons.code_of(reason), reasons.group_of(reason)) if reason is not None else ("", "")
     if reason is None or code in BY_ITSELF:
         return None
-    replacement, shrink = topic.replacement, topic.deletion
-    is_replaced = replacement is not None or topic.kept_name is not None
+    shrink, is_replaced = topic.deletion, topic.replacement is not None or topic.kept_name is not None
     template = (NEXT | _OF_REPLACEMENT if is_replaced else NEXT).get(code, _DESCRIBE)
     if ("{group}" in template and not group) or ("{count}" in template and shrink is None):  # a value is unknown
         template = _GROUPS
-    filled = {"topic": topic.topic, "group": group, "new": replacement.new_topic if replacement is not None else ""}
+    filled = {"topic": topic.topic, "group": group, "new": topic.replacing.new_topic}
     if shrink is not None:
         delay = "" if shrink.delay_ms is None else f"--delay={duration_text(shrink.delay_ms)}"
         policy = "--immediate-delete" if shrink.immediate_delete else delay
