@@ -21,7 +21,9 @@ from modeaware.lifecycle.progress import GroupProgress, progress_of
 from modeaware.lifecycle.state import partition_phases, partition_state, topic_phase
 from modeaware.modelog.records import (
     NO_REPLACEMENT,
+    RETENTION,
     DeleteTopicPartitions,
+    Reclaims,
     Replacement,
     RetiredPartition,
     Straggler,
@@ -97,7 +99,7 @@ def most_to_read_first(groups: Iterable[GroupProgress]) -> list[GroupProgress]:
 
 
 @dataclass(frozen=True)
-class ReplacementReport:
+class ReplacementReport(Reclaims):
     """The replacement of the topic by another one.
 
     Attributes:
@@ -238,8 +240,7 @@ class TopicReport:
     @property
     def awaits_retention(self) -> bool:
         """Return whether the topic is replaced, and is deleted once its own retention has emptied it."""
-        replacement = self.replacement
-        return self.phase == "reclaim" and replacement is not None and replacement.delay_ms is None
+        return self.phase == "reclaim" and self.replacement is not None and self.replacement.policy == RETENTION
 
 
 def groups_left(topic: TopicReport, most: int | None = None) -> list[str]:

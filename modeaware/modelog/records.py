@@ -22,6 +22,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, Self
 
 from modeaware.config import DISABLED, UNDER_REPLICATED_CREATION
+from modeaware.durations import duration_text
 from modeaware.interim import is_interim_of
 from modeaware.modelog.json_form import (
     JsonFields,
@@ -91,15 +92,36 @@ RETENTION, DRAINED, IMMEDIATE = "retention", "drained", "immediate"
 """The reclaim policies, which decide when records are deleted."""
 
 
-def policy_of(delay_ms: int | None, *, immediate: bool = False) -> str:
-    """Return the reclaim policy of a change that was requested with this delay; None is :data:`RETENTION`."""
-    if immediate:
-        return IMMEDIATE
-    return RETENTION if delay_ms is None else DRAINED
+class Reclaims:
+    """The delay of a change that deletes records, and the reclaim policy that follows from the delay.
+
+    This is the base of such changes: of their commands, records, plans and reports. ``delay_ms`` is None if no delay
+    was requested. Only a shrink may have ``immediate_delete``.
+    """
+
+    delay_ms: int | None
+    immediate_delete: bool = False
+
+    @property
+    def policy(self) -> str:
+        """Return the reclaim policy."""
+        if self.immediate_delete:
+            return IMMEDIATE
+        return RETENTION if self.delay_ms is None else DRAINED
+
+    @property
+    def delay_text(self) -> str | None:
+        """Return the requested delay as text, or None if none was requested."""
+        return None if self.delay_ms is None else duration_text(self.delay_ms)
+
+    def earliest_after(self, requested_ms: int) -> int:
+        """Return the time before which nothing is deleted, for a request at ``requested_ms`` (meaningless for
+        ``retention``)."""
+        return requested_ms + (self.delay_ms or 0)
 
 
 @dataclass(frozen=True)
-class DeleteTopicPartitions(JsonFields):
+class DeleteTopicPartitions(Reclaims, JsonFields):
     """KIP-694's DeleteTopicPartitionsRecord: the shrink in force for a topic. It is also a part of reports.
 
     All partitions from the id ``delete_partitions`` on are retired. The reclaim policy of their records is:
@@ -130,14 +152,9 @@ class DeleteTopicPartitions(JsonFields):
     accept_state_loss: tuple[str, ...] = field(default=(), metadata=form(texts, list))
 
     @property
-    def policy(self) -> str:
-        """Return the reclaim policy."""
-        return policy_of(self.delay_ms, immediate=self.immediate_delete)
-
-    @property
     def earliest_ms(self) -> int:
         """Return the wall-clock time before which nothing is deleted (meaningless for ``retention``)."""
-        return self.create_timestamp_ms + (self.delay_ms or 0)
+        return self.earliest_after(self.create_timestamp_ms)
 
 
 @dataclass(frozen=True)
@@ -235,7 +252,7 @@ class OpeningPartition(JsonFields):
 
 
 @dataclass(frozen=True)
-class Replacement(JsonFields):
+class Replacement(Reclaims, JsonFields):
     """The replacement of an old topic by a new topic. The old topic's record holds the replacement.
 
     See :mod:`modeaware.lifecycle.replacement` for the phases. Times are wall-clock, in ms since the epoch. A time is
@@ -297,11 +314,6 @@ class Replacement(JsonFields):
     undone_ms: int | None = field(default=None, metadata=form(optional_int))
     evacuation_epoch: int | None = field(default=None, metadata=form(optional_int))
     reason: str | None = field(default=None, metadata=form(optional_text))
-
-    @property
-    def policy(self) -> str:
-        """Return the reclaim policy."""
-        return policy_of(self.delay_ms)
 
     @property
     def has_fence(self) -> bool:

@@ -278,7 +278,7 @@ def _as_it_began(desired: DesiredTopic, record: TopicRecord, replacement: Replac
     wanted = replace(wanted, fence=replacement.fence, num_partitions=replacement.num_partitions)
     again = repetition_of(wanted, record)
     differs = [] if again is None else [*again.differs]
-    if desired.shrink is not None and desired.shrink.delay_ms is None and replacement.delay_ms is not None:
+    if desired.shrink is not None and desired.shrink.policy == RETENTION != replacement.policy:
         differs.append(f"another policy ({replacement.policy!r})")
     if not differs:
         return ()

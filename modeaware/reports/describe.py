@@ -10,7 +10,6 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from modeaware.clock import utc
-from modeaware.durations import duration_text
 from modeaware.errors import RecordError
 from modeaware.lifecycle.commands import DeletePartitionsCommand
 from modeaware.lifecycle.drain import requirement_of
@@ -24,7 +23,7 @@ from modeaware.lifecycle.report import (
     waits_for,
 )
 from modeaware.lifecycle.state import current_record
-from modeaware.modelog.records import DRAINED, IMMEDIATE, RETENTION, DeleteTopicPartitions
+from modeaware.modelog.records import DRAINED, IMMEDIATE, RETENTION, DeleteTopicPartitions, Reclaims
 from modeaware.modes import format_ranges
 from modeaware.printable import number, printable_lines, table
 from modeaware.reports.session import ModeLog, Session
@@ -229,6 +228,10 @@ _RECLAIM = {
     RETENTION: "the topic's own retention deletes their records (with a delay, they are deleted once consumed)",
     DRAINED: "their records are deleted once every group has consumed them{earliest}",
 }
+_END = {
+    RETENTION: "deleted once its own retention has emptied it, and every group has moved",
+    DRAINED: "DELETED once every group has moved, {delay} from now at the earliest",
+}
 
 
 def _policy(deletion: DeleteTopicPartitions) -> str:
@@ -237,17 +240,15 @@ def _policy(deletion: DeleteTopicPartitions) -> str:
 
 def reclaim_text(command: DeletePartitionsCommand) -> str:
     """Return the policy for the records of retired partitions, in words."""
-    earliest = f", {duration_text(command.delay_ms)} from now at the earliest" if command.delay_ms else ""
+    earliest = f", {command.delay_text} from now at the earliest" if command.delay_ms else ""
     return _RECLAIM[command.policy].format(earliest=earliest)
 
 
-def end_text(topic: str, fence: str, delay_ms: int | None) -> str:
-    """Return when an old topic is deleted, in words. If ``delay_ms`` is None, the topic's own retention decides."""
+def end_text(topic: str, fence: str, change: Reclaims) -> str:
+    """Return when an old topic is deleted, in words."""
     if fence == "none":
         return f"{topic} is never deleted (--fence none)"
-    if delay_ms is None:
-        return f"{topic} is deleted once its own retention has emptied it, and every group has moved"
-    return f"{topic} is DELETED once every group has moved, {duration_text(delay_ms)} from now at the earliest"
+    return f"{topic} is {_END[change.policy].format(delay=change.delay_text)}"
 
 
 def _group_lines(topic: TopicDescription) -> list[str]:

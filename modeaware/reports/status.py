@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from modeaware.durations import duration_text
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.facts import MembersSeen
 from modeaware.lifecycle.keep_name import GAP
 from modeaware.lifecycle.report import TopicReport, waits_for
+from modeaware.modelog.records import DRAINED, IMMEDIATE, RETENTION
 from modeaware.modes import format_ranges
 from modeaware.printable import table
 from modeaware.reports.describe import alike
@@ -149,13 +149,13 @@ def next_command(topic: TopicReport, reason: str | None) -> tuple[str, ...] | No
         template = _GROUPS
     filled = {"topic": topic.topic, "group": group, "new": topic.replacing.new_topic}
     if shrink is not None:
-        delay = "" if shrink.delay_ms is None else f"--delay={duration_text(shrink.delay_ms)}"
-        policy = "--immediate-delete" if shrink.immediate_delete else delay
+        policy = _POLICY_OPTION[shrink.policy].format(delay=shrink.delay_text)
         filled |= {"count": str(shrink.delete_partitions), "policy": policy}
     words = (word.format_map(filled) for word in template.split())  # a name with blanks is one word
     return tuple(word for word in words if word)
 
 
+_POLICY_OPTION = {RETENTION: "", DRAINED: "--delay={delay}", IMMEDIATE: "--immediate-delete"}
 _DESCRIBE = "modeaware topics --describe --topic {topic}"
 _UNAVAILABLE = "modeaware topics --describe --unavailable-partitions --topic {topic}"
 _GROUPS = "modeaware groups list {topic}"
