@@ -491,14 +491,12 @@ def drains_by_groups(record: TopicRecord, *, members_wait: bool) -> bool:
     return ends_of(record) is not None and (members_wait or record.replacing.released_ms is None)
 
 
-def append_due_ms(appended_ms: int | None, groups: int) -> int | None:
+def append_due_ms(appended_ms: int, groups: int) -> int:
     """Return when the next record about a topic's gates may be appended: one per second, fewer with many groups.
 
     Args:
-        appended_ms: when the last record was appended. If it is None, the next may be appended at once.
+        appended_ms: when the last record was appended.
     """
-    if appended_ms is None:
-        return None
     return appended_ms + (MANY_APPEND_MS if groups > MANY_GROUPS else APPEND_MS)
 
 
