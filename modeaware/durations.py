@@ -7,7 +7,6 @@ number of milliseconds.
 from __future__ import annotations
 
 import re
-from argparse import ArgumentTypeError
 
 _UNITS_MS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
 _DURATION = re.compile(r"(\d+)(ms|[smhd])", re.ASCII)
@@ -42,11 +41,17 @@ def duration_ms(text: str) -> int:
     try:
         return parse_duration_ms(text)
     except ValueError as error:
-        raise ArgumentTypeError(str(error)) from None
+        raise _argument_error(str(error)) from None
 
 
 def duration_above_zero_ms(text: str) -> int:
     """Parse a duration above 0, with the error that argparse expects of a type."""
     if (parsed_ms := duration_ms(text)) == 0:
-        raise ArgumentTypeError(f"{text} is not above 0")
+        raise _argument_error(f"{text} is not above 0")
     return parsed_ms
+
+
+def _argument_error(text: str) -> Exception:
+    from argparse import ArgumentTypeError  # not at the top: records need durations, but clients need no argparse
+
+    return ArgumentTypeError(text)

@@ -61,7 +61,7 @@ def _deleted(topic: TopicDescription) -> list[str]:
     """Return the topics that a change has deleted so far. A change that keeps a name deletes two, one by one."""
     if (kept := topic.kept_name) is not None:
         return [kept.name] * (kept.half == 2) + [kept.interim] * (kept.phase == "done")
-    return [topic.topic] if topic.replacement is not None and topic.replacement.gone_ms is not None else []
+    return [topic.topic] if topic.replacing.gone_ms is not None else []
 
 
 def _take(session: Session, topic: str) -> Certificate:

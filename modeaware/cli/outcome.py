@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from modeaware.errors import ModeAwareError
 from modeaware.lifecycle import reasons
-from modeaware.lifecycle.report import KeptNameReport, ReplacementReport
+from modeaware.lifecycle.keep_name import KeptName
+from modeaware.lifecycle.report import ReplacementReport
 from modeaware.plan.steps import AcceptStateLoss, Replace, Resizes, Shrink, Step
 from modeaware.reports.describe import TopicDescription
 from modeaware.reports.session import Session
@@ -26,6 +26,7 @@ class Watch:
         is_replaced: whether a replaced topic is deleted, and another topic has its name. (As long as the old topic
             exists, its description shows the replacement.)
         kept: the change that keeps the topic's name, as last described.
+        is_kept: whether that change is done.
         pause_ms: the time from the switch of a replacement until all partitions were sealed, if both were observed.
     """
 
@@ -39,19 +40,21 @@ class Watch:
         self._switched_id: str | None = None
         self.pause_ms: int | None = None
         self._seen_unsealed = False
-        self.kept: KeptNameReport | None = None
+        self.kept: KeptName | None = None
+        self.is_kept = False
 
     def ended(self, topic: TopicDescription) -> bool:
         """Return whether the change is done, or waits only for a command or for the topic's own retention."""
         self.last, replacement = topic, topic.replacement
         if self.keeps_name and topic.kept_name is not None and topic.kept_name.keeps:
             self.kept = topic.kept_name
+            self.is_kept = self.kept.phase == "done"
             self.count = max(self.count, len(topic.partitions) if self.kept.half == 1 else 0)
-            return self.kept.phase == "done" or (topic.is_idle and topic.phase != "done")
+            return self.is_kept or (topic.is_idle and topic.phase != "done")
         if self.kept is not None:
             is_left = topic.kept_name is not None  # otherwise the interim topic's alias is removed, too
-            is_over = not is_left and (self.kept.half == 2 or self.kept.first_switched_ms is not None)
-            self.kept = replace(self.kept, phase="done") if is_over else None
+            self.is_kept = not is_left and (self.kept.half == 2 or self.kept.first_switched_ms is not None)
+            self.kept = self.kept if self.is_kept else None
         if replacement is None:
             wanted = None if self.wanted is None else self.wanted.new_topic
             is_other = self._switched_id is not None and topic.topic_id != self._switched_id
@@ -129,9 +132,9 @@ def outcome(session: Session, topic: str, watch: Watch) -> list[str]:
     return lines
 
 
-def _kept_name_text(topic: str, watch: Watch, kept: KeptNameReport, count: int) -> list[str]:
+def _kept_name_text(topic: str, watch: Watch, kept: KeptName, count: int) -> list[str]:
     """Return the outcome of a change that keeps the name: it is done, or waits for a topic's retention."""
-    if kept.phase == "done":
+    if watch.is_kept:
         size = f"{count} partitions{_fewer(watch, count)}" if watch.count else f"{count} partitions"
         return [f"{topic}: keeps its name, with {size}. {kept.interim} was deleted."]
     old, rest = (topic, f". Then a new topic gets the name {topic}") if kept.half == 1 else (kept.interim, "")

@@ -192,8 +192,8 @@ class Progress:
     def _overview(self, topics: Sequence[TopicDescription]) -> Group:
         rows = _rows("Topic", "Phase", "Lag", "Waits for")
         for topic in topics:
-            changing, whole = concerned(topic), topic.replacement
-            waits = [*([whole.reason] if whole is not None else []), *(p.reason for p in changing)]
+            changing = concerned(topic)
+            waits = [topic.replacing.reason, *(p.reason for p in changing)]
             texts = dict.fromkeys(reasons.brief(reason) for reason in waits if reason is not None)
             lag = number(sum(p.lag or 0 for p in changing))
             rows.add_row(

@@ -210,7 +210,7 @@ class Observer:
         partitions = {name: {p: self._partition(None, log) for p, log in logs[name].items()} for name in topics}
         records = {name: record for name, (_, record) in topics.items() if record is not None}
         partitions |= self._with_seal_ends(records, partitions)
-        after = {name: to for name, record in records.items() if (to := moving(record)) is not None}
+        after = {name: record.replacing for name, record in records.items() if moving(record)}
         used = {to.new_topic: range(to.num_partitions) for to in after.values()} | counts
         listed_ms = self._clock.now_ms()
         groups_of = self._groups(used, records, partitions, rules, listed_ms, before_due=True)
@@ -227,8 +227,8 @@ class Observer:
         self, present: Mapping[str, _Present], rules: Sequence[GroupRule]
     ) -> dict[str, TopicFacts | ClusterError]:
         leaders = {(name, p): leader for name, topic in present.items() for p, leader in topic.shape.leaders.items()}
-        followed = ((name, is_followed(topic.record)) for name, topic in present.items() if self._probes_fences)
-        replaced = {name: replacement for name, replacement in followed if replacement is not None}
+        known = {name: topic.record for name, topic in present.items() if topic.record is not None}
+        replaced = {n: record.replacing for n, record in known.items() if self._probes_fences and is_followed(record)}
         with_fence = [name for name, replacement in replaced.items() if replacement.has_fence]
         proved = fences(self._brokers, with_fence) if with_fence else {}
         left = [name for name, replacement in replaced.items() if replacement.switched_ms is not None]

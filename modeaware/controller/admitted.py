@@ -57,12 +57,12 @@ class Admitted:
         if self.admission.elsewhere:
             return ()
         if isinstance(command, ReplaceTopicCommand):
-            replacement = self.record.replacement if self.record is not None else None
-            if replacement is not None and command.undo and replacement.undone_ms is None:
-                return (
-                    DeleteTopic(command.topic, self.topic_id, replacement.new_topic, replacement.new_topic_id or ""),
-                )
-            return () if replacement is not None or command.forget else effects_to_come(command, self.topic_id)
+            if self.record is None or not self.record.has_replacement:
+                return () if command.forget else effects_to_come(command, self.topic_id)
+            replacement = self.record.replacing
+            if not command.undo or replacement.undone_ms is not None:
+                return ()
+            return (DeleteTopic(command.topic, self.topic_id, replacement.new_topic, replacement.new_topic_id or ""),)
         if not isinstance(command, CreatePartitionsCommand) or command.total_count <= count:
             return ()
         if self.new is None and not command.validate_only:

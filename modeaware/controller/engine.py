@@ -652,11 +652,7 @@ class Engine:
         kept, gone = [], []
         for topic_id in topic_ids:
             record = self._records[topic_id]
-            if (
-                (replacement := record.replacement) is not None
-                and replacement.new_topic_id is not None
-                and replacement.switched_ms is None
-            ):
+            if record.replacing.new_topic_id is not None and record.replacing.switched_ms is None:
                 self.check_at_once(topic_id)  # the state of the new topic decides about the record
                 continue
             after = record_after(record, self._clock.now_ms())

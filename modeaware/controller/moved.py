@@ -168,7 +168,7 @@ class MovedGroups:
         entries: list[Entry] = []
         for topic_id in [topic_id for topic_id in self._decided if topic_id not in self._newer]:
             record = records.get(topic_id)
-            if record is None or moving(record) is None:
+            if record is None or not moving(record):
                 self.forget(topic_id)
                 entries.append((moved_key(topic_id), None))
             elif (due_ms := self._record_due_ms(topic_id)) is not None and due_ms <= at_ms:

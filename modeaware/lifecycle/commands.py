@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from modeaware.errors import ErrorCode, RequestRefused
 from modeaware.interim import is_interim_of
 from modeaware.modelog.group_rules import GroupRule
-from modeaware.modelog.records import RETENTION, policy_of
+from modeaware.modelog.records import RETENTION, Reclaims
 from modeaware.modes import PartitionMode
 
 
 @dataclass(frozen=True)
-class DeletePartitionsCommand:
+class DeletePartitionsCommand(Reclaims):
     """KIP-694's DeletePartitions for one topic: keep ``total_count`` partitions, retire the rest.
 
     The reclaim policy is ``immediate`` if ``immediate_delete`` is set. Otherwise it is ``drained`` with a ``delay_ms``,
@@ -36,11 +36,6 @@ class DeletePartitionsCommand:
         """Return whether records may be deleted before the topic's own retention deletes them."""
         return self.policy != RETENTION
 
-    @property
-    def policy(self) -> str:
-        """Return the reclaim policy."""
-        return policy_of(self.delay_ms, immediate=self.immediate_delete)
-
 
 @dataclass(frozen=True)
 class CreatePartitionsCommand:
@@ -57,7 +52,7 @@ class CreatePartitionsCommand:
 
 
 @dataclass(frozen=True)
-class ReplaceTopicCommand:
+class ReplaceTopicCommand(Reclaims):
     """Replace a topic by a new topic; see :class:`~modeaware.modelog.records.Replacement`.
 
     Until the switch, a repetition of the command may change ``pause_before_switch``. Until the old topic is gone, a
@@ -88,11 +83,6 @@ class ReplaceTopicCommand:
     undo: bool = False
     validate_only: bool = False
     forget: bool = False
-
-    @property
-    def policy(self) -> str:
-        """Return the reclaim policy."""
-        return policy_of(self.delay_ms)
 
     @property
     def returns_name(self) -> bool:

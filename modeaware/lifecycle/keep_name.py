@@ -34,11 +34,13 @@ the operator, without the fence.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
+from typing import ClassVar
 
 from modeaware.errors import ErrorCode
-from modeaware.interim import interim_name, kept_name
+from modeaware.interim import interim_name, is_interim_of, kept_name
+from modeaware.lifecycle import reasons
 from modeaware.lifecycle.commands import (
     FENCE_CONFIGS,
     DeleteOldTopic,
@@ -51,26 +53,82 @@ from modeaware.lifecycle.commands import (
     is_fence,
 )
 from modeaware.lifecycle.facts import TopicFacts
-from modeaware.modelog.records import TopicRecord
+from modeaware.lifecycle.state import topic_phase
+from modeaware.modelog.records import NO_REPLACEMENT, Replacement, TopicRecord
+
+GAP = "gap"
+"""The phase of a change that keeps a name, between its two replacements: no topic has the name."""
 
 
 @dataclass(frozen=True)
 class KeptName:
-    """A change of two halves, as its records show it.
+    """A change that keeps a name: an interim topic replaces the old one, then a new topic replaces the interim topic.
 
     Attributes:
+        name: the name that is kept.
         first: the old topic's record, until the second half is over.
         second: the interim topic's record, once the second half has begun.
+        interim: the name of the interim topic.
+        num_partitions: the partition count of the interim topic and of the new topic of the name.
+        half: 1 while the old topic is being replaced; 2 after its deletion, while the interim topic is being replaced.
+        phase: the phase of that replacement. It is ``gap`` until the second replacement begins, and ``done`` when the
+            interim topic is deleted.
+        keeps: false if the change ends on the interim topic.
+        first_switched_ms, first_gone_ms: when producers began to write to the interim topic, and when the old topic was
+            found to be deleted. Both are null again once the interim topic is deleted.
+        second_switched_ms, second_gone_ms: when producers began to write to the new topic of the name, and when the
+            interim topic was found to be deleted.
+        reason: the code of what holds the change up as a whole.
+        waits_for: the reason in words.
     """
 
+    json_also: ClassVar = (
+        *("interim", "num_partitions", "half", "phase", "keeps", "first_switched_ms", "first_gone_ms"),
+        *("second_switched_ms", "second_gone_ms", "reason", "waits_for"),
+    )
+
     name: str
-    first: TopicRecord | None
-    second: TopicRecord | None
+    first: TopicRecord | None = field(metadata={"json": None})
+    second: TopicRecord | None = field(metadata={"json": None})
 
     @property
     def interim(self) -> str:
         """Return the name of the interim topic."""
-        return self.first.replacing.new_topic if self.first is not None else self.second.topic if self.second else ""
+        return self._first.new_topic if self.first is not None else self.second.topic if self.second else ""
+
+    @property
+    def num_partitions(self) -> int:
+        return (self._first if self.first is not None else self._second).num_partitions
+
+    @property
+    def half(self) -> int:
+        return 2 if self.is_in_second_half else 1
+
+    @property
+    def phase(self) -> str:
+        current = self.second if self.is_in_second_half else self.first
+        return GAP if current is None else topic_phase(current)
+
+    @property
+    def waits_between_halves(self) -> bool:
+        """Return whether the old topic is deleted and the second half has still to begin."""
+        return self.keeps and self.phase == GAP
+
+    @property
+    def first_switched_ms(self) -> int | None:
+        return self._first.switched_ms
+
+    @property
+    def first_gone_ms(self) -> int | None:
+        return self._first.gone_ms
+
+    @property
+    def second_switched_ms(self) -> int | None:
+        return self._second.switched_ms
+
+    @property
+    def second_gone_ms(self) -> int | None:
+        return self._second.gone_ms
 
     @property
     def is_in_second_half(self) -> bool:
@@ -85,15 +143,26 @@ class KeptName:
     @property
     def keeps(self) -> bool:
         """Return whether the name is to have a topic again; else the change ends on the interim topic."""
-        if self.second is not None and self.second.replacing.undone_ms is None:
+        if self.second is not None and self._second.undone_ms is None:
             return True
-        return self.first is not None and self.first.replacing.keep_name
+        return self._first.keep_name
 
     @property
     def reason(self) -> str | None:
         """Return the code of what blocks the change as a whole."""
-        record = self.second if self.second is not None else self.first
-        return record.replacing.reason if record is not None else None
+        return (self._second if self.second is not None else self._first).reason
+
+    @property
+    def waits_for(self) -> str | None:
+        return None if self.reason is None else reasons.text(self.reason)
+
+    @property
+    def _first(self) -> Replacement:
+        return self.first.replacing if self.first is not None else NO_REPLACEMENT
+
+    @property
+    def _second(self) -> Replacement:
+        return self.second.replacing if self.second is not None else NO_REPLACEMENT
 
 
 def kept(name: str, records: Iterable[TopicRecord]) -> KeptName | None:
@@ -110,6 +179,22 @@ def kept(name: str, records: Iterable[TopicRecord]) -> KeptName | None:
     if first is None and second is None:
         return None
     return KeptName(name, first, second)
+
+
+def kept_names(records: Iterable[TopicRecord]) -> dict[str, KeptName]:
+    """Return the changes that keep a name. Each is found under two keys: that name, and the interim topic's name.
+
+    Args:
+        records: of all topics that are or were replaced.
+    """
+    of_name: dict[str, list[TopicRecord]] = {}
+    for record in records:
+        is_first = is_interim_of(record.replacing.new_topic, record.topic)
+        name = record.topic if is_first else kept_name(record.topic)
+        if name is not None:
+            of_name.setdefault(name, []).append(record)
+    changes = (kept(name, own) for name, own in of_name.items())
+    return {part: change for change in changes if change is not None for part in (change.name, change.interim)}
 
 
 def removal_of(facts: TopicFacts, old_topic_id: str) -> tuple[Effect, ...]:

@@ -252,7 +252,7 @@ class GroupVerdict:
 def ends_of(record: TopicRecord) -> dict[int, int] | None:
     """Return the end of each partition of an old topic, or None if an end is unknown or the topic is not
     :func:`~modeaware.lifecycle.state.moving`."""
-    if moving(record) is None:
+    if not moving(record):
         return None
     ends = {p: retired.read_up_to for p, retired in record.retired.items() if retired.read_up_to is not None}
     return ends if len(ends) == len(record.modes) else None
@@ -491,14 +491,12 @@ def drains_by_groups(record: TopicRecord, *, members_wait: bool) -> bool:
     return ends_of(record) is not None and (members_wait or record.replacing.released_ms is None)
 
 
-def append_due_ms(appended_ms: int | None, groups: int) -> int | None:
+def append_due_ms(appended_ms: int, groups: int) -> int:
     """Return when the next record about a topic's gates may be appended: one per second, fewer with many groups.
 
     Args:
-        appended_ms: when the last record was appended. If it is None, the next may be appended at once.
+        appended_ms: when the last record was appended.
     """
-    if appended_ms is None:
-        return None
     return appended_ms + (MANY_APPEND_MS if groups > MANY_GROUPS else APPEND_MS)
 
 

@@ -125,15 +125,15 @@ def progress_of(
     Args:
         moved: the groups whose gate of the new topic is open, or None if they are not known.
     """
-    replacement = moving(record) if facts.new_topic is not None else None
-    must_move = set(not_moved(replacement, facts, requirement)) if replacement is not None else set()
+    replacement, groups_move = record.replacing, facts.new_topic is not None and moving(record)
+    must_move = set(not_moved(replacement, facts, requirement)) if groups_move else set()
     read, required = _still_read(record, facts), set(requirement.groups)
-    gates = gate_texts(record, moved, facts, requirement) if moved is not None and replacement is not None else {}
-    through = required.difference(still_reading(requirement, record.replacing, facts).groups)
+    gates = gate_texts(record, moved, facts, requirement) if moved is not None and groups_move else {}
+    through = required.difference(still_reading(requirement, replacement, facts).groups)
 
     def of(name: str) -> GroupProgress:
         group, evacuates = facts.groups.get(name), name == requirement.evacuation
-        moves = None if evacuates else replacement
+        moves = groups_move and not evacuates
         mine = [p for p in read if name not in through and not (evacuates and record.retired[p].evacuated_to_seal)]
         spared = mine if name in required and requirement.waivers else ()
         unread = {p: unread_offsets(group, p, read[p], facts.partitions[p].log_start) for p in mine}
@@ -145,11 +145,11 @@ def progress_of(
             evacuates=evacuates,
             unread=unread,
             waivers=waivers,
-            moved=None if moves is None else _has_moved(name, moves, facts),
+            moved=_has_moved(name, replacement, facts) if moves else None,
             must_move=name in must_move,
             is_waived=any(unread[p] for p in waivers)
-            or (moves is not None and requirement.waiver_of_topic(name, group) is not None),
-            gate_open=None if moves is None or moved is None else moved.has_open_gate(name),
+            or (moves and requirement.waiver_of_topic(name, group) is not None),
+            gate_open=moved.has_open_gate(name) if moves and moved is not None else None,
             gate=None if evacuates else gates.get(name),
         )
 

@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from modeaware.durations import duration_text
 from modeaware.lifecycle.commands import DeletePartitionsCommand, ReplaceTopicCommand, TopicCommand
 from modeaware.lifecycle.replacement import DEFAULT_FACTOR, FENCE_CONFIGS
 from modeaware.lifecycle.state import in_progress
@@ -53,7 +52,7 @@ def _of_shrink(command: DeletePartitionsCommand, current: TopicRecord, deletion:
     wanted = replace(deletion, delay_ms=command.delay_ms, immediate_delete=command.immediate_delete)
     held = [
         ("policy", wanted.policy, deletion.policy),
-        ("delay", _delay_text(wanted.delay_ms), _delay_text(deletion.delay_ms)),
+        ("delay", wanted.delay_text, deletion.delay_text),
     ]
     accepts = _accepted(deletion, command)
     added = replace(deletion, accept_state_loss=tuple(sorted({*deletion.accept_state_loss, *accepts})))
@@ -67,11 +66,10 @@ def _of_replacement(command: ReplaceTopicCommand, current: TopicRecord, replacem
         replacement.replication_factor if command.replication_factor == DEFAULT_FACTOR else command.replication_factor
     )
     evacuates = replacement.evacuation_epoch is not None
-    delay_ms = replacement.delay_ms if command.delay_ms is None else command.delay_ms
     held: list[tuple[str, Any, Any]] = [
         ("number of partitions", command.num_partitions, replacement.num_partitions),
         ("replication factor", factor, replacement.replication_factor),
-        ("delay", _delay_text(delay_ms), _delay_text(replacement.delay_ms)),
+        ("delay", command.delay_text or replacement.delay_text, replacement.delay_text),
         ("fence", command.fence, replacement.fence),
         ("evacuation", command.evacuate or evacuates, evacuates),
     ]
@@ -94,10 +92,6 @@ def _accepted(
     change: DeleteTopicPartitions | Replacement, command: DeletePartitionsCommand | ReplaceTopicCommand
 ) -> tuple[str, ...]:
     return tuple(sorted({*command.accept_state_loss} - {*change.accept_state_loss}))
-
-
-def _delay_text(delay_ms: int | None) -> str | None:
-    return None if delay_ms is None else duration_text(delay_ms)
 
 
 def _others(held: Iterable[tuple[str, Any, Any]]) -> tuple[str, ...]:

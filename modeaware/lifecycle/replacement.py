@@ -549,11 +549,9 @@ class _Move:
         return not_moved_reason(replacement, self._facts, self._requirement)
 
 
-def is_followed(record: TopicRecord | None) -> Replacement | None:
-    """Return the replacement of an old topic, or None if no new topic exists yet or the old topic is gone."""
-    if record is None or record.replacing.new_topic_id is None or record.is_alias:
-        return None
-    return record.replacing
+def is_followed(record: TopicRecord) -> bool:
+    """Return whether the new topic of an old topic exists, and the old topic is not gone."""
+    return record.replacing.new_topic_id is not None and not record.is_alias
 
 
 def creation(topic: str, topic_id: str, what: Replacement | ReplaceTopicCommand) -> CreateTopic:

@@ -12,15 +12,23 @@ from operator import itemgetter
 from typing import ClassVar
 
 from modeaware.durations import duration_text
-from modeaware.interim import is_interim_of, kept_name
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.drain import Requirement, evacuation_of, noted_groups, unread_offsets
 from modeaware.lifecycle.facts import PartitionFacts, TopicFacts
-from modeaware.lifecycle.keep_name import kept
+from modeaware.lifecycle.keep_name import KeptName
 from modeaware.lifecycle.moved import LATEST_MS, UNREAD_TEXT, drains_by_groups
 from modeaware.lifecycle.progress import GroupProgress, progress_of
 from modeaware.lifecycle.state import partition_phases, partition_state, topic_phase
-from modeaware.modelog.records import DeleteTopicPartitions, RetiredPartition, Straggler, TopicRecord
+from modeaware.modelog.records import (
+    NO_REPLACEMENT,
+    RETENTION,
+    DeleteTopicPartitions,
+    Reclaims,
+    Replacement,
+    RetiredPartition,
+    Straggler,
+    TopicRecord,
+)
 from modeaware.modes import PartitionMode, PartitionState, ReplicaState, format_ranges
 from modeaware.printable import number
 from modeaware.topic_view import Moved
@@ -91,36 +99,7 @@ def most_to_read_first(groups: Iterable[GroupProgress]) -> list[GroupProgress]:
 
 
 @dataclass(frozen=True)
-class ShrinkReport:
-    """The shrink in force.
-
-    Attributes:
-        delete_partitions: the partition count to keep.
-        policy: retention, drained or immediate.
-        delay_ms: the requested delay; null if none was requested.
-        previous_count: the number of writable partitions before the shrink, which an undo restores.
-        accept_state_loss: groups whose loss of state was accepted.
-    """
-
-    delete_partitions: int
-    policy: str
-    delay_ms: int | None
-    immediate_delete: bool
-    create_timestamp_ms: int
-    previous_count: int
-    accept_state_loss: tuple[str, ...]
-
-    @classmethod
-    def of(cls, deletion: DeleteTopicPartitions | None) -> ShrinkReport | None:
-        """Return the report of a record's shrink."""
-        if deletion is None:
-            return None
-        own = {f.name: getattr(deletion, f.name) for f in fields(cls)}
-        return cls(**own)
-
-
-@dataclass(frozen=True)
-class ReplacementReport:
+class ReplacementReport(Reclaims):
     """The replacement of the topic by another one.
 
     Attributes:
@@ -183,101 +162,13 @@ class ReplacementReport:
         return tuple((what, at_ms) for what, at_ms in times_ms.items() if at_ms is not None)
 
     @classmethod
-    def of(cls, record: TopicRecord, not_moved: tuple[str, ...] = ()) -> ReplacementReport | None:
+    def of(cls, replacement: Replacement, changed_ms: int = 0, not_moved: tuple[str, ...] = ()) -> ReplacementReport:
         """Return the report of a record's replacement."""
-        if not record.has_replacement:
-            return None
-        replacement = record.replacing
         own = {f.name: getattr(replacement, f.name) for f in fields(cls) if hasattr(replacement, f.name)}
-        return cls(**own | {"changed_ms": record.changed_ms, "not_moved": not_moved})
+        return cls(**own | {"changed_ms": changed_ms, "not_moved": not_moved})
 
 
-GAP = "gap"
-"""The phase of a change that keeps a name, between its two replacements: no topic has the name."""
-
-
-@dataclass(frozen=True)
-class KeptNameReport:
-    """A change that keeps a name: an interim topic replaces the old one, then a new topic replaces the interim topic.
-
-    Attributes:
-        name: the name that is kept.
-        interim: the name of the interim topic.
-        num_partitions: the partition count of the interim topic and of the new topic of the name.
-        half: 1 while the old topic is being replaced; 2 after its deletion, while the interim topic is being replaced.
-        phase: the phase of that replacement. It is ``gap`` until the second replacement begins, and ``done`` when the
-            interim topic is deleted.
-        keeps: false if the change ends on the interim topic.
-        first_switched_ms, first_gone_ms: when producers began to write to the interim topic, and when the old topic was
-            found to be deleted. Both are null again once the interim topic is deleted.
-        second_switched_ms, second_gone_ms: when producers began to write to the new topic of the name, and when the
-            interim topic was found to be deleted.
-        reason: the code of what holds the change up as a whole.
-        waits_for: the reason in words.
-    """
-
-    json_also: ClassVar = ("waits_for",)
-
-    name: str
-    interim: str
-    num_partitions: int
-    half: int
-    phase: str
-    keeps: bool
-    first_switched_ms: int | None
-    first_gone_ms: int | None
-    second_switched_ms: int | None
-    second_gone_ms: int | None
-    reason: str | None
-
-    @property
-    def waits_for(self) -> str | None:
-        return None if self.reason is None else reasons.text(self.reason)
-
-    @property
-    def waits_between_halves(self) -> bool:
-        """Return whether the old topic is deleted and the second half has still to begin."""
-        return self.keeps and self.phase == GAP
-
-    @classmethod
-    def of(cls, name: str, records: Iterable[TopicRecord]) -> KeptNameReport | None:
-        """Return the report of the change that keeps ``name``, if any, from the records of all replaced topics."""
-        change = kept(name, records)
-        if change is None:
-            return None
-        current = change.second if change.is_in_second_half else change.first
-        first, second = ((half.replacing if half is not None else None) for half in (change.first, change.second))
-        shown = first if first is not None else second
-        assert shown is not None
-        return cls(
-            name=name,
-            interim=change.interim,
-            num_partitions=shown.num_partitions,
-            half=2 if change.is_in_second_half else 1,
-            phase=GAP if current is None else topic_phase(current),
-            keeps=change.keeps,
-            first_switched_ms=first.switched_ms if first is not None else None,
-            first_gone_ms=first.gone_ms if first is not None else None,
-            second_switched_ms=second.switched_ms if second is not None else None,
-            second_gone_ms=second.gone_ms if second is not None else None,
-            reason=change.reason,
-        )
-
-
-def kept_names(records: Iterable[TopicRecord]) -> dict[str, KeptNameReport]:
-    """Return the changes that keep a name. Each is found under two keys: that name, and the interim topic's name.
-
-    Args:
-        records: of all topics that are or were replaced.
-    """
-    of_name: dict[str, list[TopicRecord]] = {}
-    for record in records:
-        is_first = is_interim_of(record.replacing.new_topic, record.topic)
-        name = record.topic if is_first else kept_name(record.topic)
-        if name is not None:
-            of_name.setdefault(name, []).append(record)
-    changes = (KeptNameReport.of(name, own) for name, own in of_name.items())
-    return {part: change for change in changes if change is not None for part in (change.name, change.interim)}
+_NO_REPLACEMENT = ReplacementReport.of(NO_REPLACEMENT)
 
 
 @dataclass(frozen=True)
@@ -304,7 +195,7 @@ class TopicReport:
     topic_id: str
     epoch: int
     phase: str
-    deletion: ShrinkReport | None
+    deletion: DeleteTopicPartitions | None
     required_groups: tuple[str, ...]
     partitions: tuple[PartitionReport, ...]
     groups_complete: bool = True
@@ -315,7 +206,12 @@ class TopicReport:
     replacement: ReplacementReport | None = None
     writable: int = 0
     looks_within_ms: int | None = None
-    kept_name: KeptNameReport | None = None
+    kept_name: KeptName | None = None
+
+    @property
+    def replacing(self) -> ReplacementReport:
+        """Return the topic's replacement, or an empty replacement for a topic that was never replaced."""
+        return self.replacement or _NO_REPLACEMENT
 
     @property
     def events(self) -> tuple[tuple[str, int], ...]:
@@ -327,8 +223,7 @@ class TopicReport:
     @property
     def is_paused(self) -> bool:
         """Return whether the topic's replacement waits before the switch, as requested."""
-        replacement = self.replacement
-        return replacement is not None and replacement.pause_before_switch and replacement.reason == reasons.PAUSED
+        return self.replacing.pause_before_switch and self.replacing.reason == reasons.PAUSED
 
     @property
     def alarm(self) -> str | None:
@@ -345,8 +240,7 @@ class TopicReport:
     @property
     def awaits_retention(self) -> bool:
         """Return whether the topic is replaced, and is deleted once its own retention has emptied it."""
-        replacement = self.replacement
-        return self.phase == "reclaim" and replacement is not None and replacement.delay_ms is None
+        return self.phase == "reclaim" and self.replacement is not None and self.replacement.policy == RETENTION
 
 
 def groups_left(topic: TopicReport, most: int | None = None) -> list[str]:
@@ -391,8 +285,10 @@ def report_topic(
         topic_id=record.topic_id,
         epoch=record.epoch,
         phase=topic_phase(record),
-        deletion=ShrinkReport.of(record.deletion),
-        replacement=ReplacementReport.of(record, must_move),
+        deletion=record.deletion,
+        replacement=(
+            ReplacementReport.of(record.replacing, record.changed_ms, must_move) if record.has_replacement else None
+        ),
         required_groups=noted_groups(record),
         groups_complete=record.groups_complete,
         waived=record.waived,

@@ -206,11 +206,9 @@ def drains(partition: int, record: TopicRecord) -> bool:
 def needs_groups(record: TopicRecord) -> bool:
     """Return whether decisions about the topic need its groups. An old topic without a fence is done at its release,
     but gates may still open."""
-    return in_progress(record) or moving(record) is not None
+    return in_progress(record) or moving(record)
 
 
-def moving(record: TopicRecord | None) -> Replacement | None:
-    """Return the replacement of an old topic whose groups have to move: from the switch until the topic is gone."""
-    if record is None or record.replacing.switched_ms is None or record.is_alias:
-        return None
-    return record.replacing
+def moving(record: TopicRecord) -> bool:
+    """Return whether the groups of an old topic have to move: from the switch until the topic is gone."""
+    return record.replacing.switched_ms is not None and not record.is_alias

@@ -34,7 +34,7 @@ from modeaware.lifecycle import reasons
 from modeaware.lifecycle.drain import Requirement, check_drain, doubt_reason
 from modeaware.lifecycle.facts import TopicFacts
 from modeaware.lifecycle.progress import not_moved_reason, still_reading
-from modeaware.modelog.records import Replacement, RetiredPartition
+from modeaware.modelog.records import RETENTION, Replacement, RetiredPartition
 
 FENCE_STABLE_MS = 10_000
 """For how long every pass must have found the fence in force. Each pass restores a lifted fence, and the controller
@@ -76,11 +76,11 @@ def _not_due(
 ) -> Stay | None:
     if retired.keys() != facts.partitions.keys() or len(retired) != facts.partition_count:
         return Stay(reasons.UNAVAILABLE)
-    if replacement.delay_ms is not None:
-        due_ms = replacement.requested_ms + replacement.delay_ms
-        return Stay(reasons.DELAY, due_ms) if now_ms < due_ms else None
-    emptied = all(facts.partitions[p].log_start >= (state.seal_offset or 0) for p, state in retired.items())
-    return None if emptied else Stay(reasons.RETENTION)
+    if replacement.policy == RETENTION:
+        emptied = all(facts.partitions[p].log_start >= (state.seal_offset or 0) for p, state in retired.items())
+        return None if emptied else Stay(reasons.RETENTION)
+    due_ms = replacement.earliest_after(replacement.requested_ms)
+    return Stay(reasons.DELAY, due_ms) if now_ms < due_ms else None
 
 
 def _not_first(replacement: Replacement, facts: TopicFacts) -> Stay | None:

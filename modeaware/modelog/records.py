@@ -19,9 +19,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 from modeaware.config import DISABLED, UNDER_REPLICATED_CREATION
+from modeaware.durations import duration_text
 from modeaware.interim import is_interim_of
 from modeaware.modelog.json_form import (
     JsonFields,
@@ -91,28 +92,57 @@ RETENTION, DRAINED, IMMEDIATE = "retention", "drained", "immediate"
 """The reclaim policies, which decide when records are deleted."""
 
 
-def policy_of(delay_ms: int | None, *, immediate: bool = False) -> str:
-    """Return the reclaim policy of a change that was requested with this delay; None is :data:`RETENTION`."""
-    if immediate:
-        return IMMEDIATE
-    return RETENTION if delay_ms is None else DRAINED
+class Reclaims:
+    """The delay of a change that deletes records, and the reclaim policy that follows from the delay.
+
+    This is the base of such changes: of their commands, records, plans and reports. ``delay_ms`` is None if no delay
+    was requested. Only a shrink may have ``immediate_delete``.
+    """
+
+    delay_ms: int | None
+    immediate_delete: bool = False
+
+    @property
+    def policy(self) -> str:
+        """Return the reclaim policy."""
+        if self.immediate_delete:
+            return IMMEDIATE
+        return RETENTION if self.delay_ms is None else DRAINED
+
+    @property
+    def delay_text(self) -> str | None:
+        """Return the requested delay as text, or None if none was requested."""
+        return None if self.delay_ms is None else duration_text(self.delay_ms)
+
+    def earliest_after(self, requested_ms: int) -> int:
+        """Return the time before which nothing is deleted, for a request at ``requested_ms`` (meaningless for
+        ``retention``)."""
+        return requested_ms + (self.delay_ms or 0)
 
 
 @dataclass(frozen=True)
-class DeleteTopicPartitions(JsonFields):
-    """KIP-694's DeleteTopicPartitionsRecord: the shrink in force for a topic.
+class DeleteTopicPartitions(Reclaims, JsonFields):
+    """KIP-694's DeleteTopicPartitionsRecord: the shrink in force for a topic. It is also a part of reports.
+
+    All partitions from the id ``delete_partitions`` on are retired. The reclaim policy of their records is:
+
+    - ``immediate`` if ``immediate_delete`` is set: delete without waiting for the drain;
+    - ``retention`` if ``delay_ms`` is None: the topic's own retention deletes the records;
+    - else ``drained``: records are deleted once drained, and no earlier than ``delay_ms`` after
+      ``create_timestamp_ms``, the time of the admission (wall clock, ms since the epoch).
+
+    The groups of ``accept_state_loss`` keep state per partition (Kafka Streams) and were named in the request. Their
+    state for the keys that move to another partition stays behind.
 
     Attributes:
-        delete_partitions: the partition count to keep; all partitions from this id on are retired.
-        delay_ms: None for the ``retention`` reclaim policy (the topic's own retention deletes the records). Else the
-            policy is ``drained``: records are deleted once drained, and no earlier than this many milliseconds after
-            ``create_timestamp_ms``.
-        immediate_delete: delete without waiting for the drain.
-        create_timestamp_ms: when the request was admitted (wall clock, ms since the epoch).
-        previous_count: how many partitions were writable before: the target of an undo.
-        accept_state_loss: groups that keep state per partition (Kafka Streams) and were named in the request. Their
-            state for the keys that move to another partition stays behind.
+        delete_partitions: the partition count to keep.
+        policy: retention, drained or immediate.
+        delay_ms: the requested delay; null if none was requested.
+        previous_count: the number of writable partitions before the shrink, which an undo restores.
+        accept_state_loss: groups whose loss of state was accepted.
     """
+
+    json_also: ClassVar = ("policy",)
 
     delete_partitions: int = field(metadata=form(integer))
     delay_ms: int | None = field(metadata=form(optional_int, key="delete_partitions_delay_ms"))
@@ -122,14 +152,9 @@ class DeleteTopicPartitions(JsonFields):
     accept_state_loss: tuple[str, ...] = field(default=(), metadata=form(texts, list))
 
     @property
-    def policy(self) -> str:
-        """Return the reclaim policy."""
-        return policy_of(self.delay_ms, immediate=self.immediate_delete)
-
-    @property
     def earliest_ms(self) -> int:
         """Return the wall-clock time before which nothing is deleted (meaningless for ``retention``)."""
-        return self.create_timestamp_ms + (self.delay_ms or 0)
+        return self.earliest_after(self.create_timestamp_ms)
 
 
 @dataclass(frozen=True)
@@ -227,7 +252,7 @@ class OpeningPartition(JsonFields):
 
 
 @dataclass(frozen=True)
-class Replacement(JsonFields):
+class Replacement(Reclaims, JsonFields):
     """The replacement of an old topic by a new topic. The old topic's record holds the replacement.
 
     See :mod:`modeaware.lifecycle.replacement` for the phases. Times are wall-clock, in ms since the epoch. A time is
@@ -291,17 +316,12 @@ class Replacement(JsonFields):
     reason: str | None = field(default=None, metadata=form(optional_text))
 
     @property
-    def policy(self) -> str:
-        """Return the reclaim policy."""
-        return policy_of(self.delay_ms)
-
-    @property
     def has_fence(self) -> bool:
         """Return whether brokers refuse data before the seal; else the old topic is sealed once it is quiet."""
         return self.fence != "none"
 
 
-_NO_REPLACEMENT = Replacement("", 0, 0)
+NO_REPLACEMENT = Replacement("", 0, 0)
 
 
 @dataclass(frozen=True)
@@ -371,7 +391,7 @@ class TopicRecord(VersionedRecord):
     @property
     def replacing(self) -> Replacement:
         """Return the topic's replacement, or an empty replacement for a topic that was never replaced."""
-        return self.replacement or _NO_REPLACEMENT
+        return self.replacement or NO_REPLACEMENT
 
     @property
     def is_alias(self) -> bool:

@@ -26,15 +26,9 @@ from modeaware.controller.status import (
 )
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.facts import GroupFacts
+from modeaware.lifecycle.keep_name import KeptName, kept_names
 from modeaware.lifecycle.progress import GroupProgress
-from modeaware.lifecycle.report import (
-    KeptNameReport,
-    TopicReport,
-    kept_names,
-    left_to_read,
-    most_to_read_first,
-    waits_for,
-)
+from modeaware.lifecycle.report import TopicReport, left_to_read, most_to_read_first, waits_for
 from modeaware.lifecycle.state import PHASES, held_up
 from modeaware.modelog.records import ClaimRecord
 from modeaware.modes import format_ranges, to_ranges
@@ -85,7 +79,7 @@ def _page(claim: ClaimRecord, host: str) -> str | None:
     return f"http://{claim.pages}/"
 
 
-def topic_status(seen: TopicSeen, snapshot: Snapshot, kept_name: KeptNameReport | None = None) -> dict[str, Any]:
+def topic_status(seen: TopicSeen, snapshot: Snapshot, kept_name: KeptName | None = None) -> dict[str, Any]:
     """Return the JSON object of one topic.
 
     Args:

@@ -264,11 +264,10 @@ def diff_kept(desired: DesiredTopic, change: KeptName) -> TopicDiff:
     if replacement.num_partitions != desired.partitions:
         why = f"it is being replaced, with {replacement.num_partitions} partitions: wait until the replacement is done"
         return TopicDiff(name, where, refusal=why)
-    half = 2 if change.is_in_second_half else 1
     command = ReplaceTopicCommand(
         name, change.interim, replacement.num_partitions, delay_ms=replacement.delay_ms, keep_name=True
     )
-    progress = f"half {half} of 2 of its replacement via {change.interim}"
+    progress = f"half {change.half} of 2 of its replacement via {change.interim}"
     warnings = _as_it_began(desired, first, replacement)
     return TopicDiff(name, where, warnings=warnings, progress=progress, begun=(Replace(len(first.modes), command),))
 
@@ -279,7 +278,7 @@ def _as_it_began(desired: DesiredTopic, record: TopicRecord, replacement: Replac
     wanted = replace(wanted, fence=replacement.fence, num_partitions=replacement.num_partitions)
     again = repetition_of(wanted, record)
     differs = [] if again is None else [*again.differs]
-    if desired.shrink is not None and desired.shrink.delay_ms is None and replacement.delay_ms is not None:
+    if desired.shrink is not None and desired.shrink.policy == RETENTION != replacement.policy:
         differs.append(f"another policy ({replacement.policy!r})")
     if not differs:
         return ()

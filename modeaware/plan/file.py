@@ -19,7 +19,7 @@ from modeaware.durations import parse_duration_ms
 from modeaware.errors import ConfigError
 from modeaware.lifecycle.commands import DeletePartitionsCommand
 from modeaware.lifecycle.objections import is_topic_name
-from modeaware.modelog.records import DRAINED, MAX_PARTITIONS, RETENTION
+from modeaware.modelog.records import DRAINED, MAX_PARTITIONS, RETENTION, Reclaims
 from modeaware.printable import printable, printable_lines
 from modeaware.spelling import nearest
 
@@ -51,7 +51,7 @@ POLICIES = (RETENTION, DRAINED)
 
 
 @dataclass(frozen=True)
-class ShrinkRules:
+class ShrinkRules(Reclaims):
     """The rules for shrinking a topic, named like the options of ``modeaware shrink``.
 
     Attributes:

@@ -15,6 +15,7 @@ from modeaware.lifecycle.alias import EPOCHS_FORGOTTEN_MS, FORGOTTEN_MS
 from modeaware.lifecycle.commands import ReplaceTopicCommand
 from modeaware.lifecycle.drain import Requirement, required_of
 from modeaware.lifecycle.facts import GroupFacts, MembersSeen, TopicFacts
+from modeaware.modelog.records import DRAINED, RETENTION, Reclaims
 from modeaware.reports.describe import end_text
 
 FENCE_MS = 1_000
@@ -50,7 +51,7 @@ class PlannedGroup:
 
 
 @dataclass(frozen=True)
-class ReplacementPlan:
+class ReplacementPlan(Reclaims):
     """The effects of the replacement of one topic.
 
     Attributes:
@@ -191,7 +192,7 @@ def replacement_text(plan: ReplacementPlan) -> list[str]:
     lines = [
         f"{old}: {plan.partition_count} -> {plan.num_partitions} partitions, by the new topic {new} ({replicas}).",
         f"From the switch on, producers with modeaware write to {new}. A group reads {new} once it has read {old}.",
-        f"{copied} {end_text(plan.topic, plan.fence, plan.delay_ms)}.",
+        f"{copied} {end_text(plan.topic, plan.fence, plan)}.",
     ]
     lines += [f"Config {config.name}={config.value} ({config.origin})" for config in plan.configs]
     lines += [f"Config {name} is not copied, because it names partitions" for name in plan.not_copied]
@@ -215,20 +216,22 @@ def replacement_text(plan: ReplacementPlan) -> list[str]:
     return lines
 
 
+_DELETED = {
+    RETENTION: "Retention has to empty {name}, then {interim}: the change takes twice the retention time. --delay "
+    "avoids this wait.",
+    DRAINED: "Each of the two topics is deleted no earlier than the delay after its replacement was requested.",
+}
+_STOPPED = {RETENTION: "for twice the retention time", DRAINED: "for {least} at least"}
+
+
 def _kept_name_text(plan: ReplacementPlan) -> list[str]:
     """Return the additional lines for a change that keeps the name: mainly, its effect on clients without modeaware."""
     name, interim, before, after = plan.topic, plan.new_topic, plan.partition_count, plan.num_partitions
     lines = [
         f"Keeps its name: {name} ({before}) -> {interim} ({after}) -> {name} ({after}), carried out by the controller.",
         f"Readers pause twice. {interim} is deleted at the end.",
+        _DELETED[plan.policy].format(name=name, interim=interim),
     ]
-    if plan.delay_ms is None:
-        lines.append(
-            f"Retention has to empty {name}, then {interim}: the change takes twice the retention time. --delay "
-            "avoids this wait."
-        )
-    else:
-        lines.append("Each of the two topics is deleted no earlier than the delay after its replacement was requested.")
     if after > before:
         lines.append(f"{name} gets more partitions: the second half begins 10 minutes after the old {name} is deleted.")
     else:
@@ -250,12 +253,10 @@ def _kept_name_text(plan: ReplacementPlan) -> list[str]:
 
 def _stopped_text(plan: ReplacementPlan) -> str:
     """Return how long the producers without modeaware are stopped."""
-    groups = "and as long as their groups take to read"
-    if plan.delay_ms is None:
-        return f"for twice the retention time, {groups}"
     between_ms = FORGOTTEN_MS if plan.num_partitions > plan.partition_count else EPOCHS_FORGOTTEN_MS
-    least_ms = 2 * max(plan.pause_ms, plan.delay_ms) + between_ms
-    return f"for {duration_text(-(-least_ms // 1000) * 1000)} at least, {groups}"
+    least_ms = 2 * max(plan.pause_ms, plan.earliest_after(0)) + between_ms
+    least = duration_text(-(-least_ms // 1000) * 1000)
+    return f"{_STOPPED[plan.policy].format(least=least)}, and as long as their groups take to read"
 
 
 def acls_text(what: ReplacementPlan | ReplaceTopicCommand, acls: TopicAcls | None) -> list[str]:

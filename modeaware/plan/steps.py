@@ -208,7 +208,7 @@ class Replace:
     def lines(self) -> list[str]:
         command = self.command
         head = f"~ partitions: {self.before} -> {self.to}, by the new topic {command.new_topic}"
-        end = f"    policy {command.policy}: {end_text(command.topic, command.fence, command.delay_ms)}"
+        end = f"    policy {command.policy}: {end_text(command.topic, command.fence, command)}"
         return [head, end, *(f"    + {name}: {value}" for name, value in sorted(command.configs.items()))]
 
 

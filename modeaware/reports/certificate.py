@@ -165,13 +165,8 @@ class Certificate(TopicReport):
     @property
     def not_checked(self) -> str | None:
         """Return, in words, the check that could not be made, if any. Its absence changes no verdict."""
-        replacement = self.replacement
-        if (
-            replacement is None
-            or replacement.fence == "none"
-            or replacement.released_ms is None
-            or replacement.gone_ms is not None
-        ):
+        replacement = self.replacing
+        if replacement.fence == "none" or replacement.released_ms is None or replacement.gone_ms is not None:
             return None
         if self.fence_proved_now is not None:
             return None
@@ -227,8 +222,7 @@ def take_certificate(session: Session, topic: str, partitions: Iterable[int] | N
     requirement = requirement_of(record, facts, rules, session.controller.ignored_groups, now_ms)
     cluster_id = str(described.cluster_id)
     evidence = Evidence(record, facts, requirement, cluster_id, session.bootstrap_server, now_ms, rules)
-    replacement = is_followed(record)
-    if replacement is not None and replacement.has_fence and facts.topic_id == record.topic_id:
+    if is_followed(record) and record.replacing.has_fence and facts.topic_id == record.topic_id:
         evidence = replace(evidence, fence=fences(session.cluster.brokers, [record.topic]).get(record.topic))
     return replace(certificate(evidence, chosen), kept_name=log.kept_names.get(record.topic))
 
@@ -286,7 +280,8 @@ def _topic_commands(evidence: Evidence) -> tuple[KafkaCommand, ...]:
         configs = ["kafka-configs.sh", *server, "--describe", "--entity-type", "topics", "--entity-name", record.topic]
         expect = " and ".join(f"{name}={value}" for name, value in FENCE_CONFIGS.items())
         commands.append(_command("brokers refuse data for the topic", configs, expect))
-    if (replacement := moving(record)) is not None:
+    if moving(record):
+        replacement = record.replacing
         for name in evidence.requirement.waited_for(evidence.facts.groups):
             offsets = [_group_tool(name, evidence), *server, "--describe", "--offsets", "--group", name]
             expect = f"an offset for each of the {replacement.num_partitions} partitions of {replacement.new_topic}"

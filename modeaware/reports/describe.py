@@ -10,22 +10,20 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from modeaware.clock import utc
-from modeaware.durations import duration_text
 from modeaware.errors import RecordError
 from modeaware.lifecycle.commands import DeletePartitionsCommand
 from modeaware.lifecycle.drain import requirement_of
+from modeaware.lifecycle.keep_name import KeptName
 from modeaware.lifecycle.report import (
-    KeptNameReport,
     PartitionReport,
     ReplacementReport,
-    ShrinkReport,
     TopicReport,
     groups_left,
     report_topic,
     waits_for,
 )
 from modeaware.lifecycle.state import current_record
-from modeaware.modelog.records import DRAINED, IMMEDIATE, RETENTION
+from modeaware.modelog.records import DRAINED, IMMEDIATE, RETENTION, DeleteTopicPartitions, Reclaims
 from modeaware.modes import format_ranges
 from modeaware.printable import number, printable_lines, table
 from modeaware.reports.session import ModeLog, Session
@@ -152,7 +150,7 @@ def _change_lines(topic: TopicDescription) -> list[str]:
     if topic.replaces is not None:
         lines.append(f"Replaces {topic.replaces}")
     if topic.kept_name is not None:
-        lines += _kept_name_lines(topic.kept_name, topic.replacement)
+        lines += _kept_name_lines(topic.kept_name, topic.replacing)
     return [*lines, *(_replacement_lines(topic.replacement) if topic.replacement is not None else ())]
 
 
@@ -182,7 +180,7 @@ def describe_all_parts(session: Session, topics: Sequence[str] | None, log: Mode
     return described + (describe_topics(session, others, log) if others else [])
 
 
-def _part(change: KeptNameReport) -> str | None:
+def _part(change: KeptName) -> str | None:
     """Return the name whose record shows what the second half of a change waits for. Until that half begins, this is
     the kept name (an alias), then the interim topic. Return None if the change is in its first half, is done, or no
     longer keeps the name."""
@@ -191,7 +189,7 @@ def _part(change: KeptNameReport) -> str | None:
     return change.name if change.waits_between_halves else change.interim
 
 
-def _kept_name_lines(kept: KeptNameReport, replacement: ReplacementReport | None) -> list[str]:
+def _kept_name_lines(kept: KeptName, replacement: ReplacementReport) -> list[str]:
     times = {
         "first switch": kept.first_switched_ms,
         "old topic deleted": kept.first_gone_ms,
@@ -201,7 +199,7 @@ def _kept_name_lines(kept: KeptNameReport, replacement: ReplacementReport | None
     since = ", ".join(f"{word} {utc(ms)}" for word, ms in times.items() if ms is not None)
     how = f"Keeps the name {kept.name}, via {kept.interim}" if kept.keeps else f"Stays on {kept.interim}"
     lines = [f"{how}: half {kept.half} of 2, phase {kept.phase}{f'; {since}' if since else ''}"]
-    shown_below = replacement is not None and replacement.reason == kept.reason
+    shown_below = replacement.reason == kept.reason
     return lines if kept.reason is None or shown_below else [*lines, f"Waits: {kept.waits_for}"]
 
 
@@ -230,25 +228,27 @@ _RECLAIM = {
     RETENTION: "the topic's own retention deletes their records (with a delay, they are deleted once consumed)",
     DRAINED: "their records are deleted once every group has consumed them{earliest}",
 }
+_END = {
+    RETENTION: "deleted once its own retention has emptied it, and every group has moved",
+    DRAINED: "DELETED once every group has moved, {delay} from now at the earliest",
+}
 
 
-def _policy(deletion: ShrinkReport) -> str:
-    return _POLICIES[deletion.policy].format(earliest=utc(deletion.create_timestamp_ms + (deletion.delay_ms or 0)))
+def _policy(deletion: DeleteTopicPartitions) -> str:
+    return _POLICIES[deletion.policy].format(earliest=utc(deletion.earliest_ms))
 
 
 def reclaim_text(command: DeletePartitionsCommand) -> str:
     """Return the policy for the records of retired partitions, in words."""
-    earliest = f", {duration_text(command.delay_ms)} from now at the earliest" if command.delay_ms else ""
+    earliest = f", {command.delay_text} from now at the earliest" if command.delay_ms else ""
     return _RECLAIM[command.policy].format(earliest=earliest)
 
 
-def end_text(topic: str, fence: str, delay_ms: int | None) -> str:
-    """Return when an old topic is deleted, in words. If ``delay_ms`` is None, the topic's own retention decides."""
+def end_text(topic: str, fence: str, change: Reclaims) -> str:
+    """Return when an old topic is deleted, in words."""
     if fence == "none":
         return f"{topic} is never deleted (--fence none)"
-    if delay_ms is None:
-        return f"{topic} is deleted once its own retention has emptied it, and every group has moved"
-    return f"{topic} is DELETED once every group has moved, {duration_text(delay_ms)} from now at the earliest"
+    return f"{topic} is {_END[change.policy].format(delay=change.delay_text)}"
 
 
 def _group_lines(topic: TopicDescription) -> list[str]:

@@ -22,7 +22,7 @@ from modeaware.config import ClientConfig, ControllerConfig
 from modeaware.confluent.controller_calls import group_rules_of
 from modeaware.errors import ClusterError, ErrorCode, RecordError, RequestRefused
 from modeaware.lifecycle.facts import TopicFacts
-from modeaware.lifecycle.report import KeptNameReport, kept_names
+from modeaware.lifecycle.keep_name import KeptName, kept_names
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.reader import read_mode_log
 from modeaware.modelog.records import ClaimRecord, TopicRecord, replaced
@@ -61,7 +61,7 @@ class ModeLog:
         return {record.replacing.new_topic_id: record.topic for record in self.replaced}
 
     @cached_property
-    def kept_names(self) -> dict[str, KeptNameReport]:
+    def kept_names(self) -> dict[str, KeptName]:
         """Return the changes that keep a name, each under the kept name and under the interim topic's name."""
         return kept_names(self.replaced)
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from modeaware.durations import duration_text
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.facts import MembersSeen
-from modeaware.lifecycle.report import GAP, TopicReport, waits_for
+from modeaware.lifecycle.keep_name import GAP
+from modeaware.lifecycle.report import TopicReport, waits_for
+from modeaware.modelog.records import DRAINED, IMMEDIATE, RETENTION
 from modeaware.modes import format_ranges
 from modeaware.printable import table
 from modeaware.reports.describe import alike
@@ -102,8 +103,8 @@ def half_of(topic: TopicReport) -> str:
 def change_text(topic: TopicReport) -> str:
     """Return the change of a topic in words: a shrink, growth or replacement, and its target."""
     replacement, kept = topic.replacement, topic.kept_name
-    if replacement is not None and replacement.undone_ms is not None:
-        return f"undo of the replacement by {replacement.new_topic}"
+    if topic.replacing.undone_ms is not None:
+        return f"undo of the replacement by {topic.replacing.new_topic}"
     if kept is not None and kept.keeps and change_phase(topic) != "done":
         return f"replacement via {kept.interim} ({kept.num_partitions}) that keeps the name, half {kept.half} of 2"
     if replacement is not None:
@@ -142,20 +143,19 @@ def next_command(topic: TopicReport, reason: str | None) -> tuple[str, ...] | No
     code, group = (reasons.code_of(reason), reasons.group_of(reason)) if reason is not None else ("", "")
     if reason is None or code in BY_ITSELF:
         return None
-    replacement, shrink = topic.replacement, topic.deletion
-    is_replaced = replacement is not None or topic.kept_name is not None
+    shrink, is_replaced = topic.deletion, topic.replacement is not None or topic.kept_name is not None
     template = (NEXT | _OF_REPLACEMENT if is_replaced else NEXT).get(code, _DESCRIBE)
     if ("{group}" in template and not group) or ("{count}" in template and shrink is None):  # a value is unknown
         template = _GROUPS
-    filled = {"topic": topic.topic, "group": group, "new": replacement.new_topic if replacement is not None else ""}
+    filled = {"topic": topic.topic, "group": group, "new": topic.replacing.new_topic}
     if shrink is not None:
-        delay = "" if shrink.delay_ms is None else f"--delay={duration_text(shrink.delay_ms)}"
-        policy = "--immediate-delete" if shrink.immediate_delete else delay
+        policy = _POLICY_OPTION[shrink.policy].format(delay=shrink.delay_text)
         filled |= {"count": str(shrink.delete_partitions), "policy": policy}
     words = (word.format_map(filled) for word in template.split())  # a name with blanks is one word
     return tuple(word for word in words if word)
 
 
+_POLICY_OPTION = {RETENTION: "", DRAINED: "--delay={delay}", IMMEDIATE: "--immediate-delete"}
 _DESCRIBE = "modeaware topics --describe --topic {topic}"
 _UNAVAILABLE = "modeaware topics --describe --unavailable-partitions --topic {topic}"
 _GROUPS = "modeaware groups list {topic}"

@@ -143,8 +143,7 @@ class SimObserver:
             raise ClusterError("no answer", code=ErrorCode.REQUEST_TIMED_OUT)
 
     def _fence(self, look: Look, topic: Topic) -> FenceFacts | None:
-        now = is_followed(look.record)
-        if now is None or not now.has_fence:
+        if look.record is None or not is_followed(look.record) or not look.record.replacing.has_fence:
             return None
         configs = {name: topic.configs[name] for name in FENCE_CONFIGS if name in topic.configs}
         shown = [p for p, log in enumerate(topic.logs) if log.followers_fenced]
@@ -321,7 +320,7 @@ class SimObserver:
 
 def is_asked_about(look: Look) -> bool:
     """Whether anything depends on the groups of the topic."""
-    return look.record is None or in_progress(look.record) or moving(look.record) is not None
+    return look.record is None or in_progress(look.record) or moving(look.record)
 
 
 def ids_of_one_broker(world: World, names: Sequence[str]) -> Mapping[str, str | None]:

@@ -205,9 +205,7 @@ def test_run_that_changes_nothing_or_is_left_says_so(
     assert "no controller is running, so this change pauses" in capsys.readouterr().out
 
 
-BEGUN = ReplacementReport.of(
-    TopicRecord("a", "id", 1, 1, (READ_WRITE,), replacement=Replacement("a-v2", 4, 0, new_topic_id="v2")), ()
-)
+BEGUN = ReplacementReport.of(Replacement("a-v2", 4, 0, new_topic_id="v2"))
 
 
 @pytest.mark.parametrize(

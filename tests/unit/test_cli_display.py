@@ -26,7 +26,7 @@ from modeaware.lifecycle.drain import Requirement, required_of
 from modeaware.lifecycle.facts import FenceFacts, GroupFacts, GroupsDoubt, PartitionFacts, TopicFacts
 from modeaware.lifecycle.progress import GroupProgress
 from modeaware.lifecycle.replacement import FENCE_CONFIGS
-from modeaware.lifecycle.report import PartitionReport, ShrinkReport, groups_left, report_topic
+from modeaware.lifecycle.report import PartitionReport, groups_left, report_topic
 from modeaware.lifecycle.state import current_record
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import DeleteTopicPartitions, Replacement, RetiredPartition, Straggler, TopicRecord
@@ -57,7 +57,7 @@ OLD_TOPIC = TopicRecord(
     replacement=Replacement("orders-v2", 2, 0, new_topic_id="id-2", announced_ms=1, switched_ms=2),
 )
 RW, RO, NONE = PartitionMode.READ_WRITE, PartitionMode.READ_ONLY, PartitionMode.NONE
-DRAINED = ShrinkReport.of(DeleteTopicPartitions(4, 60_000, False, 1_700_000_000_000, 6))
+DRAINED = DeleteTopicPartitions(4, 60_000, False, 1_700_000_000_000, 6)
 
 
 def partition(number: int, **fields: object) -> PartitionReport:
@@ -114,7 +114,7 @@ def test_partitions_that_are_alike_share_a_line() -> None:
 
 
 def test_what_else_is_said_of_a_change() -> None:
-    deletion = ShrinkReport.of(DeleteTopicPartitions(4, 60_000, True, 0, 6, ("app",)))
+    deletion = DeleteTopicPartitions(4, 60_000, True, 0, 6, ("app",))
     stragglers = (Straggler(9, 17, 1, 1_700_000_000_000), Straggler(8, -1, -1, -1))
     using = TopicFacts(
         "orders", "id", 6, groups={"app": GroupFacts(stateful=True), "plain": GroupFacts(kind="consumer")}
@@ -139,7 +139,7 @@ def test_what_else_is_said_of_a_change() -> None:
         "Straggler in partition 4: offset 9, 2023-11-14 22:13:20 UTC, from producer id 17 epoch 1",
         "Straggler in partition 5: offset 8, from an unknown producer; 2 seals broken so far",
     ]
-    undone = replace(topic, deletion=ShrinkReport.of(DeleteTopicPartitions(6, 0, False, 0, 6)))
+    undone = replace(topic, deletion=DeleteTopicPartitions(6, 0, False, 0, 6))
     assert "Shrink from" not in describe_text([undone], expand=True)
 
 

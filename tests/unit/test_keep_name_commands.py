@@ -26,7 +26,7 @@ from modeaware.errors import ClusterError, ErrorCode, ModeAwareError, RequestRef
 from modeaware.interim import interim_name
 from modeaware.lifecycle.commands import ReplaceTopicCommand
 from modeaware.lifecycle.facts import TopicFacts
-from modeaware.lifecycle.report import KeptNameReport, kept_names
+from modeaware.lifecycle.keep_name import kept, kept_names
 from modeaware.lifecycle.second_half import second_half_of
 from modeaware.modelog.records import Replacement, TopicRecord
 from modeaware.modes import PartitionMode
@@ -88,7 +88,7 @@ def log_of(*records: TopicRecord) -> ModeLog:
 def test_both_halves_are_reported_as_one_change(
     records: list[TopicRecord], half: int, phase: str, times: tuple[int | None, ...]
 ) -> None:
-    found = KeptNameReport.of("orders", records)
+    found = kept("orders", records)
     assert found is not None
     assert (found.interim, found.half, found.phase, found.keeps) == (INTERIM, half, phase, True)
     shown = (found.first_switched_ms, found.first_gone_ms, found.second_switched_ms, found.second_gone_ms)
@@ -96,19 +96,19 @@ def test_both_halves_are_reported_as_one_change(
 
 
 def test_change_that_stays_on_its_interim_topic_is_reported_as_such() -> None:
-    stays = KeptNameReport.of("orders", [first(replace(GONE, keep_name=False))])
+    stays = kept("orders", [first(replace(GONE, keep_name=False))])
     assert stays is not None
     assert not stays.keeps
-    assert KeptNameReport.of("orders", [first(replace(GONE, new_topic="orders-v2", keep_name=False))]) is None
+    assert kept("orders", [first(replace(GONE, new_topic="orders-v2", keep_name=False))]) is None
     earlier = replace(second(OVER), topic="orders.modeaware-0000", topic_id="id-0")
-    new = KeptNameReport.of("orders", [earlier, first(BEGUN)])
+    new = kept("orders", [earlier, first(BEGUN)])
     assert new is not None
     assert (new.interim, new.half) == (INTERIM, 1), "the alias of an earlier interim topic has not ended"
 
 
 def test_description_of_the_topic_has_both_switches() -> None:
-    kept = KeptNameReport.of("orders", [first(GONE), second(replace(BACK, reason="rename-refused"))])
-    text = describe_text([replace(described(None, "done"), kept_name=kept)], expand=False)
+    change = kept("orders", [first(GONE), second(replace(BACK, reason="rename-refused"))])
+    text = describe_text([replace(described(None, "done"), kept_name=change)], expand=False)
     assert f"Keeps the name orders, via {INTERIM}: half 2 of 2, phase announce; first switch 1970" in text
     assert "Waits: the new topic with the kept name is refused, by the brokers or by a rule" in text
     waits = replace(GONE, reason="known-by-clients")
@@ -246,7 +246,7 @@ def test_page_shows_the_change_in_both_halves_and_between_them() -> None:
 
 def of_wait(*records: TopicRecord, phase: str, now: Replacement | None) -> TopicDescription:
     shown = replace(described(cast(Any, now), phase), partitions=cast(Any, ("p",) * 12))
-    return replace(shown, kept_name=KeptNameReport.of("orders", records))
+    return replace(shown, kept_name=kept("orders", records))
 
 
 def test_wait_ends_with_the_second_half() -> None:

@@ -363,8 +363,7 @@ SWITCHED = replace(BEGUN, switched_ms=5_000, reason="group-not-moved:billing")
 def described(
     replacement: Replacement | None, phase: str, changed_ms: int = 0, not_moved: tuple[str, ...] = ("billing",)
 ) -> TopicDescription:
-    record = replace(RECORD, replacement=replacement, changed_ms=changed_ms)
-    shown = ReplacementReport.of(record, not_moved)
+    shown = ReplacementReport.of(replacement, changed_ms, not_moved) if replacement is not None else None
     return TopicDescription("orders", "id", 3, phase, None, ("audit", "billing"), (), replacement=shown)
 
 
