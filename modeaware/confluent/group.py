@@ -256,7 +256,7 @@ class Membership:
     def _revoke(self, partitions: list[TopicPartition], *, lost: bool) -> None:
         revoked = {key_of(p) for p in partitions}
         gone = revoked if self._conf.incremental else set(self.member.partitions)
-        idle = self._starts.idle(self._leaving(gone), leaving=True)
+        idle = self._starts.idle(self._leaving(gone))
         self._revoking = revoked
         self.member.revoked(revoked, lost=lost)
         try:
@@ -285,7 +285,7 @@ class Membership:
         """Send the member's last requests to the coordinator: none is sent within ``close()``."""
         self._closing = True
         if self.given is not None:
-            self._commit_idle(self._starts.idle(self._leaving(self.member.partitions), leaving=True))
+            self._commit_idle(self._starts.idle(self._leaving(self.member.partitions)))
 
     def _commit_idle(self, idle: Mapping[Key, int]) -> None:
         """Commit the starts of ``idle`` partitions for the next owner, if they delivered nothing and have no commit.

@@ -99,5 +99,4 @@ class Requests:
     def _find_starts(self, keys: frozenset[Key], offsets: LibrdkafkaOffsets) -> dict[Key, Start]:
         if self._member.manual:
             return dict.fromkeys(keys, Start(None))
-        starts = self._starts.find(keys, offsets).starts
-        return {key: Start(starts.get(key), at) for key, at in offsets.commits.items()}
+        return self._starts.find(keys, offsets).starts
