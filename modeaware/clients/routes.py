@@ -30,7 +30,7 @@ from modeaware.config import ClientConfig
 from modeaware.errors import PartitionRetired
 from modeaware.modes import format_ranges
 from modeaware.topic_view import TopicView
-from modeaware.views.source import VERIFY_TIMEOUT_S, Views
+from modeaware.views.source import Views
 from partitioners import LoadAware, Partitioner, TopicPartitioner, checked_index, named
 
 logger = get_logger(__name__)
@@ -396,7 +396,7 @@ class Routes:
 
     def unverified(self, name: str) -> list[tuple[str, str | None]]:
         """Return the topics on which a record under ``name`` depends, each with its id. Ids that have been compared
-        with the cluster's are left out (invariant I8). Aliases are left out, too: only the log decides where an alias
+        with the cluster's are left out. Aliases are left out, too: only the log decides where an alias
         points, whichever topic is created under its name."""
         own = self.of(self._names.points_to(name))
         segments = self._names.segments(name)
@@ -444,40 +444,3 @@ class Routes:
 
     def _is_routed(self) -> bool:
         return bool(self.routed_topics)
-
-
-class VerifiedRoutes(Routes):
-    """Routes that are verified before their first record, and again when the client's metadata has changed.
-
-    So if a topic was deleted and created again under its name, not even the first record is placed by the modes of the
-    deleted topic. Thread-safe.
-
-    Args:
-        timeout_s: how long a call of :meth:`verify` may take.
-    """
-
-    def __init__(self, timeout_s: float, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._timeout_s = min(timeout_s, VERIFY_TIMEOUT_S)
-
-    def verify(self, name: str) -> None:
-        """Verify the views on which a record under ``name`` depends (invariant I8). May block; see ``Views.verify``."""
-        self._views.verify([topic for topic, _ in self.unverified(name)], self._timeout_s)
-
-    def mark(self, name: str) -> None:
-        """Note that the views of ``name`` are verified. Call this only after the verified views have been followed."""
-        self._verified |= dict(self.unverified(name))
-
-    def refuse_absent(self, name: str, partition: int) -> None:
-        """Refuse a partition that was meant for an old topic of ``name``, and that the new topic does not have.
-
-        Raises:
-            PartitionRetired: see :meth:`Route.refusal`.
-        """
-        route: Route | None = self._routes.get(name)
-        if route is not None and route.name is not None:
-            route.refuse_retired(partition, self._errors.retired)
-
-    def metadata_changed(self, _: object = None) -> None:
-        """Verify again, because the client's metadata has changed."""
-        self._verified.clear()

@@ -173,7 +173,6 @@ class Membership:
         self.ends = PartitionEnds(stock, member, weakly(self._seek_one), wanted=conf.wants_ends)
         self._showing: Show | None = None
         self._rebalancing = False
-        self._begun: Commit | CommitStored | None = None
         self._revoking: set[Key] = set()
         self._inside = False
         self._closing = False
@@ -548,7 +547,6 @@ class Membership:
                 continue
             if isinstance(action, Commit | CommitStored):
                 if self._send(action):
-                    self._begun = action
                     self.member.begun(action)
                 else:
                     self.member.failed(action, self._now_s())
@@ -682,7 +680,7 @@ class Membership:
         is_empty = error is not None and error.code() == KafkaError._NO_OFFSET
         if error is not None and not is_empty:
             log.warning("%s: offsets of %d partitions not committed: %s", self._conf.group_id, len(parts), error)
-        if action is not self._begun:
+        if not self.member.has_begun(action):
             return
         done = {key_of(p): Committed(p.offset, metadata_of(p)) for p in parts if p.error is None}
         if isinstance(action, Commit):
