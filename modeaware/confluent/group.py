@@ -71,6 +71,7 @@ from modeaware.librdkafka import (
     Message,
     TopicPartition,
 )
+from modeaware.topic_view import TopicView
 from modeaware.views.source import Views
 
 log = get_logger(__name__)
@@ -709,7 +710,7 @@ class Membership:
         except KafkaException as error:
             log.warning("%s: offsets of %d partitions not committed: %s", self._conf.group_id, len(parts), error)
 
-    # Events and figures
+    # Calls of any thread, and events
 
     def is_absence(self, message: Message) -> bool:
         """Return whether ``message`` reports the absence of a topic that the application did not choose by name: a
@@ -738,6 +739,22 @@ class Membership:
         known = {topic for topic, _ in tuple(self.member.partitions)}
         return not topics.isdisjoint(known.union(self._subscribed))
 
+    def note(self, view: TopicView) -> None:
+        """Note that ``view``, which may change the partitions that are read, came into force (any thread)."""
+        self._ownership.note(view)
+        self._starts.remember(view)
+
+    def set_sasl_credentials(self, username: str, password: str) -> None:
+        """Use other credentials in the auxiliary clients (any thread)."""
+        self._ownership.set_sasl_credentials(username, password)
+        self._onlooker.set_sasl_credentials(username, password)
+
+    def close(self) -> None:
+        """Close the auxiliary clients."""
+        self._ownership.close()
+        self._onlooker.close()
+
     def stats(self) -> dict[str, Any]:
         """Return the group's part of ``modeaware_stats`` (any thread)."""
-        return self._views.stats()
+        own = self._ownership
+        return {**self._views.stats(), "in_doubt": sorted(own.in_doubt), "rejoins": own.rejoins}
