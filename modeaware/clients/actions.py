@@ -12,26 +12,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
+from modeaware.clients.starts import Committed as Committed
 from modeaware.clients.starts import Key
-
-
-class Committed(NamedTuple):
-    """The offset and metadata that a group has committed on a partition."""
-
-    offset: int
-    metadata: str = ""
-
-
-class Start(NamedTuple):
-    """The start offset of a partition.
-
-    Attributes:
-        offset: the start, or None if the client library decides it.
-        committed: the group's commit, or None if the group has none.
-    """
-
-    offset: int | None
-    committed: Committed | None = None
+from modeaware.clients.starts import Start as Start
 
 
 class Place(NamedTuple):

@@ -139,8 +139,6 @@ class Member:
         manual: the application assigns by itself, outside of any subscription, so no gate applies.
         paused: partitions that the application has paused.
         joining: the library is rejoining the group and rejects commits. It is None if the library does not report this.
-        has_dropped: the application may have dropped records of a partition, and has got no record of it since. Any
-            thread may read this.
         due_s: when to call :meth:`next` again after a result of None. If ``due_s`` is None: after the next input.
     """
 
@@ -152,7 +150,6 @@ class Member:
         self.withheld: frozenset[Key] = frozenset()
         self.manual = False
         self.joining: bool | None = None
-        self.has_dropped = False
         self.due_s: float | None = None
         self._is_assigned = False
         self._is_subscribed = False
@@ -280,13 +277,9 @@ class Member:
     def _forget(self, keys: set[Key]) -> None:
         for key in keys:
             self.partitions.pop(key, None)
-        self._recheck_dropped()
         if not self.traits.keeps_pauses:
             self.paused -= keys
             self._held_back -= keys
-
-    def _recheck_dropped(self) -> None:
-        self.has_dropped = self.has_dropped and any(each.is_dropped for each in self.partitions.values())
 
     # Inputs: calls of the application
 
@@ -299,7 +292,6 @@ class Member:
         for key, position in positions.items():
             if key in self.partitions and self.partitions[key].state is State.SHOWN:
                 self.partitions[key].takes_position(position)
-        self._recheck_dropped()
         if not self.reading.reader.group:
             self._pass()
 
@@ -495,6 +487,12 @@ class Member:
         """Whether the application may drop uncommitted records in its callback for a revocation."""
         return not self.manual and self._ends.sees_revocations and self.committing.may_drop
 
+    @property
+    def has_dropped(self) -> bool:
+        """Whether the application may have dropped records of a partition, and has got no record of it since (any
+        thread)."""
+        return any(each.is_dropped for each in tuple(self.partitions.values()))
+
     def _to_flush(self, keys: Collection[Key], now_s: float) -> CommitStored | None:
         """Commit the offsets that the application has stored, as the library does at a revocation."""
         is_free = self._begun is None and now_s >= self._commit_s
@@ -613,6 +611,10 @@ class Member:
         now = {key: (partition, partition.position, partition.committed) for key, partition in self.partitions.items()}
         self._begun = _Begun(action, now)
 
+    def has_begun(self, action: Action) -> bool:
+        """Return whether ``action`` is a commit under way."""
+        return self._begun is not None and self._begun.action is action
+
     def _same(self, action: Action) -> dict[Key, Partition]:
         """Note that a commit was answered. Return the partitions that are unchanged since the commit began: of the same
         assignment, with the same position and commit."""
@@ -686,7 +688,7 @@ class Member:
                 partition.state = self._wanted(key, partition.state) if key in turn.hides else State.GIVEN
                 partition.polled = False
                 if key in turn.restarts and partition.step.is_assigned:
-                    partition.step, partition.is_dropped, self.has_dropped = Step.RESTART, True, True
+                    partition.step, partition.is_dropped = Step.RESTART, True
         self._forget(set(turn.leaves))
         for key in turn.shows & self.partitions.keys():
             is_taken = choice is None or key in choice
@@ -741,7 +743,6 @@ class Member:
             case Asked.STARTS | Asked.PLACES | Asked.RESTARTS:
                 for key in keys & self.partitions.keys():
                     self._was_found(self.partitions[key], what, key in answer, answer.get(key))
-                self._recheck_dropped()
             case Asked.COMMITTED:
                 self._learn_commits(keys, answer, now_s)
             case Asked.OTHER_STARTS:

@@ -43,7 +43,7 @@ def find_places(
     }
     if anew:
         new_starts = starts.find(anew, offsets, group=group, ask_again=True).starts
-        places |= {key: Place(at) for key, at in new_starts.items()}
+        places |= {key: Place(start.offset) for key, start in new_starts.items() if start.offset is not None}
     behind = {
         key for key, place in places.items() if place.offset is not None and starts.may_be_behind(key, place.offset)
     }
@@ -69,7 +69,8 @@ def find_restarts(
     counts, as in a rebalance.
     """
     anew = {key for key in commits if starts.is_of_another_topic(key)}
-    restarts: dict[Key, int | None] = dict(starts.find(anew, offsets, ask_again=True).starts) if anew else {}
+    new_starts = starts.find(anew, offsets, ask_again=True).starts if anew else {}
+    restarts: dict[Key, int | None] = {k: start.offset for k, start in new_starts.items() if start.offset is not None}
     is_at = {key: partitions[key].base if at is None else at for key, at in positions.items() if key not in anew}
     restarts |= {key: restart_of(partitions[key], at, commits[key]) for key, at in is_at.items() if key in commits}
     behind = {

@@ -5,7 +5,7 @@ A key goes to ``writable[hash % len(writable)]``, so another number of writable 
 too, but the records of a key stay in order: groups read the whole old topic before they read the new topic.
 
 :class:`Resizes` follows the views of one producer. Only a record with a key shows that its topic has keys. So after a
-resize, the partitioner of the topic is wrapped in a :class:`FirstKeyObserver`, until the first such record.
+resize, the route of the topic calls :meth:`Resizes.first_keys`, until the first such record.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from modeaware.callouts import call_out, get_logger
@@ -80,34 +81,6 @@ def _resize(
     return None if share == 0 else Resize(view.topic, view.epoch, old_count, new_count, share, new_topic)
 
 
-@dataclass(eq=False)
-class FirstKeyObserver:
-    """A partitioner that places keys as ``inner`` does. Before it picks for the first record with a key, it calls
-    ``keyed``, once. An exception of ``keyed`` reaches the sender. Thread-safe."""
-
-    inner: TopicPartitioner
-    keyed: Callable[[], None] | None
-
-    def requires_consistency(self, key: bytes | None) -> bool:
-        return self.inner.requires_consistency(key)
-
-    def partition(self, key: bytes | None, count: int) -> int:
-        self.observe(key)
-        return self.inner.partition(key, count)
-
-    def observe(self, key: bytes | None) -> None:
-        """Call ``keyed`` if this is the first key. The record is about to be queued; any partitioner may place it."""
-        if self.keyed is not None and self.inner.requires_consistency(key):
-            keyed, self.keyed = self.keyed, None
-            if keyed is not None:  # None: another thread was faster
-                keyed()
-
-    @property
-    def over(self) -> bool:
-        """Whether the first key was seen."""
-        return self.keyed is None
-
-
 def picks_of(partitioner: Partitioner, topic: str, *, by_load: bool = False) -> TopicPartitioner:
     """Return the partitioner of a topic. An application's partitioner is made only when the first record is sent: the
     caller of this function may hold a lock, and the partitioner may raise for a topic that the application never uses.
@@ -155,25 +128,6 @@ class _LoadAwareMadeLater(_MadeLater):
         return index
 
 
-def sees_keys(partitioner: TopicPartitioner) -> bool:
-    """Return whether ``partitioner`` needs to see each key."""
-    return isinstance(partitioner, FirstKeyObserver)
-
-
-def without_finished_observers(partitioner: TopicPartitioner) -> TopicPartitioner:
-    """Return ``partitioner`` without the observers around it that have seen their first key."""
-    while isinstance(partitioner, FirstKeyObserver) and partitioner.over:
-        partitioner = partitioner.inner
-    return partitioner
-
-
-def observe_key(partitioner: TopicPartitioner, key: bytes) -> None:
-    """Show the observers around ``partitioner`` a key that another partitioner has placed."""
-    while isinstance(partitioner, FirstKeyObserver):
-        partitioner.observe(key)
-        partitioner = partitioner.inner
-
-
 @dataclass(eq=False)
 class _Topic:
     """What is kept of a topic between two views: the last view, and whether it has keys."""
@@ -184,14 +138,15 @@ class _Topic:
 
 @dataclass(eq=False)
 class Resizes:
-    """Follows the views of one producer. The caller serialises the calls of :meth:`observed` and :meth:`take_due`;
-    :meth:`report` may be called from any thread.
+    """Follows the views of one producer. The caller serialises the calls of all methods but :meth:`report`. Any thread
+    may call :meth:`report`, and what :meth:`first_keys` and :meth:`first_keys_of` return.
 
     Attributes:
         policy: ``modeaware.on.resize``: ``ignore`` or ``warn``.
         partitioner: the producer's partitioner.
         callback: ``modeaware.resize_cb``.
-        lighten: called with a topic when one of its observers has ended: see :func:`without_finished_observers`.
+        lighten: called with the name whose route must get :meth:`first_keys` and :meth:`first_keys_of` anew, because
+            a record with a key was seen.
         count: how many resizes of topics with keys were reported.
     """
 
@@ -205,27 +160,29 @@ class Resizes:
     _led: dict[str, Resize] = field(default_factory=dict, init=False)  # likewise; by the name of the old topic
     _due: list[Resize] = field(default_factory=list, init=False)
 
-    def observed(self, view: TopicView, picks: TopicPartitioner | None, *, first: bool) -> TopicPartitioner | None:
-        """Return ``picks``, with an observer if the policy requires one.
+    def follow(self, view: TopicView, *, routed: bool, first: bool) -> None:
+        """Note the resize that ``view`` makes, unless the policy is ``ignore``.
 
         Args:
-            picks: the topic's partitioner, or None if no partition is retired and so no pick is needed.
+            routed: the topic has a route. Otherwise all its partitions are writable.
             first: the view is one of the first views, which count as no change.
         """
         if self.policy == "ignore":
-            return picks
-        old_count = self._follow(view, first=first)
-        topic = self._topics[view.topic]
+            return
+        old_count = self._old_count(view, first=first)
         if old_count is not None:
             self._note(view, old_count)
-        if picks is None:  # no key can be observed any more, so earlier keys decide
+        if not routed:  # no key is seen from now on, so earlier keys decide
             resize = self._pending.pop(view.topic, None)
-            if resize is not None and topic.keyed:
+            if resize is not None and self._topics[view.topic].keyed:
                 self._due.append(resize)
-            return None
-        if topic.keyed and view.topic not in self._pending:
-            return picks
-        return FirstKeyObserver(picks, lambda: self._first_key(view.topic))
+
+    def first_keys(self, topic: str) -> tuple[Callable[[], None], ...]:
+        """Return the call that the first record with a key of ``topic`` requires, or an empty tuple if it requires
+        none. The last view of the topic was passed to :meth:`follow`."""
+        if self.policy == "ignore" or (self._topics[topic].keyed and topic not in self._pending):
+            return ()
+        return (partial(self._first_key, topic),)
 
     def replaced(self, name: str, view: TopicView, new_topic: str, new_count: int) -> None:
         """Note that ``name`` no longer points to the topic of ``view`` but to ``new_topic``, which has ``new_count``
@@ -239,14 +196,15 @@ class Resizes:
         if resize is not None:
             self._led[name] = resize
 
-    def observed_name(self, name: str, picks: TopicPartitioner) -> TopicPartitioner:
-        """Return ``picks``, with an observer while the replacement of ``name`` has not been reported."""
-        return FirstKeyObserver(picks, lambda: self._first_key_of(name)) if name in self._led else picks
+    def first_keys_of(self, name: str) -> tuple[Callable[[], None], ...]:
+        """Return the call that the first record with a key under ``name`` requires, while the replacement of that topic
+        has not been reported. Otherwise return an empty tuple."""
+        return (partial(self._first_key_of, name),) if name in self._led else ()
 
     def _first_key_of(self, name: str) -> None:
         resize = self._led.pop(name, None)
-        self.lighten(name)
-        if resize is not None:
+        if resize is not None:  # None: another thread has reported it
+            self.lighten(name)
             self.report([resize])
 
     def take_due(self) -> list[Resize]:
@@ -281,7 +239,7 @@ class Resizes:
             logger.info("%s: the share of keys that move is unknown", resize.topic, exc_info=True)
             return None
 
-    def _follow(self, view: TopicView, *, first: bool) -> int | None:
+    def _old_count(self, view: TopicView, *, first: bool) -> int | None:
         """Return the number of writable partitions in the last view of this topic, if the number has changed.
 
         If the last view had no record, all partitions were writable: return the number before the first shrink.
@@ -305,9 +263,12 @@ class Resizes:
 
     def _first_key(self, topic: str) -> None:
         """Report the pending resize: the first record with a key, ever or since the resize, is being sent."""
-        self._topics[topic].keyed = True
-        # In this order: a resize that another thread notes meanwhile is reported here, or gets a new observer.
-        self.lighten(topic)
+        known = self._topics[topic]
+        if known.keyed and topic not in self._pending:
+            return  # another thread has reported it, or this thread, which still sends by the earlier route
+        known.keyed = True
+        # In this order: a resize that another thread notes meanwhile is reported here, or keeps its call.
         resize = self._pending.pop(topic, None)
+        self.lighten(topic)
         if resize is not None:
             self.report([resize])

@@ -24,13 +24,13 @@ from modeaware.callouts import InnerLock, get_logger
 from modeaware.chain import segments
 from modeaware.clients.following import ClientErrors, FirstView, ViewShare
 from modeaware.clients.named import NamedTopics
-from modeaware.clients.resize import Resizes, observe_key, picks_of, sees_keys, without_finished_observers
+from modeaware.clients.resize import Resizes, picks_of
 from modeaware.clients.tally import SENDS_REFUSED, TALLY
 from modeaware.config import ClientConfig
 from modeaware.errors import PartitionRetired
 from modeaware.modes import format_ranges
 from modeaware.topic_view import TopicView
-from modeaware.views.source import VERIFY_TIMEOUT_S, Views
+from modeaware.views.source import Views
 from partitioners import LoadAware, Partitioner, TopicPartitioner, checked_index, named
 
 logger = get_logger(__name__)
@@ -59,7 +59,8 @@ class Route:
         by_load: picks by record size and load (KIP-794), for records that the partitioner may place anywhere. It is
             None if the partitioner ignores the load.
         load: returns the load, or is None if the load is never known.
-        open: the partitioner need not see every key, so the hash of a key alone gives the index.
+        first_keys: calls that a record with a key requires before it is placed. Each call puts a route without itself
+            in force. Any thread may make the calls, and more than once. Their exceptions reach the sender.
         passes: every partition is writable, so the client library chooses. The other attributes still apply.
         name: the application's name for the topic, if the topic of ``view`` has replaced the topic of that name.
         count: the new topic's number of partitions, if ``name`` is set. A partition that the application gives was
@@ -72,7 +73,7 @@ class Route:
     partitioner: TopicPartitioner
     by_load: Callable[[bytes | None, int, int, Sequence[int]], int] | None = None
     load: Load | None = None
-    open: bool = True
+    first_keys: tuple[Callable[[], None], ...] = ()
     passes: bool = False
     name: str | None = None
     count: int | None = None
@@ -83,6 +84,7 @@ class Route:
         Raises:
             ValueError: no partition is writable, the partitioner requires an explicit one, or its pick is invalid.
         """
+        self.sees(key)
         if self.by_load is not None and not self.partitioner.requires_consistency(key):
             load = () if self.load is None else self.load(self.view.topic, self.writable)
             index = self.by_load(key, len(self.writable), size, load)
@@ -91,6 +93,17 @@ class Route:
         if type(index) is not int or not 0 <= index < len(self.writable):  # an application's own partitioner
             index = checked_index(index, len(self.writable), f"of {self.view.topic}")
         return index if self.dense else self.writable[index]
+
+    def sees(self, key: bytes | None) -> None:
+        """Make the calls that a record with ``key`` requires; any partitioner may place the record."""
+        if self.first_keys and self.partitioner.requires_consistency(key):
+            for call in self.first_keys:
+                call()
+
+    @property
+    def open(self) -> bool:
+        """Whether the route need not see every key, so the hash of a key alone gives the index."""
+        return not self.first_keys
 
     def refusal(self, partition: int) -> str | None:
         """Return why a record may not be addressed to ``partition`` (invariant I3), or None if it may."""
@@ -138,11 +151,8 @@ def route_over(view: TopicView, picks: TopicPartitioner, load: Load | None = Non
     """Return the route over the writable partitions of ``view``, even if all are writable. ``view`` must have modes."""
     writable = view.writable
     dense = not writable or writable[-1] == len(writable) - 1
-    innermost: Any = picks
-    while sees_keys(innermost):
-        innermost = innermost.inner
-    by_load = innermost.partition_by_load if isinstance(innermost, LoadAware) else None
-    return Route(view, writable, dense, picks, by_load, load, open=not sees_keys(picks))
+    by_load = picks.partition_by_load if isinstance(picks, LoadAware) else None
+    return Route(view, writable, dense, picks, by_load, load)
 
 
 class Names:
@@ -289,8 +299,8 @@ class Routes:
         route = route_for(view, self._picker, self._load)
         if view.is_replaced:  # no key moves: readers read the old topic to its end, and then the new topic
             return route
-        picks = self._resizes.observed(view, None if route is None else route.partitioner, first=first)
-        return None if picks is None else route_over(view, picks, self._load)
+        self._resizes.follow(view, routed=route is not None, first=first)
+        return None if route is None else replace(route, first_keys=self._resizes.first_keys(view.topic))
 
     def _lead(self, changed: Mapping[str, TopicView], *, first: bool) -> dict[str, str]:
         """Follow the topics to which names point (under the lock).
@@ -360,20 +370,19 @@ class Routes:
             new_topic = segments[-2].replaced_by
             assert new_topic is not None, "the name points to the last topic"
             count = max(len(route.view.modes), new_topic.partition_count)
-            picks = self._resizes.observed_name(name, route.partitioner)
-            route = replace(route, name=name, count=count, partitioner=picks, open=not sees_keys(picks))
+            first_keys = (*self._resizes.first_keys_of(name), *route.first_keys)
+            route = replace(route, name=name, count=count, first_keys=first_keys)
         return route
 
     def _point(self) -> None:
         """React to changed routes (under the lock); for subclasses."""
 
     def _lighten(self, topic: str) -> None:
-        """Remove an observer that has ended from around the partitioner of ``topic``."""
+        """Leave out of the routes for ``topic`` the calls that are no longer required, because a key was seen."""
         with self._lock:
             route = self.of(topic)
             if route is not None and not route.open:
-                left = without_finished_observers(route.partitioner)
-                self._put({topic: replace(route, partitioner=left, open=not sees_keys(left))})
+                self._put({topic: replace(route, first_keys=self._resizes.first_keys(topic))})
             self._enter(topic)
 
     def of(self, topic: str) -> Route | None:
@@ -387,7 +396,7 @@ class Routes:
 
     def unverified(self, name: str) -> list[tuple[str, str | None]]:
         """Return the topics on which a record under ``name`` depends, each with its id. Ids that have been compared
-        with the cluster's are left out (invariant I8). Aliases are left out, too: only the log decides where an alias
+        with the cluster's are left out. Aliases are left out, too: only the log decides where an alias
         points, whichever topic is created under its name."""
         own = self.of(self._names.points_to(name))
         segments = self._names.segments(name)
@@ -398,10 +407,10 @@ class Routes:
         return [(topic, topic_id) for topic, topic_id in ids if self._verified.get(topic) != topic_id]
 
     def observe_key(self, name: str, key: bytes) -> None:
-        """Observe the key of a record under ``name`` that another partitioner has placed."""
+        """Note the key of a record under ``name`` that another partitioner has placed."""
         route: Route | None = self._routes.get(name)
-        if route is not None and not route.open:
-            observe_key(route.partitioner, key)
+        if route is not None:
+            route.sees(key)
 
     def refuse_retired(self, topic: str, partition: int) -> None:
         """Refuse a partition that takes no records.
@@ -435,40 +444,3 @@ class Routes:
 
     def _is_routed(self) -> bool:
         return bool(self.routed_topics)
-
-
-class VerifiedRoutes(Routes):
-    """Routes that are verified before their first record, and again when the client's metadata has changed.
-
-    So if a topic was deleted and created again under its name, not even the first record is placed by the modes of the
-    deleted topic. Thread-safe.
-
-    Args:
-        timeout_s: how long a call of :meth:`verify` may take.
-    """
-
-    def __init__(self, timeout_s: float, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._timeout_s = min(timeout_s, VERIFY_TIMEOUT_S)
-
-    def verify(self, name: str) -> None:
-        """Verify the views on which a record under ``name`` depends (invariant I8). May block; see ``Views.verify``."""
-        self._views.verify([topic for topic, _ in self.unverified(name)], self._timeout_s)
-
-    def mark(self, name: str) -> None:
-        """Note that the views of ``name`` are verified. Call this only after the verified views have been followed."""
-        self._verified |= dict(self.unverified(name))
-
-    def refuse_absent(self, name: str, partition: int) -> None:
-        """Refuse a partition that was meant for an old topic of ``name``, and that the new topic does not have.
-
-        Raises:
-            PartitionRetired: see :meth:`Route.refusal`.
-        """
-        route: Route | None = self._routes.get(name)
-        if route is not None and route.name is not None:
-            route.refuse_retired(partition, self._errors.retired)
-
-    def metadata_changed(self, _: object = None) -> None:
-        """Verify again, because the client's metadata has changed."""
-        self._verified.clear()

@@ -33,7 +33,6 @@ from typing import NamedTuple, Protocol
 
 from modeaware.callouts import InnerLock, get_logger
 from modeaware.chain import old_topics, topics_before
-from modeaware.modes import PartitionMode
 from modeaware.topic_view import TopicView
 from modeaware.views.source import VERIFY_TIMEOUT_S, Views
 
@@ -46,6 +45,25 @@ EARLIEST = frozenset({"smallest", "earliest", "beginning"})
 LATEST = frozenset({"largest", "latest", "end"})
 LOG_START = -2
 """The logical offset of a log's start, in librdkafka and in Kafka's protocol."""
+
+
+class Committed(NamedTuple):
+    """The offset and metadata that a group has committed on a partition."""
+
+    offset: int
+    metadata: str = ""
+
+
+class Start(NamedTuple):
+    """The start offset of a partition.
+
+    Attributes:
+        offset: the start, or None if the client library decides it.
+        committed: the group's commit, or None if the group has none.
+    """
+
+    offset: int | None
+    committed: Committed | None = None
 
 
 def start_offset(committed: int | None, resume: int | None, named: int | None, log_start: int | None) -> int | None:
@@ -88,8 +106,8 @@ def start_on_new_topic(view: TopicView, group: str, *, has_used: bool = False) -
 class BrokerOffsets(Protocol):
     """Offsets that a client library requests from brokers. Partitions without an answer are left out."""
 
-    def committed(self, keys: Collection[Key]) -> Mapping[Key, int | None]:
-        """Return the group's committed offsets, with None for a partition without a commit."""
+    def committed(self, keys: Collection[Key]) -> Mapping[Key, Committed | None]:
+        """Return the group's commits, with None for a partition without a commit."""
 
     def committed_elsewhere(self, keys: Collection[Key]) -> Mapping[Key, int | None]:
         """Return the group's committed offsets on topics that the consumer does not, and perhaps may not, read."""
@@ -103,11 +121,11 @@ class Found(NamedTuple):
     """What :meth:`Starts.find` found.
 
     Attributes:
-        starts: start offsets.
+        starts: the starts that are decided. One without an offset is left to the client library.
         unknown: partitions about which an answer is missing (they may have no leader).
     """
 
-    starts: dict[Key, int]
+    starts: dict[Key, Start]
     unknown: set[Key]
 
 
@@ -195,8 +213,8 @@ class Starts:
         """
         parts = set(keys)
         self.assigning({topic for topic, _ in parts})
-        commits = offsets.committed(parts) if group else dict.fromkeys(parts)
-        committed = {key: offset for key, offset in commits.items() if offset is not None}
+        commits: Mapping[Key, Committed | None] = offsets.committed(parts) if group else dict.fromkeys(parts)
+        committed = {key: commit.offset for key, commit in commits.items() if commit is not None}
         new = commits.keys() - committed.keys()
         if group:
             self._log_deleted({topic for topic, _ in new})
@@ -213,9 +231,8 @@ class Starts:
         unknown = (parts - commits.keys()) | (to_name - named.keys()) | (behind - log_starts.keys())
         starts = {}
         for key in commits.keys() - unknown if ask_again else commits:
-            start = start_offset(committed.get(key), resumed.get(key), named.get(key), log_starts.get(key))
-            if start is not None:
-                starts[key] = start
+            at = start_offset(committed.get(key), resumed.get(key), named.get(key), log_starts.get(key))
+            starts[key] = Start(at, commits[key])
         self.has_commit.update(committed)
         self.known(parts - unknown if ask_again else parts)
         return Found(starts, unknown)
@@ -341,24 +358,25 @@ class Starts:
                 return True
         return self._is_another(key[0], start.topic_id)
 
-    def idle(self, keys: Iterable[Key], *, leaving: bool = False) -> dict[Key, int]:
-        """Return the start offsets to commit for those of ``keys`` that delivered nothing and have no commit.
+    def idle(self, keys: Iterable[Key]) -> dict[Key, int]:
+        """Return the start offsets of those of ``keys`` that have no commit. The member releases ``keys``, and commits
+        the start offsets of those that delivered nothing.
 
-        Args:
-            leaving: the member releases the partitions. Then, with ``latest``, all partitions of topics with modes
-                count, because ``latest`` would decide again for their next owner. If false, only ReadOnly partitions
-                count: the controller waits for a commit.
+        The result has only partitions of topics with modes, and only with ``latest``, because ``latest`` would decide
+        again for their next owner.
         """
+        if not self.latest:
+            return {}
         starts = {
             key: self._started[key].offset for key in set(keys) & self._started.keys() if key not in self.has_commit
         }
         topics = {topic for topic, _ in starts}
-        with_modes = self._views.recorded(topics) | (topics & self._created_again.keys()) if self.latest else set()
+        with_modes = self._views.recorded(topics) | (topics & self._created_again.keys())
         return {
             key: start
             for key, start in starts.items()
             if start is not None
             and start >= 0
             and self._started[key].topic_id in (None, self._views.view(key[0]).topic_id)
-            and (key[0] in with_modes if leaving else self._views.view(key[0]).mode(key[1]) is PartitionMode.READ_ONLY)
+            and key[0] in with_modes
         }

@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 import weakref
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
 from modeaware import librdkafka
@@ -18,7 +17,6 @@ from modeaware.clients.following import ClientErrors, FirstView, ViewShare
 from modeaware.clients.named import NamedTopics
 from modeaware.clients.settings import given_conf
 from modeaware.clients.starts import Starts
-from modeaware.clients.subscription import read
 from modeaware.clients.taken_metadata import metadata_taken
 from modeaware.config import split_client_config, with_process_settings
 from modeaware.confluent import named
@@ -91,8 +89,8 @@ class Consumer(_Slots):
         self._named = NamedTopics(views, self._first_view)
         self._stock = stock = Stock(Consumer, self)
         group = GroupConf.of(rest)
-        self._starts = starts = Starts(views, group.offset_reset, group.group_id)
-        self._onlooker = onlooker = Onlooker(rest, group.group_id)
+        starts = Starts(views, group.offset_reset, group.group_id)
+        onlooker = Onlooker(rest, group.group_id)
         poll, consume, commit, store_offsets = (
             stock_method(Consumer, type(self), name) for name in ("poll", "consume", "commit", "store_offsets")
         )
@@ -103,14 +101,10 @@ class Consumer(_Slots):
         member = member_of(group, config)
         self._notes = CommitNotes(commit, store_offsets, member, stock)
         self._names = LogicalNames(commit, store_offsets, renames=config.topic_names == "logical")
-        self._describer = GroupDescriber(rest, group.group_id)
-        self._ownership = ownership = Ownership(stock, group, views, self._describer)
+        ownership = Ownership(stock, group, views, GroupDescriber(rest, group.group_id))
         self._membership = Membership(
             stock, weakref.ref(self), group, member, ownership, starts, onlooker, commits, views, hook.call
         )
-        self._reader = member.reading.reader
-        self._wants_ends = group.wants_ends
-        self._renames = False
         self._pending = False  # a subscription waits for the first view
         self._look_again_s = 0.0
         self._following_poll, self._following_consume = hook.poll.call, hook.consume.call
@@ -173,7 +167,7 @@ class Consumer(_Slots):
         """
         _check_subscription(topics, on_assign, on_revoke, on_lost)
         self._membership.subscription = Subscription(tuple(topics), on_assign, on_revoke, on_lost)
-        self._take_names(anew=True)
+        self._names.forget()
         if not self._views.ready:
             self._stock.memberid()  # raises if the consumer is closed
             self._pending = True
@@ -279,8 +273,8 @@ class Consumer(_Slots):
     def set_sasl_credentials(self, username: str, password: str) -> None:
         """As ``confluent_kafka.Consumer.set_sasl_credentials``; the auxiliary clients use them as well."""
         super().set_sasl_credentials(username, password)
-        for beside in (self._views, self._onlooker, self._describer):
-            beside.set_sasl_credentials(username, password)
+        self._views.set_sasl_credentials(username, password)
+        self._membership.set_sasl_credentials(username, password)
 
     def close(self) -> None:
         """As ``confluent_kafka.Consumer.close``; the share of the views is released first."""
@@ -289,8 +283,7 @@ class Consumer(_Slots):
             self._membership.before_close()
             self._share.release()
             self._hook.stop()
-            self._describer.close()
-            self._onlooker.close()
+            self._membership.close()
             if assigned := super().assignment():
                 # rd_kafka_consumer_close drops fetched records, but commits the offsets of control records behind the
                 # dropped ones. Without the pause, the group would skip the dropped records of a transactional topic.
@@ -315,33 +308,24 @@ class Consumer(_Slots):
         return {
             "state": "waiting" if self._pending else state,
             **self._membership.stats(),
-            "in_doubt": sorted(self._ownership.in_doubt),
-            "rejoins": self._ownership.rejoins,
             "views": self._views.stats(),
         }
 
     # Work of the polling thread
 
     def _note(self, changed: Mapping[str, TopicView]) -> None:
-        """Note changed views for the polling thread (called in any thread)."""
-        if any(view.replaced_by is not None for view in changed.values()):
-            self._take_names()
+        """Note changed views for the polling thread, which alone decides (called in any thread)."""
         concerned = [view for view in changed.values() if self._concerns(view)]
         for view in concerned:
-            self._ownership.note(view)
-            self._starts.remember(view)
+            self._membership.note(view)
         if concerned or self._pending:
-            self._finish_what_is_needed()
             self._hook.call()
 
-    def _take_names(self, *, anew: bool = False) -> None:
-        self._renames = self._names.take(self._logical_names, anew=anew)
-        self._finish_what_is_needed()
-
     def _finish_what_is_needed(self) -> None:
+        renames = self._names.follow(self._membership.member.reading.logical)
         # With sees_absences, librdkafka's queue may contain an event about a topic that the application has not named.
-        finishes = self._renames or self._membership.sees_absences
-        self._hook.finish_all(finishes or (self._wants_ends and self._may_end_hidden()))
+        finishes = renames or self._membership.sees_absences
+        self._hook.finish_all(finishes or (self._membership.ends.wanted and self._may_end_hidden()))
         member = self._membership.member
         may_drop = member.may_drop or member.has_dropped
         self._names.put_over(*self._notes.methods(noting=self._membership.watches, may_drop=may_drop))
@@ -350,12 +334,6 @@ class Consumer(_Slots):
         """Return whether librdkafka may report the end of a partition that is hidden or will be hidden. Even the poll
         that assigns partitions may return an end from before the assignment."""
         return any(not view.all_writable and self._concerns(view) for view in self._views.views().values())
-
-    def _logical_names(self) -> Mapping[str, str]:
-        subscription = self._membership.subscription
-        if subscription is None:
-            return {}
-        return read(replace(self._reader, names=subscription.topics), self._views.views()).logical
 
     def _concerns(self, view: TopicView) -> bool:
         return self._membership.concerns(
@@ -379,10 +357,14 @@ class Consumer(_Slots):
 
     def _finish(self, result: Message | list[Message] | None) -> bool:
         """Rename records, and drop events about hidden topics. Return whether that leaves nothing of the result."""
+        if result is None:
+            return False
+        # An assignment within the call that returned the result may have put later views in force.
+        self._names.follow(self._membership.member.reading.logical)
         self._names.rename(result)
-        if self._wants_ends and result is not None:
+        if self._membership.ends.wanted:
             self._membership.ends.take(result if isinstance(result, list) else [result])
-        if result is None or not self._membership.sees_absences:
+        if not self._membership.sees_absences:
             return False
         if not isinstance(result, list):
             return self._membership.is_absence(result)

@@ -71,6 +71,7 @@ from modeaware.librdkafka import (
     Message,
     TopicPartition,
 )
+from modeaware.topic_view import TopicView
 from modeaware.views.source import Views
 
 log = get_logger(__name__)
@@ -173,7 +174,6 @@ class Membership:
         self.ends = PartitionEnds(stock, member, weakly(self._seek_one), wanted=conf.wants_ends)
         self._showing: Show | None = None
         self._rebalancing = False
-        self._begun: Commit | CommitStored | None = None
         self._revoking: set[Key] = set()
         self._inside = False
         self._closing = False
@@ -256,7 +256,7 @@ class Membership:
     def _revoke(self, partitions: list[TopicPartition], *, lost: bool) -> None:
         revoked = {key_of(p) for p in partitions}
         gone = revoked if self._conf.incremental else set(self.member.partitions)
-        idle = self._starts.idle(self._leaving(gone), leaving=True)
+        idle = self._starts.idle(self._leaving(gone))
         self._revoking = revoked
         self.member.revoked(revoked, lost=lost)
         try:
@@ -285,7 +285,7 @@ class Membership:
         """Send the member's last requests to the coordinator: none is sent within ``close()``."""
         self._closing = True
         if self.given is not None:
-            self._commit_idle(self._starts.idle(self._leaving(self.member.partitions), leaving=True))
+            self._commit_idle(self._starts.idle(self._leaving(self.member.partitions)))
 
     def _commit_idle(self, idle: Mapping[Key, int]) -> None:
         """Commit the starts of ``idle`` partitions for the next owner, if they delivered nothing and have no commit.
@@ -548,7 +548,6 @@ class Membership:
                 continue
             if isinstance(action, Commit | CommitStored):
                 if self._send(action):
-                    self._begun = action
                     self.member.begun(action)
                 else:
                     self.member.failed(action, self._now_s())
@@ -682,7 +681,7 @@ class Membership:
         is_empty = error is not None and error.code() == KafkaError._NO_OFFSET
         if error is not None and not is_empty:
             log.warning("%s: offsets of %d partitions not committed: %s", self._conf.group_id, len(parts), error)
-        if action is not self._begun:
+        if not self.member.has_begun(action):
             return
         done = {key_of(p): Committed(p.offset, metadata_of(p)) for p in parts if p.error is None}
         if isinstance(action, Commit):
@@ -711,7 +710,7 @@ class Membership:
         except KafkaException as error:
             log.warning("%s: offsets of %d partitions not committed: %s", self._conf.group_id, len(parts), error)
 
-    # Events and figures
+    # Calls of any thread, and events
 
     def is_absence(self, message: Message) -> bool:
         """Return whether ``message`` reports the absence of a topic that the application did not choose by name: a
@@ -740,6 +739,22 @@ class Membership:
         known = {topic for topic, _ in tuple(self.member.partitions)}
         return not topics.isdisjoint(known.union(self._subscribed))
 
+    def note(self, view: TopicView) -> None:
+        """Note that ``view``, which may change the partitions that are read, came into force (any thread)."""
+        self._ownership.note(view)
+        self._starts.remember(view)
+
+    def set_sasl_credentials(self, username: str, password: str) -> None:
+        """Use other credentials in the auxiliary clients (any thread)."""
+        self._ownership.set_sasl_credentials(username, password)
+        self._onlooker.set_sasl_credentials(username, password)
+
+    def close(self) -> None:
+        """Close the auxiliary clients."""
+        self._ownership.close()
+        self._onlooker.close()
+
     def stats(self) -> dict[str, Any]:
         """Return the group's part of ``modeaware_stats`` (any thread)."""
-        return self._views.stats()
+        own = self._ownership
+        return {**self._views.stats(), "in_doubt": sorted(own.in_doubt), "rejoins": own.rejoins}

@@ -11,11 +11,10 @@ refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any, cast
 
-from modeaware.callouts import InnerLock
 from modeaware.clients.named import PairedName
 from modeaware.clients.starts import Key
 from modeaware.confluent.commits import behind
@@ -42,7 +41,8 @@ def first_offsets(messages: Iterable[Message]) -> dict[Key, int]:
 
 
 class LogicalNames:
-    """The names of one consumer's subscription: renames the consumer's messages, and commits renamed messages.
+    """The names of one consumer's subscription: renames the consumer's messages, and commits renamed messages. Only the
+    polling thread may use it; any thread may call :meth:`logical`, ``commit.call`` and ``store_offsets.call``.
 
     Attributes:
         commit, store_offsets: call the methods of :meth:`put_over`, with translated names once messages are renamed.
@@ -53,9 +53,9 @@ class LogicalNames:
     """
 
     def __init__(self, commit: Target, store_offsets: Target, renames: bool) -> None:
-        self._lock = InnerLock()
         self._renames = renames
         self._names: dict[str, PairedName] = {}
+        self._followed: Mapping[str, str] | None = None
         self._given: set[str] = set()
         self.commit = Switch(commit)
         self.store_offsets = Switch(store_offsets)
@@ -63,28 +63,32 @@ class LogicalNames:
         self._own: tuple[Target, Target] = commit, store_offsets
         self._translates = False
 
-    def take(self, find: Callable[[], Mapping[str, str]], *, anew: bool = False) -> bool:
-        """Keep the result of ``find``, a mapping new topic -> name (any thread). Return whether to rename messages.
+    def follow(self, logical: Mapping[str, str]) -> bool:
+        """Add ``logical``, a mapping new topic -> name. Return whether to rename messages.
 
-        Args:
-            find: called under a lock, so that names from earlier views do not overwrite names from later views.
-            anew: the subscription has changed. If false, earlier names stay: a view may be out of force for a while.
+        Earlier names stay until :meth:`forget`, because a view may be out of force for a while.
         """
-        with self._lock:
-            paired = {topic: PairedName.of(name, name, topic) for topic, name in find().items()}
-            self._names = paired if anew else {**self._names, **paired}
-            if not self._names or not self._renames:
-                return False
-            self._translates = True
-            self._point(self._translating)
-            return True
+        if logical is not self._followed:
+            self._followed = logical
+            self._names = {
+                **self._names,
+                **{topic: PairedName.of(name, name, topic) for topic, name in logical.items()},
+            }
+        if not self._names or not self._renames:
+            return False
+        self._translates = True
+        self._point(self._translating)
+        return True
+
+    def forget(self) -> None:
+        """Note that the subscription changes: the names of the last one no longer count."""
+        self._names = {}
 
     def put_over(self, commit: Target, store_offsets: Target) -> None:
-        """Use these methods from now on (any thread)."""
-        with self._lock:
-            self._own = commit, store_offsets
-            if not self._translates:
-                self._point(self._own)
+        """Use these methods from now on."""
+        self._own = commit, store_offsets
+        if not self._translates:
+            self._point(self._own)
 
     def _point(self, targets: tuple[Target, Target]) -> None:
         for switch, target in zip((self.commit, self.store_offsets), targets, strict=True):

@@ -88,9 +88,6 @@ def metadata_of(committed: TopicPartition) -> str:
 class LibrdkafkaOffsets:
     """Offsets that librdkafka requests from brokers: :class:`~modeaware.clients.starts.BrokerOffsets`, and commits.
 
-    Attributes:
-        commits: the last result of :meth:`committed`.
-
     Args:
         onlooker: requests offsets of topics that need not be assigned.
         is_final: without an answer to :meth:`committed`, librdkafka decides the starts for good. So the request is
@@ -103,10 +100,8 @@ class LibrdkafkaOffsets:
         self._group_id = group_id
         self._is_final = is_final
         self._leader_epochs: dict[Key, tuple[int, int | None]] = {}  # committed offset, leader epoch
-        self.commits: dict[Key, Committed | None] = {}
 
-    def committed(self, keys: Collection[Key]) -> dict[Key, int | None]:
-        self.commits = {}
+    def committed(self, keys: Collection[Key]) -> dict[Key, Committed | None]:
         if not keys:
             return {}
         try:
@@ -121,8 +116,7 @@ class LibrdkafkaOffsets:
             if partition.error is not None:
                 log.warning("%s: committed offset of %s unknown: %s", self._group_id, partition, partition.error)
         self._leader_epochs |= {key_of(p): (p.offset, p.leader_epoch) for p in answer if p.error is None}
-        self.commits = commits_of(answer)
-        return {key: None if at is None else at.offset for key, at in self.commits.items()}
+        return commits_of(answer)
 
     def _commits(self, keys: Collection[Key]) -> list[TopicPartition]:
         """Request the group's commits. With ``is_final``, repeat this while the coordinator moves to another broker.

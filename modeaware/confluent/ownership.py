@@ -430,6 +430,14 @@ class Ownership:
         """Whether the present assignment may need more work, because partitions may be hidden."""
         return any(possible != _NOTHING_HIDDEN for possible in self._possible.values())
 
+    def set_sasl_credentials(self, username: str, password: str) -> None:
+        """Describe the group with other credentials (any thread)."""
+        self._describer.set_sasl_credentials(username, password)
+
+    def close(self) -> None:
+        """Close the client that describes the group."""
+        self._describer.close()
+
     def due_s(self) -> float | None:
         """Return when to act again, on the monotonic clock, or None if nothing is planned."""
         return min((at for at in (self._due_s, self._turn_s) if at is not None), default=None)

@@ -133,45 +133,38 @@ class Patterns:
         self.due_s = self._now_s()
 
 
-class NewTopicProbe:
-    """Finds out whether brokers have topics that may have been created just now. Its requests create no topic."""
+def present(stock: Any, asked: Any, topics: Collection[str], *, inside: bool) -> set[str]:
+    """Return those of ``topics`` that both the brokers and the client's own metadata contain now. The topics may have
+    been created just now; the requests create no topic.
 
-    def __init__(self, stock: Any, asked: Any) -> None:
-        self._stock = stock
-        self._asked = asked
-        self._missed: set[str] = set()
-
-    def present(self, topics: Collection[str], *, inside: bool) -> set[str]:
-        """Return those of ``topics`` that both the brokers and the client's own metadata contain now.
-
-        Args:
-            inside: within a callback of librdkafka.
-        """
-        deadline_s = time.monotonic() + ANSWER_S
-        for topic in () if inside else sorted(self._missed.intersection(topics)):
-            # librdkafka caches an authorization error of a topic for minutes, and subscribes by this cache.
-            # list_topics() refreshes the cache.
-            if time.monotonic() < deadline_s:
-                with suppress(KafkaException):
-                    self._stock.list_topics(topic, timeout=ANSWER_S)
-        there = sorted(topics) if _has_topics(self._asked, topics, SINGLE_ANSWER_S) else self._some_present(topics)
-        # The client itself subscribes by its own metadata. Send one request for all topics: each request of this client
-        # waits until a pending fetch is answered.
-        if there and not _has_topics(self._stock, there, ANSWER_S):
-            self._missed.update(there)
-            return set()
+    Args:
+        stock: the client's own methods.
+        asked: another client, which requests the topics first.
+        inside: within a callback of librdkafka.
+    """
+    there = sorted(topics) if _has_topics(asked, topics, SINGLE_ANSWER_S) else _some_present(asked, topics)
+    # The client itself subscribes by its own metadata. Send one request for all topics: each request of this client
+    # waits until a pending fetch is answered.
+    if not there or _has_topics(stock, there, ANSWER_S):
         return set(there)
+    deadline_s = time.monotonic() + ANSWER_S
+    for topic in () if inside else there:
+        # librdkafka caches an authorization error of a topic for minutes, and subscribes by this cache. list_topics()
+        # refreshes the cache, for the next call of this function.
+        if time.monotonic() < deadline_s:
+            with suppress(KafkaException):
+                stock.list_topics(topic, timeout=ANSWER_S)
+    return set()
 
-    def _some_present(self, topics: Collection[str]) -> list[str]:
-        """Return those of ``topics`` that brokers have; some are missing. Requests end after a short time, so that no
-        poll takes long. Their order is random: otherwise the same missing topics might always come first."""
-        deadline_s = time.monotonic() + ANSWER_S
-        in_turn = random.sample(sorted(topics), len(topics)) if len(topics) > 1 else []
-        return [
-            topic
-            for topic in in_turn
-            if time.monotonic() < deadline_s and _has_topics(self._asked, [topic], SINGLE_ANSWER_S)
-        ]
+
+def _some_present(asked: Any, topics: Collection[str]) -> list[str]:
+    """Return those of ``topics`` that brokers have; some are missing. Requests end after a short time, so that no poll
+    takes long. Their order is random: otherwise the same missing topics might always come first."""
+    deadline_s = time.monotonic() + ANSWER_S
+    in_turn = random.sample(sorted(topics), len(topics)) if len(topics) > 1 else []
+    return [
+        topic for topic in in_turn if time.monotonic() < deadline_s and _has_topics(asked, [topic], SINGLE_ANSWER_S)
+    ]
 
 
 def _has_topics(client: Any, topics: Collection[str], timeout_s: float) -> bool:

@@ -14,7 +14,7 @@ from modeaware.clients.places import find_places, find_restarts
 from modeaware.clients.starts import Key, Starts
 from modeaware.confluent.offsets import ANSWER_S, LibrdkafkaOffsets, Onlooker, commits_of, parts_of, positions
 from modeaware.confluent.ownership import Ownership
-from modeaware.confluent.patterns import NewTopicProbe
+from modeaware.confluent.patterns import present
 
 
 class Requests:
@@ -42,7 +42,6 @@ class Requests:
         self._offsets = offsets
         self._other_offsets = LibrdkafkaOffsets(onlooker, member.reading.reader.group, is_final=False)
         self._ownership = ownership
-        self._probe = NewTopicProbe(stock, onlooker)
 
     def answer(self, what: Asked, keys: frozenset[Key], given: set[Key], *, inside: bool) -> Mapping[Key, Any]:
         """Return the answers about ``keys``. Keys without an answer are left out.
@@ -93,11 +92,10 @@ class Requests:
             key[0]: (new_topic := old[key[0]].replaced_by) is not None and new_topic.switched for key in keys
         }
         new = {topic for topic, switched in is_switched.items() if not switched}
-        present = self._probe.present(new, inside=inside) if new else set()
-        return [key for key in keys if is_switched[key[0]] or key[0] in present]
+        there = present(self._stock, self._onlooker, new, inside=inside) if new else set()
+        return [key for key in keys if is_switched[key[0]] or key[0] in there]
 
     def _find_starts(self, keys: frozenset[Key], offsets: LibrdkafkaOffsets) -> dict[Key, Start]:
         if self._member.manual:
             return dict.fromkeys(keys, Start(None))
-        starts = self._starts.find(keys, offsets).starts
-        return {key: Start(starts.get(key), at) for key, at in offsets.commits.items()}
+        return self._starts.find(keys, offsets).starts

@@ -17,7 +17,6 @@ from typing import Any, final
 
 from modeaware import librdkafka, os_threads
 from modeaware.callouts import get_logger
-from modeaware.clients.resize import observe_key
 from modeaware.clients.routes import Load, Route, route_over
 from modeaware.confluent.errors import RetiredPartitionChosen
 from modeaware.librdkafka import KafkaError, KafkaException
@@ -95,7 +94,7 @@ def place(route: Route | None, key: Any, partition: Any, value: Any = None) -> A
             return partition
     if route.passes:
         if key is not None:
-            observe_key(route.partitioner, key)
+            route.sees(key)
         return partition
     size = 0 if route.by_load is None else sum(len(part) for part in (key, value) if hasattr(part, "__len__"))
     return route.pick(key, size)
@@ -173,14 +172,9 @@ class EveryTopic(dict[str, Route | Unverified | None]):
         whole = self._whole_of(entry.view.topic)
         kept = self._led.get(name)
         if kept is None or kept[0] is not entry or kept[1] is not whole:
-            made = replace(whole, name=entry.name)
-            if not entry.open:
-                made = replace(made, partitioner=entry.partitioner, open=False)
-            kept = self._led[name] = (
-                entry,
-                whole,
-                replace(made, count=None if entry.name is None else len(made.writable)),
-            )
+            count = None if entry.name is None else len(whole.writable)
+            made = replace(whole, name=entry.name, count=count, first_keys=entry.first_keys)
+            kept = self._led[name] = (entry, whole, made)
         return kept[2]
 
     def _whole_of(self, topic: str) -> Route:

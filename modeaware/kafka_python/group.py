@@ -425,7 +425,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
             if each.state in (State.SHOWN, State.GIVEN, State.HIDDEN_BY_MODE)
         ]
         changed = self.changed | self._changed_before
-        idle = self._starts.idle([key for key in held if key[0] in changed], leaving=True)
+        idle = self._starts.idle([key for key in held if key[0] in changed])
         return {key: at for key, at in idle.items() if self._position(key) == at}
 
     def _commit_leaving(self) -> None:
@@ -554,8 +554,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
             case Asked.STARTS:
                 return self._find_starts(keys)
             case Asked.OTHER_STARTS:
-                found = self._starts.find(keys, self._offsets(), ask_again=True).starts
-                return {key: Start(at) for key, at in found.items()}
+                return self._starts.find(keys, self._offsets(), ask_again=True).starts
             case Asked.PLACES:
                 return self._find_places(keys)
             case Asked.RESTARTS:
@@ -584,17 +583,16 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
             return dict.fromkeys(keys, Start(None))
         offsets = KafkaPythonOffsets(self._parts, self._timeout_ms)
         positions = {key: at for key in keys if (at := self._position(key)) is not None}
-        found: dict[Key, Start] = {}
+        starts: dict[Key, Start] = {}
         if new := keys - positions.keys():
             self.views.verify({topic for topic, _ in new})
             starts, unknown = self._starts.find(new, offsets, group=self.in_group, ask_again=True)
-            found = {key: Start(starts.get(key), offsets.commits.get(key)) for key in new - unknown}
             if unknown:
                 self._parts.cluster.request_update()
         if positions:  # kafka-python has read these partitions before, or the application has sought
             commits = offsets.committed_now(positions.keys()) if self.in_group else {}
-            found |= {key: Start(self._begun_at(key, at), commits.get(key)) for key, at in positions.items()}
-        return found
+            starts |= {key: Start(self._begun_at(key, at), commits.get(key)) for key, at in positions.items()}
+        return starts
 
     def _begun_at(self, key: Key, position: int) -> int:
         """Return where a partition started that kafka-python reads on at ``position``. An eager rebalance keeps the

@@ -55,22 +55,13 @@ def as_committed(at: Any) -> Committed:
 
 class KafkaPythonOffsets:
     """Offsets that kafka-python requests from brokers (:class:`~modeaware.clients.starts.BrokerOffsets`), within a poll
-    of ``timeout_ms``. When this time is over, ``committed`` raises KafkaTimeoutError.
-
-    Attributes:
-        commits: the last result of :meth:`committed`.
-    """
+    of ``timeout_ms``. When this time is over, ``committed`` raises KafkaTimeoutError."""
 
     def __init__(self, parts: Parts, timeout_ms: float | None) -> None:
         self._parts = parts
         self._timeout_ms = timeout_ms
-        self.commits: dict[Key, Committed | None] = {}
 
-    def committed(self, keys: Collection[Key]) -> dict[Key, int | None]:
-        self.commits = self._fetch(keys)
-        return {key: None if at is None else at.offset for key, at in self.commits.items()}
-
-    def _fetch(self, keys: Collection[Key]) -> dict[Key, Committed | None]:
+    def committed(self, keys: Collection[Key]) -> dict[Key, Committed | None]:
         partitions = partitions_of(keys)
         answer = self._parts.coordinator.fetch_committed_offsets(partitions, timeout_ms=self._timeout_ms)
         return {key: as_committed(answer[key]) if key in answer else None for key in keys}
@@ -79,11 +70,11 @@ class KafkaPythonOffsets:
         """Return the group's present commits, metadata included, by a new request. kafka-python keeps a request that
         was not answered in time, and would take the late answer for the answer to the next request."""
         self._parts.coordinator._offset_fetch_futures.pop(frozenset(partitions_of(keys)), None)
-        return self._fetch(keys)
+        return self.committed(keys)
 
     def committed_elsewhere(self, keys: Collection[Key]) -> dict[Key, int | None]:
         try:
-            return {key: None if at is None else at.offset for key, at in self._fetch(keys).items()}
+            return {key: None if at is None else at.offset for key, at in self.committed(keys).items()}
         except KafkaTimeoutError:
             raise
         except KafkaError as error:

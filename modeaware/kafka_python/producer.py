@@ -11,7 +11,7 @@ from modeaware.callouts import get_logger
 from modeaware.clients.following import ClientErrors, acquired
 from modeaware.clients.named import PairedName
 from modeaware.clients.refusals import Refusals
-from modeaware.clients.routes import NO_STATS, Routes, VerifiedRoutes
+from modeaware.clients.routes import NO_STATS, Route, Routes
 from modeaware.clients.settings import own_partitioner, split_settings
 from modeaware.kafka_python import _gateway
 from modeaware.kafka_python.commits import transactional_offsets
@@ -21,7 +21,7 @@ from modeaware.kafka_python.errors import (
     ReplacedTopicError,
     RetiredPartitionError,
 )
-from modeaware.views.source import Views
+from modeaware.views.source import VERIFY_TIMEOUT_S, Views
 from partitioners.call_forms import for_kafka_python
 
 log = get_logger(__name__)
@@ -30,6 +30,42 @@ LOOK_S = 1.0
 """How long the thread that applies a view waits for the metadata of a new topic that has the name of an earlier one."""
 
 ERRORS = ClientErrors(RetiredPartitionError, FirstViewPending, FirstViewTimeout)
+
+
+class VerifiedRoutes(Routes):
+    """Routes that are verified before their first record, and again when the client's metadata has changed.
+
+    So if a topic was deleted and created again under its name, not even the first record is placed by the modes of the
+    deleted topic. Thread-safe.
+
+    Args:
+        timeout_s: how long a call of :meth:`verify` may take.
+    """
+
+    def __init__(self, timeout_s: float, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._timeout_s = min(timeout_s, VERIFY_TIMEOUT_S)
+
+    def verify(self, name: str) -> None:
+        """Verify the views on which a record under ``name`` depends (invariant I8), unless they are verified. May
+        block; see ``Views.verify``."""
+        if unverified := self.unverified(name):
+            self._views.verify([topic for topic, _ in unverified], self._timeout_s)
+            self._verified |= dict(self.unverified(name))  # the views in force by now
+
+    def refuse_absent(self, name: str, partition: int) -> None:
+        """Refuse a partition that was meant for an old topic of ``name``, and that the new topic does not have.
+
+        Raises:
+            PartitionRetired: see :meth:`Route.refusal`.
+        """
+        route: Route | None = self._routes.get(name)
+        if route is not None and route.name is not None:
+            route.refuse_retired(partition, self._errors.retired)
+
+    def metadata_changed(self, _: object = None) -> None:
+        """Verify again, because the client's metadata has changed."""
+        self._verified.clear()
 
 
 class KafkaProducer(_gateway.KafkaProducer):  # type: ignore[misc,unused-ignore]  # untyped
@@ -120,9 +156,8 @@ class KafkaProducer(_gateway.KafkaProducer):  # type: ignore[misc,unused-ignore]
         if routes is None:
             return super()._partition(topic, partition, key, value, serialized_key, serialized_value)
         name = _name_of(topic)
-        if (routes.of(topic) is not None or topic is not name) and routes.unverified(name):
+        if routes.of(topic) is not None or topic is not name:
             routes.verify(name)
-            routes.mark(name)
         if partition is not None and topic is not name:
             routes.refuse_absent(name, partition)
         while True:
@@ -182,9 +217,7 @@ def _led(routes: VerifiedRoutes, name: Any) -> Any:
     """Return the topic for a record under ``name``: ``name`` itself, unless the name points to another topic."""
     if not isinstance(name, str) or routes.points_to(name) == name:
         return name
-    if routes.unverified(name):
-        routes.verify(name)
-        routes.mark(name)
+    routes.verify(name)
     topic = routes.points_to(name)
     return name if topic == name else PairedName.of(topic, name, topic)
 

@@ -281,9 +281,9 @@ class TestClients:
         with closing(Consumer({**CONF, "group.id": "g"})) as consumer:
             consumer.set_sasl_credentials(username="alice", password="new")
             assert views.credentials == ("alice", "new")
-            assert consumer._onlooker.topics() == frozenset()
+            assert consumer._membership._onlooker.topics() == frozenset()
             with pytest.raises(GroupUnknown):
-                consumer._describer.describe("m", set())
+                consumer._membership._ownership._describer.describe("m", set())
         assert passwords == ["new", "new"]
 
     def test_admin_client(self, views: FakeViews) -> None:

@@ -139,9 +139,10 @@ def test_alias_keeps_its_client(views: FakeViews) -> None:
 
 def test_what_a_consumer_asks_about_its_group_ends_with_it(views: FakeViews, monkeypatch: pytest.MonkeyPatch) -> None:
     consumer = modeaware.Consumer(GROUP)
-    asked = [consumer._onlooker, consumer._describer]  # private: each has a client of its own
+    membership = consumer._membership  # private, and so are the two that have a client of their own
+    asked = [membership._onlooker, membership._ownership._describer]
     ended = [weakref.ref(each) for each in asked]
-    del consumer, asked
+    del consumer, membership, asked
     assert [each() for each in ended] == [None, None]
 
 

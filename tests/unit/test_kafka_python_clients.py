@@ -18,7 +18,7 @@ from kafka.future import Future
 from kafka.partitioner import DefaultPartitioner
 from kafka.structs import TopicPartition
 
-from modeaware.clients.starts import Starts
+from modeaware.clients.starts import Start, Starts
 from modeaware.errors import ConfigError
 from modeaware.kafka_python import KafkaConsumer, KafkaProducer, RetiredPartitionError
 from modeaware.kafka_python import consumer as consumer_module
@@ -151,7 +151,7 @@ def test_resume_offsets_outlive_the_view_that_named_them_for_one_assignment() ->
         starts.remember(views.view("t"))
 
     def start() -> int | None:
-        return starts.find([one], OFFSETS, ask_again=True).starts.get(one)
+        return starts.find([one], OFFSETS, ask_again=True).starts[one].offset
 
     follow(3, 1, {1: 50})
     follow(4, 1, {1: 60})
@@ -160,8 +160,8 @@ def test_resume_offsets_outlive_the_view_that_named_them_for_one_assignment() ->
     assert start() == 99
     starts.remember(TopicView("t", "other", (1, 6), modes_of(2, 1), {1: 70}))
     assert start() == 99, "of another topic with the name"
-    assert Starts(views, "earliest").find([one], OFFSETS, group=False).starts == {one: 0}
-    assert Starts(views, "none").find([one], OFFSETS).starts == {}
+    assert Starts(views, "earliest").find([one], OFFSETS, group=False).starts == {one: Start(0)}
+    assert Starts(views, "none").find([one], OFFSETS).starts == {one: Start(None)}
 
 
 KEYS = [b"key-%d" % number for number in range(60)]

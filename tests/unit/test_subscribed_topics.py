@@ -14,7 +14,7 @@ from modeaware.clients.named import PairedName
 from modeaware.confluent.group import LOOK_S, NOTICE_RETRY_S, NOTICE_S
 from modeaware.confluent.offsets import Onlooker, metadata_of
 from modeaware.confluent.ownership import GroupConf
-from modeaware.confluent.patterns import NewTopicProbe
+from modeaware.confluent.patterns import present
 from modeaware.notes import READ
 from modeaware.topic_view import Moved, ReplacedBy, TopicView
 from tests.support.fake_views import modes_of, switch
@@ -206,11 +206,10 @@ def test_new_topic_that_the_client_did_not_see_is_looked_at_anew_before_it_is_su
     stock = Stock()
     onlooker = SomeOnlooker(stock)
     onlooker.sees_all, stock.absent = True, {"b"}
-    probe = NewTopicProbe(stock, onlooker)
-    assert probe.present(["b"], inside=inside) == set()
-    stock.absent.clear()
-    assert probe.present(["b"], inside=inside) == {"b"}
+    assert present(stock, onlooker, ["b"], inside=inside) == set()
     assert stock.renewed == ["b"] * (not inside), "within a callback, confluent_kafka would abort"
+    stock.absent.clear()
+    assert present(stock, onlooker, ["b"], inside=inside) == {"b"}
 
 
 def test_new_topics_that_are_announced_together_are_looked_up_together() -> None:
@@ -218,7 +217,7 @@ def test_new_topics_that_are_announced_together_are_looked_up_together() -> None
     stock = Stock()
     onlooker = SomeOnlooker(stock)
     topics = {f"u{n}" for n in range(9)}
-    assert NewTopicProbe(stock, onlooker).present(topics, inside=False) == topics
+    assert present(stock, onlooker, topics, inside=False) == topics
     assert (onlooker.listings, stock.listings) == ([topics], [topics])
     assert stock.renewed == [], "nothing is asked for what is known"
 
@@ -227,7 +226,7 @@ def test_new_topic_that_is_missing_holds_up_no_other_one() -> None:
     stock = Stock()
     stock.absent = {"u3"}
     topics = {f"u{n}" for n in range(9)}
-    assert NewTopicProbe(stock, SomeOnlooker(stock)).present(topics, inside=False) == topics - {"u3"}
+    assert present(stock, SomeOnlooker(stock), topics, inside=False) == topics - {"u3"}
 
 
 def test_start_is_not_committed_over_what_the_application_has_just_committed(monkeypatch: pytest.MonkeyPatch) -> None:

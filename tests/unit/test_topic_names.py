@@ -40,7 +40,7 @@ def message(topic: str, offset: int = 7, error: KafkaError | None = None) -> Any
 
 def named(stock: Stock) -> LogicalNames:
     names = LogicalNames(stock.commit, stock.store_offsets, renames=True)
-    assert names.take(lambda: {"b": "a"})
+    assert names.follow({"b": "a"})
     return names
 
 
@@ -67,7 +67,7 @@ def test_renamed_message_is_committed_where_its_record_is() -> None:
     names.rename([own, first, other])
     assert [each.topic() for each in (own, first, other)] == ["a", "a", "x"]
     assert [physical_topic(each) for each in (own, first, other)] == ["a", "b", "x"]
-    names.take(dict, anew=True)  # whatever becomes of the subscription meanwhile
+    names.forget()  # whatever becomes of the subscription meanwhile
     assert names.commit.call(None, first, asynchronous=False) == "committed"
     assert names.store_offsets.call(None, message=first) == "committed"
     names.commit.call(None, message=own)
@@ -113,9 +113,22 @@ def test_nothing_is_between_until_a_topic_of_the_subscription_is_replaced(views:
         for name in ("poll", "consume", "commit", "store_offsets"):
             assert is_librdkafkas_own(getattr(consumer, name))
         views.put(A)
+        assert is_librdkafkas_own(consumer.commit), "the polling thread decides"
+        consumer.poll(0)
         assert consumer.logical_topic(message("b")) == "a"
         for name in ("poll", "consume", "commit", "store_offsets"):
             assert not is_librdkafkas_own(getattr(consumer, name))
+
+
+def test_record_is_renamed_by_the_views_of_an_assignment_within_the_same_call(views: FakeViews) -> None:
+    with Consumer(LOGICAL) as consumer:
+        consumer.subscribe(["^[ab]$"])
+        consumer.poll(0)
+        views.put(A)
+        consumer._membership.member.viewed(views.views())  # private: as librdkafka's callback does
+        got = message("b")
+        assert not consumer._finish(got)
+        assert (got.topic(), physical_topic(got)) == ("a", "b")
 
 
 def test_logical_topic_with_physical_names_follows_the_subscription(views: FakeViews) -> None:
