@@ -18,7 +18,7 @@ from modeaware.spark import foreach_partition_writer, write_arrow, write_to_kafk
 from modeaware.spark.column import with_partition
 from modeaware.spark.connector import spark_options
 from modeaware.spark.sink import placement
-from modeaware.spark.snapshot import topic_segments
+from modeaware.spark.snapshot import topic_chain
 from tests.support.spark_session import spark_builder
 
 RECORDS = 1_000_000
@@ -94,7 +94,7 @@ def measure(setting: Setting) -> Iterator[Result]:
     log, whole, shrunk, few = setting.make_shrunk()
     plain = {"bootstrap.servers": setting.bootstrap_servers}
     conf = {**plain, "modeaware.mode.log.topic": log.topic}
-    if not topic_segments(conf, whole)[0].all_writable or topic_segments(conf, shrunk)[0].all_writable:
+    if not topic_chain(conf, whole)[0].all_writable or topic_chain(conf, shrunk)[0].all_writable:
         raise RuntimeError("the modes are not what is to be measured")
     with _frame(records) as frame:
         java, jvm = spark_options(conf, "producer"), frame.sparkSession.sparkContext._gateway.proc.pid
@@ -102,7 +102,7 @@ def measure(setting: Setting) -> Iterator[Result]:
         def sink(topic: str, frame: DataFrame) -> None:
             frame.write.format("kafka").options(**java).option("topic", topic).save()
 
-        placed = placement(topic_segments(conf, shrunk)[0], conf)
+        placed = placement(topic_chain(conf, shrunk)[0], conf)
         assert placed is not None, "some partitions are retired"
         crc32 = {**conf, "partitioner": "consistent_random"}
         arrow = {

@@ -38,7 +38,7 @@ def walk(first: Iterable[Link], step: Callable[[Link], Iterable[Link]]) -> Itera
 
 def written_topic(topic: str, views: Views) -> TopicView:
     """Return the view of the topic to which producers of ``topic`` write."""
-    return segments(topic, views)[-1]
+    return chain_views(topic, views)[-1]
 
 
 def present_topic(topic: str, views: Views) -> TopicView:
@@ -47,12 +47,12 @@ def present_topic(topic: str, views: Views) -> TopicView:
 
     After a rename back (``a``, ``b``, ``a``), this is the view of the second ``a``, not of ``b``.
     """
-    topics = segments(topic, views)
+    topics = chain_views(topic, views)
     here = [view for view in topics if not view.is_alias] or [topics[-1]]
     return next((view for view in here if view.topic == topic), here[0])
 
 
-def segments(topic: str, views: Views) -> tuple[TopicView, ...]:
+def chain_views(topic: str, views: Views) -> tuple[TopicView, ...]:
     """Return the views of the chain's topics up to the last switch. Producers write to the last of these topics.
 
     If another topic now has the name of a new topic, the chain ends with a view of the new topic that has no modes: the

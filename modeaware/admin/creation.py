@@ -26,7 +26,7 @@ from modeaware.wire.retries import Deadline
 
 _T = TypeVar("_T")
 Outcomes = dict[str, CreationResult | ModeAwareError]
-LOOK_DELAY_S = 0.1
+METADATA_PAUSE_S = 0.1
 """The pause between requests for the brokers' metadata, which lags behind the metadata of the cluster's controller."""
 
 
@@ -197,7 +197,7 @@ class Creation:
                     code=ErrorCode.REQUEST_TIMED_OUT,
                     topic=topic,
                 )
-            time.sleep(LOOK_DELAY_S)  # no request can wait until a broker's metadata has caught up
+            time.sleep(METADATA_PAUSE_S)  # no request can wait until a broker's metadata has caught up
 
     def _placed(self, placement: Placement, factor: int, minimum: int | None) -> Placement:
         policy, brokers = self._known
@@ -348,7 +348,7 @@ def missing_replicas(
                 code=ErrorCode.REQUEST_TIMED_OUT,
                 topic=topic,
             )
-        time.sleep(LOOK_DELAY_S)  # no request can wait until a broker's metadata has caught up
+        time.sleep(METADATA_PAUSE_S)  # no request can wait until a broker's metadata has caught up
     return {}
 
 

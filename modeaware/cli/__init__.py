@@ -82,15 +82,15 @@ class Entry(NamedTuple):
         return command
 
 
-GROUPS = LOOK, CHANGE, RUN = ("Inspect", "Change topics", "Run")
+GROUPS = INSPECT, CHANGE, RUN = ("Inspect", "Change topics", "Run")
 COMMANDS = tuple(
     Entry(name, f"modeaware.cli.{where}", help, group)
     for name, where, help, group in (
-        ("status", "status:Status", "show changes in progress, what blocks each, what to run", LOOK),
-        ("plan", "plan:Plan", "show the effects of another number of partitions", LOOK),
-        ("groups", "groups:Groups", "show the groups that a change waits for; make rules", LOOK),
-        ("certificate", "check:PrintCertificate", "print the proof that partitions or a topic were drained", LOOK),
-        ("check", "check:Check", "check that a user has every right that a role needs", LOOK),
+        ("status", "status:Status", "show changes in progress, what blocks each, what to run", INSPECT),
+        ("plan", "plan:Plan", "show the effects of another number of partitions", INSPECT),
+        ("groups", "groups:Groups", "show the groups that a change waits for; make rules", INSPECT),
+        ("certificate", "check:PrintCertificate", "print the proof that partitions or a topic were drained", INSPECT),
+        ("check", "check:Check", "check that a user has every right that a role needs", INSPECT),
         ("shrink", "resize:Shrink", "retire a topic's last partitions", CHANGE),
         ("grow", "resize:Grow", "revive retired partitions, then create new ones", CHANGE),
         ("replace", "replace:Replace", "replace a topic by one with more or fewer partitions", CHANGE),

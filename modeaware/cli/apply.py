@@ -12,7 +12,7 @@ from pathlib import Path
 from modeaware.cli import BadUsage, Command
 from modeaware.cli.certificates import add_certificates_option
 from modeaware.cli.change import Request, Seen
-from modeaware.cli.declared import diff_of, look_at
+from modeaware.cli.declared import current_topics, diff_of
 from modeaware.cli.outcome import Watch
 from modeaware.cli.progress import Progress, tell
 from modeaware.cli.replace import ACCEPTING, Consequences
@@ -99,17 +99,17 @@ class _Application(Request):
         super().__init__(args, [topic.name for topic in desired])
         self._desired = {topic.name: topic for topic in desired}
 
-    def look(self, topics: Sequence[str]) -> Seen:
+    def take_snapshot(self, topics: Sequence[str]) -> Seen:
         session, desired = self.change.session, [self._desired[topic] for topic in topics]
         new_topics = [topic.replace for topic in desired if topic.replace is not None]
         log = session.read_log()
-        current = look_at(session, log, [*topics, *new_topics])
+        current = current_topics(session, log, [*topics, *new_topics])
         self.drafts |= {topic.name: diff_of(topic, current, log) for topic in desired}
         self._consequences = Consequences(self.args, session)
         self._controller_runs = cache(partial(is_running, session.conf, log.claim))
         commands = [s.command for t in topics for s in self.drafts[t].steps if not isinstance(s, BrokerStep)]
         replacing = {command.new_topic for command in commands if isinstance(command, ReplaceTopicCommand)}
-        return self.change.look({*(command.topic for command in commands), *replacing}, log)
+        return self.change.take_snapshot({*(command.topic for command in commands), *replacing}, log)
 
     def judge(self, topic: str, seen: Seen) -> TopicDiff:
         diff = self._with_controller(self.drafts[topic])
@@ -171,13 +171,13 @@ class _Paced(_Application):
         self._pace = Pace(args.at_once, args.passes_trouble)
         self._left: dict[str, Watch] = {}
         self._watches: dict[str, Watch] = {}
-        self._is_looked_at = False
+        self._is_checked = False
         self.together = not args.passes_trouble
 
     def carry_out(self, begun: dict[str, Watch]) -> None:
         for topic in [topic for topic in begun if self.diffs[topic].status == PENDING]:
             del begun[topic]
-        self._left, self._is_looked_at = begun, not begun
+        self._left, self._is_checked = begun, not begun
         self._watches |= begun
         if set(self._states().values()) <= {"done"}:
             return  # the output already shows that all topics are as declared
@@ -206,11 +206,11 @@ class _Paced(_Application):
     def _begin_next(self, progress: Progress) -> list[str]:
         """Begin the topics that may begin now, and return those that are under way afterwards."""
         begun: list[str] = []
-        if not self._is_looked_at:  # first find topics of an earlier run that are in trouble
-            self._is_looked_at = True
+        if not self._is_checked:  # first find topics of an earlier run that are in trouble
+            self._is_checked = True
             return begun
         while not begun and (due := self._pace.due(self._states())):
-            self._look_again(due)
+            self._check_again(due)
             may_begin = not self._pace.is_stopped(self._states())
             if may_begin:
                 self.begin(due)
@@ -221,8 +221,8 @@ class _Paced(_Application):
         progress.total = pace_text(self._states())
         return begun
 
-    def _look_again(self, topics: Sequence[str]) -> None:
-        """Look again at topics: they may begin hours after they were shown."""
+    def _check_again(self, topics: Sequence[str]) -> None:
+        """Check topics again: they may begin hours after they were shown."""
         for topic, diff in self.find(topics).items():
             shown, self.diffs[topic] = self.diffs[topic], diff
             if diff.status == PENDING and diff.steps != shown.steps:

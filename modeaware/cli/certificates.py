@@ -2,7 +2,7 @@
 
 A certificate is made from the topic's record in the mode log. The record of most replaced topics stays there, as an
 alias. But a change that keeps the topic's name, through an interim topic, leaves no alias. The record of the old topic
-is removed when the interim topic is deleted, and the record of the interim topic ten minutes later. So the first look
+is removed when the interim topic is deleted, and the record of the interim topic ten minutes later. So the first check
 that finds a topic deleted takes the topic's certificate.
 """
 

@@ -1,6 +1,6 @@
 """The engine of changes: the phases of each command that resizes, replaces or applies topics, in this order.
 
-1. *Look*: the mode log is read once, and the brokers describe the topics (:class:`Situation`).
+1. *Snapshot*: the mode log is read once, and the brokers describe the topics (:class:`Situation`).
 2. *Objections*: requests that a controller or the brokers would refuse are refused now, by the controller's own rules
    (:meth:`Change.admission`) and by validations of the brokers (:meth:`Change.validate`). One request shows,
    for all topics, whether brokers delete topics.
@@ -40,7 +40,7 @@ from modeaware.cli.progress import (
 )
 from modeaware.cli.session import command_line, kafka_errors, open_session
 from modeaware.cluster.effects import deletes_topics, deletion_disabled
-from modeaware.cluster.observer import Look
+from modeaware.cluster.observer import SnapshotTarget
 from modeaware.confluent.admin import AdminClient
 from modeaware.confluent.controller_calls import REQUEST_TIMEOUT_S, ControllerCalls, DeletePartitions
 from modeaware.controller.admitted import Admitted
@@ -98,7 +98,7 @@ class Situation:
 
 @dataclass(frozen=True)
 class Seen:
-    """The result of one look at the cluster: the mode log, and the facts about topics by name."""
+    """One snapshot of the cluster: the mode log, and the facts about topics by name."""
 
     session: Session
     log: ModeLog
@@ -126,7 +126,7 @@ class Change:
     Commands go to the running controller, or after :meth:`embed` to a controller in this process.
 
     Args:
-        timeout_s: how long attempts that changed nothing are retried. All looks and validations before a question share
+        timeout_s: how long attempts that changed nothing are retried. All reads and validations before a question share
             one such limit. So do all commands that are sent together.
     """
 
@@ -151,11 +151,11 @@ class Change:
         retrying = Retrying(Deadline(self._timeout_s), RetryPolicy.from_conf(self.session.conf))
         return retrying.each(topics, attempt, repeatable=True, resolve=lambda _, last: last)
 
-    def look(self, topics: Collection[str], log: ModeLog | None = None) -> Seen:
+    def take_snapshot(self, topics: Collection[str], log: ModeLog | None = None) -> Seen:
         """Read topics together, with ``log``; without ``log``, read the mode log first."""
         log = self.session.read_log() if log is None else log
-        looks = [Look(topic, None) for topic in topics]
-        facts = self.session.observer().observe_all(looks, log.rules) if looks else []
+        targets = [SnapshotTarget(topic, None) for topic in topics]
+        facts = self.session.observer().observe_all(targets, log.rules) if targets else []
         return Seen(self.session, log, dict(zip(topics, facts, strict=True)))
 
     def admission(self, command: TopicCommand, situation: Situation) -> Admission:
@@ -310,9 +310,9 @@ class Request:
         self.drafts: dict[str, TopicDiff] = {}
         self._made: dict[str, TopicRecord] = {}
 
-    def look(self, topics: Sequence[str]) -> Seen:
+    def take_snapshot(self, topics: Sequence[str]) -> Seen:
         """Read the cluster's facts about these topics, for :meth:`judge`."""
-        return self.change.look(topics)
+        return self.change.take_snapshot(topics)
 
     def judge(self, topic: str, seen: Seen) -> TopicDiff:
         """Return the steps of a topic. Raises ModeAwareError if the steps would be refused."""
@@ -325,7 +325,7 @@ class Request:
 
         def attempt(topics: Sequence[str]) -> Answers:
             try:
-                seen = self.look(topics)
+                seen = self.take_snapshot(topics)
             except ModeAwareError as error:
                 return dict.fromkeys(topics, error)
             self.claim = seen.log.claim
@@ -389,7 +389,7 @@ class Request:
             return self.proceed()
 
     def proceed(self) -> int:
-        """Run the phases after the first look, and return the exit status."""
+        """Run the phases after the first snapshot, and return the exit status."""
         args, diffs = self.args, list(self.diffs.values())
         refused, pending = (any(diff.status == status for diff in diffs) for status in (REFUSED, PENDING))
         if refused and (self.together or all(diff.status == REFUSED for diff in diffs)):

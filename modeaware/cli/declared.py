@@ -13,7 +13,7 @@ from modeaware.reports.session import ModeLog, Session
 from modeaware.reports.topics import list_topics, topic_states
 
 
-def look_at(session: Session, log: ModeLog, names: Sequence[str]) -> dict[str, CurrentTopic]:
+def current_topics(session: Session, log: ModeLog, names: Sequence[str]) -> dict[str, CurrentTopic]:
     """Return the current state of those topics that exist, read together."""
     listed = list_topics(session.cluster.brokers)
     internal = {topic.name for topic in listed.topics if topic.internal} | {log.topic}

@@ -41,7 +41,7 @@ def embedded_controller(session: Session, claim: ClaimRecord | None) -> Iterator
 def alter_group_rules(session: Session, claim: ClaimRecord | None, command: AlterGroupRulesCommand) -> None:
     """Make the running controller, or a controller in this process, change the rules about groups.
 
-    A controller in this process gets the rules before it first looks at topics, so no decision uses the old rules. Only
+    A controller in this process gets the rules before its first pass, so no decision uses the old rules. Only
     a controller that begins as a standby gets the rules after its election. RequestRefused: nothing was changed.
     """
     _alter(session, claim, command, lambda admin: admin.alter_group_rules(command.add, command.remove))

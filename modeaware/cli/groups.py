@@ -44,8 +44,8 @@ from modeaware.reports.groups import (
     GroupsReport,
     given_up,
     groups_text,
-    look_at_topics,
     rule_text,
+    take_group_snapshot,
 )
 from modeaware.reports.serialise import json_help, json_text
 from modeaware.reports.session import Session
@@ -126,7 +126,7 @@ def _add_rule_options(parser: argparse.ArgumentParser, kind: str) -> None:
 
 
 def _list(args: argparse.Namespace, session: Session) -> int:
-    situation = look_at_topics(session, args.topic)
+    situation = take_group_snapshot(session, args.topic)
     report = GroupsReport.of(situation.topics(), situation.rules, SYSTEM_CLOCK.now_ms())
     print(json_text(report) if args.json else groups_text(report))
     return 0
@@ -213,7 +213,7 @@ def _add(args: argparse.Namespace, session: Session, rule: GroupRule) -> int:
     def given_up_on(topic: str) -> bool:  # the topics on which a waiver has consequences
         return rule.kind == WAIVE and rule.applies(topic, rule.created_ms)
 
-    situation = look_at_topics(session, None, given_up_on)
+    situation = take_group_snapshot(session, None, given_up_on)
     _check_names(session, situation, rule)
     consequences: list[str] = []
     if rule.kind == WAIVE:
@@ -235,8 +235,8 @@ def _add(args: argparse.Namespace, session: Session, rule: GroupRule) -> int:
 def _check_names(session: Session, situation: GroupSituation, rule: GroupRule) -> None:
     """Refuse a waiver for a missing group or topic if an existing name is nearly equal. In all other cases, only warn
     of a similar name: a requirement may be made before its group exists."""
-    noted = {name for record, _ in situation.looked_at if record is not None for name in record.required_groups}
-    groups = noted | {name for _, facts in situation.looked_at for name in facts.groups}
+    noted = {name for record, _ in situation.snapshot if record is not None for name in record.required_groups}
+    groups = noted | {name for _, facts in situation.snapshot for name in facts.groups}
     groups |= {held.group for held in situation.rules}
     checked: list[tuple[str, str, ErrorCode, Collection[str]]] = []
     if rule.group not in groups and not rule.glob and rule.kind != CLOSED:
@@ -258,7 +258,7 @@ def _forget(args: argparse.Namespace, session: Session) -> int:
     def may_note(topic: str) -> bool:
         return args.kind == REQUIRE and fnmatchcase(topic, args.topic)
 
-    situation = look_at_topics(session, None, may_note)
+    situation = take_group_snapshot(session, None, may_note)
     command = AlterGroupRulesCommand(remove=((args.kind, args.group, args.topic),))
     removed = [rule for rule in situation.rules if rule.key in command.remove]
     if not removed:
@@ -274,7 +274,7 @@ def _forget(args: argparse.Namespace, session: Session) -> int:
         lines += [
             f"{record.topic}: group {name!r} was noted when the change in progress began, and stays required unless it "
             "is waived (modeaware groups waive)."
-            for record, _ in situation.looked_at
+            for record, _ in situation.snapshot
             if record is not None
             for name in noted_groups(record)
             if any(rule.matches(name) for rule in removed)

@@ -26,7 +26,7 @@ from modeaware.plan.fleet_text import SHOWN, fleet_text
 from modeaware.plan.html import fleet_html, plan_html, write_file
 from modeaware.plan.rates import DAY_MS
 from modeaware.plan.report import ResizePlan, make_plan
-from modeaware.plan.sample import look, read_sample
+from modeaware.plan.sample import read_sample, take_snapshot
 from modeaware.plan.scan import scan
 from modeaware.plan.text import encodable, plan_text
 from modeaware.reports.serialise import json_help, json_text
@@ -88,7 +88,7 @@ neither a controller nor a mode log; if there is a mode log, the plan includes t
         if given := [name for name in _FLEET_OPTIONS if getattr(args, name) is not None]:
             raise BadUsage(f"{flag(given[0]).replace('-ms', '')} works only with --all or --topics")
         with open_session(args, "plan") as session:
-            seen = look(session, args.topic)
+            seen = take_snapshot(session, args.topic)
             asked = args.sample or DEFAULT_SAMPLE
             sample = read_sample(session.conf, args.topic, seen.facts.partition_count, seen.logs, asked)
         plan = make_plan(seen, sample, args.partitions, SYSTEM_CLOCK.now_ms())

@@ -1,6 +1,6 @@
 """The terminal: the display of progress, work that Ctrl-C can interrupt, and the question before a change.
 
-A *look* is one reading of the progress of all topics that are waited for.
+A *check* is one reading of the progress of all topics that are waited for.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from modeaware.reports.status import change_phase, half_of
 from modeaware.topic_view import TopicView
 from modeaware.views import registry
 
-LOOK_INTERVAL_S = 2.0
+CHECK_INTERVAL_S = 2.0
 """How often the brokers are queried for offsets and lag; a change of modes is shown at once."""
 STOP_TIMEOUT_S = 10.0
 DETAIL_INTERVAL_S = 10.0
@@ -42,7 +42,7 @@ MOST_GROUPS = 3
 _TOTAL = "*"
 """Stands for all topics, in place of a topic's name: ``*`` is not a valid name."""
 Begin = Callable[["Progress"], Sequence[str]]
-"""Called before each look. Begins the changes of further topics, and returns these topics."""
+"""Called before each check. Begins the changes of further topics, and returns these topics."""
 _T = TypeVar("_T")
 
 
@@ -254,14 +254,14 @@ def wait_until_done(
     changed: threading.Event,
     progress: Progress,
     failure: Callable[[], BaseException | None],
-    interval_s: float = LOOK_INTERVAL_S,
+    interval_s: float = CHECK_INTERVAL_S,
     ended: Callable[[TopicDescription], bool] = lambda topic: topic.phase == "done",
     lost: Callable[[RequestRefused], None] = _raise,
     begin: Begin = begin_none,
 ) -> None:
     """Show the progress of topics until no change is under way and none begins.
 
-    Looks repeat at each change of modes, and at least every ``interval_s``. A failed look is noted and repeated.
+    Checks repeat at each change of modes, and at least every ``interval_s``. A failed check is noted and repeated.
 
     Args:
         describe: describes the topics that have not ended. Raises RequestRefused for the first that does not exist.
@@ -276,7 +276,7 @@ def wait_until_done(
         pending += begin(progress)
         if not pending:
             return
-        looked_at = len(pending)
+        checked = len(pending)
         try:
             descriptions = describe(pending)
             progress.show(*descriptions)
@@ -290,7 +290,7 @@ def wait_until_done(
                 raise
             lost(error)
             pending.remove(error.topic)
-        if len(pending) < looked_at:  # other topics may begin now
+        if len(pending) < checked:  # other topics may begin now
             continue
         if (error_now := failure()) is not None:
             raise error_now
@@ -317,8 +317,8 @@ def wait_for_topics(
         watched.update(begun)
         return begun
 
-    def look(pending: Sequence[str]) -> list[TopicDescription]:
-        # Each look has its own connection, because an interrupted look may still use one.
+    def check(pending: Sequence[str]) -> list[TopicDescription]:
+        # Each check has its own connection, because an interrupted check may still use one.
         with Session(session.conf, session.config, session.controller) as own:
             return describe_changes(own, pending)
 
@@ -328,7 +328,7 @@ def wait_for_topics(
         with progress_on(sys.stderr) as progress:
 
             def describe(pending: Sequence[str]) -> list[TopicDescription]:
-                return run_interruptibly(partial(look, pending))
+                return run_interruptibly(partial(check, pending))
 
             wait_until_done(topics, describe, changed, progress, failure, ended=ended, lost=lost, begin=begin_watched)
     finally:

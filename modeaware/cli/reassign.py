@@ -64,9 +64,9 @@ _ANOTHER_IS_ACTIVE = (
 )
 _ANY_LOG_DIR = "any"
 _VERSION = 1
-_LOOK_INTERVAL_S = 1.0
+_CHECK_INTERVAL_S = 1.0
 _CATCH_UP_PAUSES_S = (0.1, 0.2, 0.3, 0.4, 0.5, 0.5, 1.0)
-"""Pauses between the last looks: a broker's metadata may lag behind the cluster's controller by about 3 s."""
+"""Pauses between the last checks: a broker's metadata may lag behind the cluster's controller by about 3 s."""
 _T = TypeVar("_T", bound=Hashable)
 
 
@@ -183,7 +183,7 @@ def cancel(brokers: Brokers, wanted: Assignment) -> None:
 
 
 def wait_until_final(brokers: Brokers, wanted: Assignment, progress: Progress) -> None:
-    """Show the progress until no wanted partition is moving. A failed look is noted and repeated."""
+    """Show the progress until no wanted partition is moving. A failed check is noted and repeated."""
     pause = threading.Event()
     while True:
         try:
@@ -195,7 +195,7 @@ def wait_until_final(brokers: Brokers, wanted: Assignment, progress: Progress) -
             if not moving:
                 return
             progress.note(f"{len(states) - len(moving)} of {len(states)} partitions done; moving: {_names(moving)}")
-        pause.wait(_LOOK_INTERVAL_S)
+        pause.wait(_CHECK_INTERVAL_S)
 
 
 def _wait(brokers: Brokers, wanted: Assignment, args: argparse.Namespace) -> bool:

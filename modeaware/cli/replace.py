@@ -17,7 +17,7 @@ from modeaware.admin.replacements import check_consequences, creating_broker, de
 from modeaware.cli import BadUsage, Command, key_value
 from modeaware.cli.certificates import add_certificates_option
 from modeaware.cli.change import Request, Seen
-from modeaware.cli.declared import diff_of, look_at
+from modeaware.cli.declared import current_topics, diff_of
 from modeaware.cli.session import (
     add_change_options,
     add_connection_options,
@@ -194,7 +194,7 @@ class _Replacement(Request):
         self._interim: dict[str, str] = {}
         self._done: dict[str, str] = {}
 
-    def look(self, topics: Sequence[str]) -> Seen:
+    def take_snapshot(self, topics: Sequence[str]) -> Seen:
         session = self.change.session
         log = session.read_log()
         self._consequences = Consequences(self.args, session)
@@ -208,7 +208,7 @@ class _Replacement(Request):
             new = {topic: interim_name(topic, shape.topic_id) for topic, shape in shapes.items() if shape is not None}
             self._interim = new
             new_topics += new.values()
-        seen = self.change.look({*topics, *filter(None, new_topics)}, log)
+        seen = self.change.take_snapshot({*topics, *filter(None, new_topics)}, log)
         self._done = self._finished(topics, seen)
         return seen
 
@@ -219,7 +219,7 @@ class _Replacement(Request):
         if not declared:
             return {}
         names = {name for topic in declared for name in (topic.name, topic.replace) if name is not None}
-        current = look_at(self.change.session, seen.log, sorted(names))
+        current = current_topics(self.change.session, seen.log, sorted(names))
 
         def why(topic: DesiredTopic) -> str:
             if topic.replace is None:

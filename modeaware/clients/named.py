@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from modeaware.chain import present_topic, segments, written_topic
+from modeaware.chain import chain_views, present_topic, written_topic
 from modeaware.clients.following import FirstView
 from modeaware.topic_view import TopicView
 from modeaware.views.source import VERIFY_TIMEOUT_S, Views
@@ -84,6 +84,6 @@ class NamedTopics:
     def _verify(self, name: str) -> None:
         """Compare the topic ids of the chain with the cluster's (invariant I8). Aliases are left out, because the log
         alone decides where an alias points."""
-        chain = segments(name, self._views.view)
+        chain = chain_views(name, self._views.view)
         there = {view.topic for view in chain if not view.is_alias}
         self._views.verify(there, VERIFY_TIMEOUT_S)

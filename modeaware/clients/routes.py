@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from modeaware.callouts import InnerLock, get_logger
-from modeaware.chain import segments
+from modeaware.chain import chain_views
 from modeaware.clients.following import ClientErrors, FirstView, ViewShare
 from modeaware.clients.named import NamedTopics
 from modeaware.clients.resize import Resizes, picks_of
@@ -162,7 +162,7 @@ class Names:
     """
 
     def __init__(self) -> None:
-        self._segments: dict[str, tuple[TopicView, ...]] = {}
+        self._chains: dict[str, tuple[TopicView, ...]] = {}
 
     def follow(self, changed: Mapping[str, TopicView], views: Callable[[str], TopicView]) -> dict[str, str]:
         """Follow the views that have ``changed``; ``views`` returns the view of any other topic.
@@ -173,11 +173,11 @@ class Names:
         moved = {}
         for name in self.through(changed):
             before = self.points_to(name)
-            chain = segments(name, lambda topic: changed[topic] if topic in changed else views(topic))
+            chain = chain_views(name, lambda topic: changed[topic] if topic in changed else views(topic))
             if chain[0].replaced_by is None:
-                self._segments.pop(name, None)
+                self._chains.pop(name, None)
             else:
-                self._segments[name] = chain
+                self._chains[name] = chain
             if self.points_to(name) != before:
                 moved[name] = before
         return moved
@@ -185,7 +185,7 @@ class Names:
     def returning(self, name: str, views: Callable[[str], TopicView]) -> tuple[str, str] | None:
         """Return the topic to which records under ``name`` go, or will go after an announced switch, and the topic's
         id. Return None unless the view under that topic's name is of an earlier topic."""
-        chain = self.segments(name)
+        chain = self.chain(name)
         if not chain:
             return None
         coming = chain[-1].replaced_by
@@ -195,24 +195,24 @@ class Names:
     def through(self, topics: Iterable[str]) -> set[str]:
         """Return ``topics``, and the names whose chain contains one of them."""
         named = frozenset(topics)
-        return {*named, *(n for n, chain in self._segments.items() if any(view.topic in named for view in chain))}
+        return {*named, *(n for n, chain in self._chains.items() if any(view.topic in named for view in chain))}
 
-    def segments(self, name: str) -> tuple[TopicView, ...]:
-        """Return :func:`modeaware.chain.segments` of ``name``, or an empty tuple if its topic has no new topic."""
-        return self._segments.get(name, ())
+    def chain(self, name: str) -> tuple[TopicView, ...]:
+        """Return :func:`modeaware.chain.chain_views` of ``name``, or an empty tuple if its topic has no new topic."""
+        return self._chains.get(name, ())
 
     def points_to(self, name: str) -> str:
         """Return the topic to which records under ``name`` go."""
-        return self._segments[name][-1].topic if name in self._segments else name
+        return self._chains[name][-1].topic if name in self._chains else name
 
     def replaced(self) -> dict[str, str]:
         """Return a mapping: each name that points to another topic -> that topic."""
-        return {name: chain[-1].topic for name, chain in list(self._segments.items()) if chain[-1].topic != name}
+        return {name: chain[-1].topic for name, chain in list(self._chains.items()) if chain[-1].topic != name}
 
     @property
     def is_any_announced(self) -> bool:
         """Whether a new topic is announced to which producers have not switched yet."""
-        return any(chain[-1].replaced_by is not None for chain in self._segments.values())
+        return any(chain[-1].replaced_by is not None for chain in self._chains.values())
 
 
 class Routes:
@@ -227,7 +227,7 @@ class Routes:
         partitioner: the producer's partitioner, or None if it is not one of :mod:`partitioners`. With None, records
             with a key are assumed to be placed by murmur2, as by kafka-python's partitioners.
         load: the load for partitioners that follow it.
-        look_anew: makes the client library request the metadata of a topic, or is None if the library needs no request.
+        renew_metadata: makes the client library request a topic's metadata, or is None if the library needs no request.
 
     Attributes:
         known: set when the first views are followed.
@@ -243,7 +243,7 @@ class Routes:
         errors: ClientErrors,
         partitioner: Partitioner | None = None,
         load: Load | None = None,
-        look_anew: Callable[[str], object] | None = None,
+        renew_metadata: Callable[[str], object] | None = None,
     ) -> None:
         # If the library's partitioner picks, ours only decides which records have hashed keys, and which share moves.
         self._picker = named("murmur2_random") if partitioner is None else partitioner
@@ -255,8 +255,8 @@ class Routes:
         self._own: dict[str, Route | None] = {}  # by topic
         self._back: dict[str, Route] = {}  # by topic, after a rename back to a deleted topic's name
         self._names = Names()
-        self._look_anew = look_anew
-        self._looked_anew: set[str] = set()
+        self._renew_metadata = renew_metadata
+        self._metadata_renewed: set[str] = set()
         self._verified: dict[str, str | None] = {}  # topic -> the id that has been compared with the cluster's
         self._lock = InnerLock()
         self._share: ViewShare | None = None
@@ -311,7 +311,7 @@ class Routes:
         moved = self._names.follow(changed, self._views.view)
         for name, before in moved.items():
             topic = self._names.points_to(name)
-            replaced = next((view for view in self._names.segments(name) if view.topic == before), None)
+            replaced = next((view for view in self._names.chain(name) if view.topic == before), None)
             if first or replaced is None or replaced.replaced_by is None:
                 continue
             text = (
@@ -333,18 +333,18 @@ class Routes:
         a partition that no longer exists is not acknowledged, and a librdkafka transaction with it cannot continue.
         """
         returning = self._names.returning(name, self._views.view)
-        if returning is not None and returning[1] not in self._looked_anew and self._look_anew is not None:
-            self._looked_anew.add(returning[1])
-            self._look_anew(returning[0])
+        if returning is not None and returning[1] not in self._metadata_renewed and self._renew_metadata is not None:
+            self._metadata_renewed.add(returning[1])
+            self._renew_metadata(returning[0])
 
     def _put(self, routes: Mapping[str, Route | None]) -> None:
         """Put routes of topics in force."""
         self._own |= routes
         names = self._names.through(routes)
         for name in names:
-            segments = self._names.segments(name)
-            if len(segments) > 1 and segments[-1].topic == name and (new_topic := segments[-2].replaced_by) is not None:
-                self._back[name] = self._passing(segments[-1], tuple(range(new_topic.partition_count)))
+            chain = self._names.chain(name)
+            if len(chain) > 1 and chain[-1].topic == name and (new_topic := chain[-2].replaced_by) is not None:
+                self._back[name] = self._passing(chain[-1], tuple(range(new_topic.partition_count)))
             else:
                 self._back.pop(name, None)
         for name in names:
@@ -359,15 +359,15 @@ class Routes:
 
     def _by_name(self, name: str) -> Route | None:
         """Return the route of a name, which may point to another topic."""
-        segments = self._names.segments(name)
-        if not segments:
+        chain = self._names.chain(name)
+        if not chain:
             return self._own.get(name)
-        last = segments[-1]
+        last = chain[-1]
         route = self.of(last.topic)
         if route is None or (route.view.is_replaced and not route.view.applies_to(last.topic_id)):
             route = self._passing(last, last.writable)
         if last.topic != name:
-            new_topic = segments[-2].replaced_by
+            new_topic = chain[-2].replaced_by
             assert new_topic is not None, "the name points to the last topic"
             count = max(len(route.view.modes), new_topic.partition_count)
             first_keys = (*self._resizes.first_keys_of(name), *route.first_keys)
@@ -399,9 +399,9 @@ class Routes:
         with the cluster's are left out. Aliases are left out, too: only the log decides where an alias
         points, whichever topic is created under its name."""
         own = self.of(self._names.points_to(name))
-        segments = self._names.segments(name)
+        chain = self._names.chain(name)
         views = [] if own is None else [own.view]
-        for view in segments if own is None else segments[:-1]:
+        for view in chain if own is None else chain[:-1]:
             views += [] if view.is_alias else [view]
         ids = [(view.topic, view.topic_id) for view in views if view.topic_id is not None]
         return [(topic, topic_id) for topic, topic_id in ids if self._verified.get(topic) != topic_id]

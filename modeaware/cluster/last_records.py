@@ -18,7 +18,7 @@ from modeaware.errors import ClusterError
 from modeaware.librdkafka import RENEW_S, TO_THE_END, Consumer, KafkaError, KafkaException, Message, TopicPartition
 from modeaware.lifecycle.facts import PartitionFacts
 
-LOOK_S = 1.0
+SEARCH_S = 1.0
 """How long all searches of one snapshot together may take."""
 ANSWER_S = 2.0
 LAST_READ, FURTHER = 64, 12
@@ -125,7 +125,7 @@ class LastRecords:
     def _read(self) -> None:
         if not self._searches:
             return
-        deadline_s = self._monotonic_s() + LOOK_S
+        deadline_s = self._monotonic_s() + SEARCH_S
         consumer = self._consumer
         if consumer is None:
             consumer = self._consumer = Consumer(self._conf)

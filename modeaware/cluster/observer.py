@@ -30,10 +30,10 @@ _NOT_LISTED = GroupsFound(doubt=GroupsDoubt("not listed: nothing is in progress"
 
 
 ANY_ID = "any:"
-"""If any topic of a name counts, :attr:`Look.topic_id` is this prefix and the name."""
+"""If any topic of a name counts, :attr:`SnapshotTarget.topic_id` is this prefix and the name."""
 
 
-class Look(NamedTuple):
+class SnapshotTarget(NamedTuple):
     """A topic to observe, and its record.
 
     Attributes:
@@ -138,27 +138,29 @@ class Observer:
 
     def observe(self, topic: str, record: TopicRecord | None, rules: Sequence[GroupRule] = ()) -> TopicFacts:
         """Return the facts of one topic, as :meth:`observe_all` does; raise the ClusterError that it would return."""
-        (facts,) = self.observe_all([Look(topic, record)], rules)
+        (facts,) = self.observe_all([SnapshotTarget(topic, record)], rules)
         if isinstance(facts, ClusterError):
             raise facts
         return facts
 
-    def observe_all(self, looks: Sequence[Look], rules: Sequence[GroupRule] = ()) -> list[TopicFacts | ClusterError]:
-        """Return the facts of each topic: of all partitions if the look has no record, otherwise of the partitions that
+    def observe_all(
+        self, targets: Sequence[SnapshotTarget], rules: Sequence[GroupRule] = ()
+    ) -> list[TopicFacts | ClusterError]:
+        """Return each topic's facts: of all partitions if the target has no record, otherwise of the partitions that
         take no writes. If brokers reject a request about one topic, the result for the topic is a ClusterError.
 
         Args:
-            looks: one for each topic. A new topic may have a second look, at its id alone.
+            targets: one for each topic. A new topic may have a second target, for its id alone.
             rules: the operator's rules. If a rule requires a group by name, the group's commits are read even if no
                 broker lists the group. The same holds for a group whose commits prove an evacuation.
         """
         try:
             shapes = {
                 name: None if isinstance(shape, TopicShape) and shape.topic_id in self._deletion_acknowledged else shape
-                for name, shape in self._cluster.describe(target.topic for target in looks).items()
+                for name, shape in self._cluster.describe(target.topic for target in targets).items()
             }
             present = {}
-            for target in looks:
+            for target in targets:
                 shape = shapes[target.topic]
                 if isinstance(shape, TopicShape) and target.is_of(shape.topic_id):
                     self._missing_since_s.pop(target.expected_id or shape.topic_id, None)
@@ -168,23 +170,23 @@ class Observer:
                     present[target.topic] = _Present(target.topic, shape, target.record, is_unknown, target.id_alone)
             facts = self._facts(present, rules)
 
-            def is_absent(target: Look) -> bool:
+            def is_absent(target: SnapshotTarget) -> bool:
                 topic = present.get(target.topic)
                 return topic is None or topic.record is not target.record or not target.is_of(topic.shape.topic_id)
 
             missing = {
                 t.expected_id: t.topic
-                for t in looks
+                for t in targets
                 if t.expected_id is not None and is_absent(t) and not isinstance(shapes[t.topic], ClusterError)
             }
             gone = self._gone(missing)
-            names = [target.topic for target in looks if target.expected_id is None and shapes[target.topic] is None]
+            names = [target.topic for target in targets if target.expected_id is None and shapes[target.topic] is None]
             users = self._groups(dict.fromkeys(names, range(0)), {}, {}, (), self._clock.now_ms())
             return [
                 _absent(t.topic, shapes[t.topic], gone.get(t.expected_id or "", False), users.get(t.topic))
                 if is_absent(t)
                 else facts[t.topic]
-                for t in looks
+                for t in targets
             ]
         except ClusterError as error:
             if error.code is ErrorCode.REQUEST_TIMED_OUT:
@@ -431,7 +433,7 @@ class Observer:
             of_each = [named.get(topic) for named in nodes.values()]
             if silent:
                 gone[topic_id] = ClusterError(f"broker {silent[0]} did not describe topic {topic!r}", topic=topic)
-            elif any(other is not None and Look(topic, None, topic_id).is_of(other) for other in of_each):
+            elif any(other is not None and SnapshotTarget(topic, None, topic_id).is_of(other) for other in of_each):
                 gone[topic_id] = False
             elif topic_id not in self._deleted and now_s - first_s < GONE_AFTER_MS / 1000:
                 gone[topic_id] = False

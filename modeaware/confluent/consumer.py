@@ -24,7 +24,7 @@ from modeaware.confluent.commits import CommitNotes
 from modeaware.confluent.errors import FirstViewTimeout, StaleHints
 from modeaware.confluent.group import Callback, Membership, Subscription, member_of
 from modeaware.confluent.names import LogicalNames, physical_topic
-from modeaware.confluent.offsets import Onlooker
+from modeaware.confluent.offsets import NonMember
 from modeaware.confluent.own_commits import OwnCommits
 from modeaware.confluent.ownership import GroupConf, GroupDescriber, Ownership
 from modeaware.confluent.retarget import PollHook, Stock, following, idle_stats, stock_method, weakly
@@ -90,7 +90,7 @@ class Consumer(_Slots):
         self._stock = stock = Stock(Consumer, self)
         group = GroupConf.of(rest)
         starts = Starts(views, group.offset_reset, group.group_id)
-        onlooker = Onlooker(rest, group.group_id)
+        non_member = NonMember(rest, group.group_id)
         poll, consume, commit, store_offsets = (
             stock_method(Consumer, type(self), name) for name in ("poll", "consume", "commit", "store_offsets")
         )
@@ -103,10 +103,10 @@ class Consumer(_Slots):
         self._names = LogicalNames(commit, store_offsets, renames=config.topic_names == "logical")
         ownership = Ownership(stock, group, views, GroupDescriber(rest, group.group_id))
         self._membership = Membership(
-            stock, weakref.ref(self), group, member, ownership, starts, onlooker, commits, views, hook.call
+            stock, weakref.ref(self), group, member, ownership, starts, non_member, commits, views, hook.call
         )
         self._pending = False  # a subscription waits for the first view
-        self._look_again_s = 0.0
+        self._view_due_s = 0.0
         self._following_poll, self._following_consume = hook.poll.call, hook.consume.call
         self._following_commit, self._following_store_offsets = self._names.commit.call, self._names.store_offsets.call
         self._share = ViewShare(self, views, self._note)
@@ -172,7 +172,7 @@ class Consumer(_Slots):
             self._stock.memberid()  # raises if the consumer is closed
             self._pending = True
             self._first_view.begin()
-            self._look_again_s = time.monotonic()
+            self._view_due_s = time.monotonic()
             self._hook.call()
         else:
             self._pending = False
@@ -210,18 +210,18 @@ class Consumer(_Slots):
     def pause(self, partitions: list[TopicPartition]) -> None:
         """As ``confluent_kafka.Consumer.pause``."""
         self._membership.pause(partitions)
-        self._look_soon()
+        self._apply_soon()
 
     def resume(self, partitions: list[TopicPartition]) -> None:
         """As ``confluent_kafka.Consumer.resume``; partitions in mode None are resumed when they are readable again."""
         self._membership.resume(partitions)
-        self._look_soon()
+        self._apply_soon()
 
     def seek(self, partition: TopicPartition) -> None:
         """As ``confluent_kafka.Consumer.seek``; an ambiguous topic is refused as in :meth:`commit`."""
         self._names.refuse([partition])
         self._membership.seek(partition)
-        self._look_soon()
+        self._apply_soon()
 
     def consumer_group_metadata(self) -> Any:
         """As ``confluent_kafka.Consumer.consumer_group_metadata``, to commit with transactions.
@@ -340,7 +340,7 @@ class Consumer(_Slots):
             {view.topic} if view.replaced_by is None else {view.topic, view.replaced_by.topic}
         )
 
-    def _look_soon(self) -> None:
+    def _apply_soon(self) -> None:
         if self._membership.watches:
             self._hook.call()
 
@@ -349,7 +349,7 @@ class Consumer(_Slots):
             self._membership.apply(inside=self._hook.inside or self._hook.polling, taken=self._hook.taken)
             self._finish_what_is_needed()
             return
-        self._look_again_s = time.monotonic() + _VIEW_POLL_S
+        self._view_due_s = time.monotonic() + _VIEW_POLL_S
         if self._first_view.arrived(0.0):
             self._pending = False
             self._membership.join()
@@ -379,7 +379,7 @@ class Consumer(_Slots):
         self._membership.take_back(taken)
 
     def _due_s(self) -> float | None:
-        return self._look_again_s if self._pending else self._membership.due_s()
+        return self._view_due_s if self._pending else self._membership.due_s()
 
 
 def _check_subscription(topics: Any, *callbacks: Any) -> None:

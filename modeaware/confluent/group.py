@@ -52,7 +52,7 @@ from modeaware.confluent.names import first_offsets, physical_topic
 from modeaware.confluent.offsets import (
     SINGLE_ANSWER_S,
     LibrdkafkaOffsets,
-    Onlooker,
+    NonMember,
     key_of,
     metadata_of,
     parts_of,
@@ -76,7 +76,7 @@ from modeaware.views.source import Views
 
 log = get_logger(__name__)
 
-LOOK_S = 0.1
+POSITION_CHECK_S = 0.1
 """How often positions are checked while a topic is read to its end."""
 NOTICE_S, NOTICE_RETRY_S = 20.0, 1.0
 """How long, and how often, the metadata of a deleted topic is requested. The controller creates another topic of that
@@ -131,7 +131,7 @@ class Membership:
     Args:
         stock: the client's own methods.
         client: returns the client, with which callbacks are called.
-        look_again: makes the polling thread call :meth:`apply` soon.
+        apply_soon: makes the polling thread call :meth:`apply` soon.
 
     Attributes:
         subscription: the last one. It is kept after ``unsubscribe()``, because the revocation calls its callback.
@@ -148,10 +148,10 @@ class Membership:
         member: Member,
         ownership: Ownership,
         starts: Starts,
-        onlooker: Onlooker,
+        non_member: NonMember,
         commits: OwnCommits,
         views: Views,
-        look_again: Callable[[], None],
+        apply_soon: Callable[[], None],
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._stock = stock
@@ -159,16 +159,16 @@ class Membership:
         self._conf = conf
         self._ownership = ownership
         self._starts = starts
-        self._onlooker = onlooker
+        self._non_member = non_member
         self._commits = commits
         commits.answered, commits.reported = weakly(self._was_committed), weakly(self._was_reported)
         self._views = MemberViews(member, views, conf.group_id)
-        self._look_again = look_again
+        self._apply_soon = apply_soon
         self._now_s = now_s
-        self._offsets = LibrdkafkaOffsets(stock, conf.group_id, onlooker)
-        self._requests = Requests(stock, onlooker, member, starts, self._offsets, ownership)
+        self._offsets = LibrdkafkaOffsets(stock, conf.group_id, non_member)
+        self._requests = Requests(stock, non_member, member, starts, self._offsets, ownership)
         self._patterns = Patterns(
-            member.reading.reader.match, onlooker, conf.refresh_s, keeps_patterns=conf.creates_topics, now_s=now_s
+            member.reading.reader.match, non_member, conf.refresh_s, keeps_patterns=conf.creates_topics, now_s=now_s
         )
         self.member = member
         self.ends = PartitionEnds(stock, member, weakly(self._seek_one), wanted=conf.wants_ends)
@@ -178,7 +178,7 @@ class Membership:
         self._inside = False
         self._closing = False
         self._subscribed: tuple[str, ...] = ()
-        self._looked_s = 0.0
+        self._positions_checked_s = 0.0
         self._watched: set[Key] = set()
         self._assigned_topics: set[str] = set()
         # Deleted topics that librdkafka still has -> the end of the requests for their metadata (None: none was sent).
@@ -199,7 +199,7 @@ class Membership:
         self.member.subscribe(self.subscription.topics, sees_revocations=self.subscription.on_revoke is not None)
         self._run()
         if self.due_s() is not None:
-            self._look_again()
+            self._apply_soon()
 
     def leave(self) -> None:
         """Stop requesting rebalances; the application's callbacks still see the last revocation."""
@@ -251,7 +251,7 @@ class Membership:
             self._rebalance()
         finally:
             if self._ownership.is_uncertain or self._conf.static or self.due_s() is not None:
-                self._look_again()
+                self._apply_soon()
 
     def _revoke(self, partitions: list[TopicPartition], *, lost: bool) -> None:
         revoked = {key_of(p) for p in partitions}
@@ -333,7 +333,7 @@ class Membership:
         if self.member.manual:
             self._views.follow()  # logs a warning
         if self.due_s() is not None:
-            self._look_again()
+            self._apply_soon()
 
     def _check(self, partitions: list[TopicPartition], *, incremental: bool) -> None:
         """Let librdkafka refuse a call that does not fit the group's protocol, or that adds partitions which the
@@ -423,7 +423,7 @@ class Membership:
         self._inside = inside
         self._view()
         if not inside:
-            self._look(taken)
+            self._check_positions(taken)
         if not self.member.manual and self.given is not None and not self._conf.incremental:
             self._ownership.resolve(self.given)
             if self._subscribed and self._ownership.needs_rejoin(self.given):
@@ -444,7 +444,7 @@ class Membership:
             if self._subscribed and set(self._patterns.topics(wanted)) != set(self._subscribed):
                 self._subscribe(wanted)
         if self.due_s() is None:
-            self._onlooker.close()
+            self._non_member.close()
 
     def _notice_deletions(self) -> None:
         """Make librdkafka notice the deletion of topics of which this consumer has had partitions.
@@ -463,7 +463,7 @@ class Membership:
             return
         self._notice_s, began_s = None, self._now_s()
         for topic, until_s in tuple(self._notices.items()):
-            if self._now_s() - began_s > LOOK_S:
+            if self._now_s() - began_s > POSITION_CHECK_S:
                 self._notice_s = self._now_s()  # the other topics wait for the next poll, so that no poll takes long
                 return
             if until_s is None:
@@ -491,8 +491,8 @@ class Membership:
         self._views.follow()
         self._patterns.viewed(self.member.reading.views)
 
-    def _look(self, taken: Iterable[Message]) -> None:
-        self._looked_s = self._now_s()
+    def _check_positions(self, taken: Iterable[Message]) -> None:
+        self._positions_checked_s = self._now_s()
         watched = self.member.watched()
         at = positions(self._stock, watched)
         for key, offset in first_offsets(taken).items():
@@ -535,7 +535,7 @@ class Membership:
         """Return when to call :meth:`apply` again, on the monotonic clock, or None if nothing waits."""
         times = [self.member.due_s, self._ownership.due_s(), self._patterns.due_s, self.ends.retry_s, self._notice_s]
         if self.given is not None and (self.watches or self._commits.pending):
-            times.append(self._looked_s + LOOK_S)
+            times.append(self._positions_checked_s + POSITION_CHECK_S)
         return min((at for at in times if at is not None), default=None)
 
     # Actions
@@ -690,7 +690,7 @@ class Membership:
             self.member.done(action, {key: at for key, at in done.items() if at.offset >= 0}, self._now_s())
         else:
             self.member.failed(action, self._now_s())
-        self._look_again()
+        self._apply_soon()
 
     def _was_reported(self, error: KafkaError | None, parts: list[TopicPartition]) -> None:
         """Process the result of a commit by the application or by librdkafka's timer; runs within a call of librdkafka.
@@ -699,7 +699,7 @@ class Membership:
         done = [p for p in parts if p.error is None and p.offset >= 0]
         if error is not None:
             self.member.doubted(map(key_of, parts))
-            self._look_again()
+            self._apply_soon()
         elif self._conf.auto_commit:
             self.member.committed({key_of(p): Committed(p.offset, metadata_of(p)) for p in done})
 
@@ -724,7 +724,7 @@ class Membership:
         log.info("%s: %s: %s", self._conf.group_id, topic, error.str())
         if is_listed:
             self._patterns.refresh_soon()
-            self._look_again()
+            self._apply_soon()
         return True
 
     def _is_hidden(self, topic: str) -> bool:
@@ -747,12 +747,12 @@ class Membership:
     def set_sasl_credentials(self, username: str, password: str) -> None:
         """Use other credentials in the auxiliary clients (any thread)."""
         self._ownership.set_sasl_credentials(username, password)
-        self._onlooker.set_sasl_credentials(username, password)
+        self._non_member.set_sasl_credentials(username, password)
 
     def close(self) -> None:
         """Close the auxiliary clients."""
         self._ownership.close()
-        self._onlooker.close()
+        self._non_member.close()
 
     def stats(self) -> dict[str, Any]:
         """Return the group's part of ``modeaware_stats`` (any thread)."""

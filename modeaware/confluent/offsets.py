@@ -89,14 +89,14 @@ class LibrdkafkaOffsets:
     """Offsets that librdkafka requests from brokers: :class:`~modeaware.clients.starts.BrokerOffsets`, and commits.
 
     Args:
-        onlooker: requests offsets of topics that need not be assigned.
+        non_member: requests offsets of topics that need not be assigned.
         is_final: without an answer to :meth:`committed`, librdkafka decides the starts for good. So the request is
             repeated while the coordinator moves.
     """
 
-    def __init__(self, stock: Any, group_id: str, onlooker: Any = None, *, is_final: bool = True) -> None:
+    def __init__(self, stock: Any, group_id: str, non_member: Any = None, *, is_final: bool = True) -> None:
         self._stock = stock
-        self._onlooker = onlooker or stock
+        self._non_member = non_member or stock
         self._group_id = group_id
         self._is_final = is_final
         self._leader_epochs: dict[Key, tuple[int, int | None]] = {}  # committed offset, leader epoch
@@ -135,7 +135,7 @@ class LibrdkafkaOffsets:
 
     def committed_elsewhere(self, keys: Collection[Key]) -> dict[Key, int | None]:
         try:
-            answer = self._onlooker.committed(parts_of(keys), timeout=TIMEOUT_S)
+            answer = self._non_member.committed(parts_of(keys), timeout=TIMEOUT_S)
         except KafkaException as error:
             log.warning("%s: committed offsets of earlier topics unknown: %s", self._group_id, error)
             return {}
@@ -212,7 +212,7 @@ class LibrdkafkaOffsets:
         return known
 
 
-class Onlooker:
+class NonMember:
     """A consumer that never joins the group and requests the group's committed offsets.
 
     librdkafka keeps every partition about which a consumer has sent a request. Once the topic is deleted, librdkafka

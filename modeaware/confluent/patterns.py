@@ -23,7 +23,7 @@ from modeaware.callouts import get_logger
 from modeaware.clients.actions import Subscribe
 from modeaware.clients.joining import ASK_S
 from modeaware.clients.subscription import Match
-from modeaware.confluent.offsets import ANSWER_S, SINGLE_ANSWER_S, Onlooker
+from modeaware.confluent.offsets import ANSWER_S, SINGLE_ANSWER_S, NonMember
 from modeaware.librdkafka import OFFSET_END, KafkaError, KafkaException, TopicPartition
 from modeaware.topic_view import TopicView
 
@@ -47,7 +47,7 @@ class Patterns:
 
     Args:
         match: whether a pattern matches a topic.
-        onlooker: lists topics.
+        non_member: lists topics.
         refresh_s: how often topics are listed, or None to list them only once.
         keeps_patterns: patterns are not replaced by names, because brokers may create a named topic that is missing.
 
@@ -59,14 +59,14 @@ class Patterns:
     def __init__(
         self,
         match: Match,
-        onlooker: Onlooker,
+        non_member: NonMember,
         refresh_s: float | None,
         *,
         keeps_patterns: bool,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._match = match
-        self._onlooker = onlooker
+        self._non_member = non_member
         self._refresh_s = refresh_s
         self._keeps_patterns = keeps_patterns
         self._now_s = now_s
@@ -115,7 +115,7 @@ class Patterns:
     def _list(self) -> frozenset[str]:
         """Return all topics, listed again if that is due. The result is empty while they are unknown."""
         if not self._all if self.due_s is None else self._now_s() >= self.due_s:
-            self._take(self._onlooker.topics())
+            self._take(self._non_member.topics())
         return self._all
 
     def _take(self, topics: frozenset[str]) -> None:

@@ -17,7 +17,7 @@ from modeaware.confluent.commits import transactional_offsets
 from modeaware.confluent.delivery import Deliveries
 from modeaware.confluent.errors import StaleHints
 from modeaware.confluent.retarget import ABSENT, following, slot_of_produce, stock_method
-from modeaware.confluent.route_table import UNASSIGNED, look_anew, notice_deletion, partition_count
+from modeaware.confluent.route_table import UNASSIGNED, notice_deletion, partition_count, renew_metadata
 from modeaware.confluent.router import RoutedInPython, Router
 from modeaware.confluent.statistics import QueueLoads, stats_settings
 from modeaware.librdkafka import ClusterMetadata, KafkaError, KafkaException, Message
@@ -82,7 +82,7 @@ class Producer(_Slots):
         if beyond:
             del theirs["partitioner"]
         if loads is not None:
-            theirs |= stats_settings(theirs, loads.look)
+            theirs |= stats_settings(theirs, loads.add)
         super().__init__(theirs)
         if partitioner is None:  # librdkafka has accepted the setting
             partitioner = partitioner_of(conf)
@@ -99,7 +99,7 @@ class Producer(_Slots):
             count=self._count if beyond else None,
             load=None if loads is None else loads.of,
             deliveries=deliveries,
-            look_anew=partial(look_anew, partition_count(self, 1.0)),
+            renew_metadata=partial(renew_metadata, partition_count(self, 1.0)),
             notice_deletion=notice_deletion(self),
         )
         router.serve(self)

@@ -12,7 +12,7 @@ from modeaware.clients.actions import Asked, Committed, Start
 from modeaware.clients.member import Member
 from modeaware.clients.places import find_places, find_restarts
 from modeaware.clients.starts import Key, Starts
-from modeaware.confluent.offsets import ANSWER_S, LibrdkafkaOffsets, Onlooker, commits_of, parts_of, positions
+from modeaware.confluent.offsets import ANSWER_S, LibrdkafkaOffsets, NonMember, commits_of, parts_of, positions
 from modeaware.confluent.ownership import Ownership
 from modeaware.confluent.patterns import present
 
@@ -22,25 +22,25 @@ class Requests:
 
     Args:
         stock: the client's own methods.
-        onlooker: requests offsets of topics that need not be assigned.
+        non_member: requests offsets of topics that need not be assigned.
         offsets: the client's requests for offsets.
     """
 
     def __init__(
         self,
         stock: Any,
-        onlooker: Onlooker,
+        non_member: NonMember,
         member: Member,
         starts: Starts,
         offsets: LibrdkafkaOffsets,
         ownership: Ownership,
     ) -> None:
         self._stock = stock
-        self._onlooker = onlooker
+        self._non_member = non_member
         self._member = member
         self._starts = starts
         self._offsets = offsets
-        self._other_offsets = LibrdkafkaOffsets(onlooker, member.reading.reader.group, is_final=False)
+        self._other_offsets = LibrdkafkaOffsets(non_member, member.reading.reader.group, is_final=False)
         self._ownership = ownership
 
     def answer(self, what: Asked, keys: frozenset[Key], given: set[Key], *, inside: bool) -> Mapping[Key, Any]:
@@ -79,12 +79,12 @@ class Requests:
         """Return the group's commits.
 
         The member's own client requests the commits of the member's partitions, because the request of another client
-        could overtake this client's commits. The Onlooker requests the others; its docstring has the reason.
+        could overtake this client's commits. The NonMember requests the others; its docstring has the reason.
         """
         own = keys & self._member.partitions.keys()
         others = keys - own
         commits = commits_of(self._stock.committed(parts_of(own), timeout=ANSWER_S)) if own else {}
-        return commits | (commits_of(self._onlooker.committed(parts_of(others), ANSWER_S)) if others else {})
+        return commits | (commits_of(self._non_member.committed(parts_of(others), ANSWER_S)) if others else {})
 
     def _present(self, keys: frozenset[Key], *, inside: bool) -> list[Key]:
         old = self._member.reading.old
@@ -92,7 +92,7 @@ class Requests:
             key[0]: (new_topic := old[key[0]].replaced_by) is not None and new_topic.switched for key in keys
         }
         new = {topic for topic, switched in is_switched.items() if not switched}
-        there = present(self._stock, self._onlooker, new, inside=inside) if new else set()
+        there = present(self._stock, self._non_member, new, inside=inside) if new else set()
         return [key for key in keys if is_switched[key[0]] or key[0] in there]
 
     def _find_starts(self, keys: frozenset[Key], offsets: LibrdkafkaOffsets) -> dict[Key, Start]:

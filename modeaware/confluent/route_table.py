@@ -235,7 +235,7 @@ def _described(client: librdkafka.Producer | librdkafka.Consumer, topic: str, ti
     return os_threads.call_apart(stock.list_topics, client, topic, timeout=timeout_s).topics[topic]
 
 
-def look_anew(count: PartitionCount, topic: str) -> None:
+def renew_metadata(count: PartitionCount, topic: str) -> None:
     """Make librdkafka request the metadata of ``topic``; ``count`` is of :func:`partition_count`."""
     try:
         count(topic)

@@ -386,10 +386,10 @@ class Router(Routes):
         count: PartitionCount | None = None,
         load: Load | None = None,
         deliveries: Deliveries | None = None,
-        look_anew: Callable[[str], object] | None = None,
+        renew_metadata: Callable[[str], object] | None = None,
         notice_deletion: Callable[[str], object] = lambda topic: None,
     ) -> None:
-        super().__init__(views, config, ERRORS, partitioner, load, look_anew)
+        super().__init__(views, config, ERRORS, partitioner, load, renew_metadata)
         self._notice_deletion = notice_deletion
         if count is not None:
             self._routes = EveryTopic(partitioner, count, config.refresh_interval_ms / 1000, load)
@@ -436,8 +436,8 @@ class Router(Routes):
 
     def _enter(self, name: str) -> None:
         route = self._by_name(name)
-        segments = self._names.segments(name)
-        if self._deliveries is not None and segments and segments[-1].replaced_by is not None:
+        chain = self._names.chain(name)
+        if self._deliveries is not None and chain and chain[-1].replaced_by is not None:
             self._reports[name] = self._deliveries.report
         else:
             self._reports.pop(name, None)

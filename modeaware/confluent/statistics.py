@@ -18,7 +18,7 @@ INTERVAL_MS = 1000
 TIMEOUT_MS = 300_000
 """librdkafka's default for ``message.timeout.ms``."""
 _TIMEOUT_SLACK_S = 5.0  # librdkafka checks once a second for expired records
-LOOKS = 3
+LATEST = 3
 
 
 def delivery_timeout_s(conf: Mapping[str, Any]) -> float:
@@ -67,17 +67,17 @@ class QueueLoads:
     """
 
     def __init__(self) -> None:
-        self._looks: deque[dict[str, dict[int, int]]] = deque(maxlen=LOOKS)
+        self._latest: deque[dict[str, dict[int, int]]] = deque(maxlen=LATEST)
         self._aligned: dict[str, tuple[tuple[int, ...], Sequence[int]]] = {}
 
-    def look(self, figures: str) -> None:
+    def add(self, figures: str) -> None:
         """Add librdkafka's statistics, which are JSON."""
         statistics = json.loads(figures)
         sent = {
             broker["nodeid"]: broker["outbuf_msg_cnt"] + broker["waitresp_msg_cnt"]
             for broker in statistics["brokers"].values()
         }
-        self._looks.append(
+        self._latest.append(
             {
                 name: {
                     int(partition): max(counts["msgs"] - counts["txmsgs"], 0) + sent.get(counts["leader"], 0)
@@ -92,8 +92,8 @@ class QueueLoads:
         """Return the load of each candidate, or an empty sequence while it is unknown."""
         kept = self._aligned.get(topic)
         if kept is None or kept[0] is not candidates:
-            looks = [look[topic] for look in list(self._looks) if topic in look]
-            lowest = [min(look.get(partition, 0) for look in looks) for partition in candidates] if looks else ()
+            loads = [statistics[topic] for statistics in list(self._latest) if topic in statistics]
+            lowest = [min(load.get(partition, 0) for load in loads) for partition in candidates] if loads else ()
             kept = self._aligned[topic] = candidates, lowest
         return kept[1]
 

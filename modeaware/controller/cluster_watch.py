@@ -62,7 +62,7 @@ class TopicWatch:
             return
         try:
             with self._engine.failures.isolated("a comparison of all topic ids"):
-                replaced = self._look()
+                replaced = self._compare()
         except ClusterError as error:
             logger.debug("cannot compare the ids of topics now: %s", error)
             replaced = ()
@@ -72,7 +72,7 @@ class TopicWatch:
         if replaced:
             self._engine.remove(replaced)
 
-    def _look(self) -> tuple[str, ...]:
+    def _compare(self) -> tuple[str, ...]:
         records = self._engine.records
         if not records:
             return ()
@@ -115,8 +115,10 @@ def replaced_records(records: Iterable[TopicRecord], answers: Sequence[Ids]) -> 
 class BrokerWatch:
     """Keeps the record of observed brokers. The controller's thread owns it, and calls it while active."""
 
-    def __init__(self, look: Callable[[], Registered], log: ControllerLog, policy: str | None, clock: Clock) -> None:
-        self._look = look
+    def __init__(
+        self, list_brokers: Callable[[], Registered], log: ControllerLog, policy: str | None, clock: Clock
+    ) -> None:
+        self._list_brokers = list_brokers
         self._log = log
         self._policy = policy
         self._clock = clock
@@ -146,7 +148,7 @@ class BrokerWatch:
         self._due_s = now_s + BROKERS_INTERVAL_S
         try:
             with self._failures.isolated("a listing of the brokers"):
-                registered = self._look()
+                registered = self._list_brokers()
         except ClusterError as error:
             logger.debug("cannot list the cluster's brokers now: %s", error)
             return

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 
 from modeaware.callouts import get_logger
 from modeaware.clock import Clock
-from modeaware.cluster.observer import ANY_ID, Look, Observer
+from modeaware.cluster.observer import ANY_ID, Observer, SnapshotTarget
 from modeaware.config import ControllerConfig
 from modeaware.controller.admitted import Admitted, refusal
 from modeaware.controller.election import LeasedEffects
@@ -256,13 +256,13 @@ class Engine:
             if isinstance(command, AlterGroupRulesCommand):
                 break
             chosen.append(command)
-        return self._execute(chosen, self._look_for(chosen))
+        return self._execute(chosen, self._snapshot_for(chosen))
 
-    def _look_for(self, commands: Sequence[TopicCommand]) -> list[TopicFacts | ClusterError]:
-        return self._look(
-            [Look(command.topic, None) for command in commands],
+    def _snapshot_for(self, commands: Sequence[TopicCommand]) -> list[TopicFacts | ClusterError]:
+        return self._snapshot(
+            [SnapshotTarget(command.topic, None) for command in commands],
             [
-                Look(command.new_topic, None) if isinstance(command, ReplaceTopicCommand) else None
+                SnapshotTarget(command.new_topic, None) if isinstance(command, ReplaceTopicCommand) else None
                 for command in commands
             ],
         )
@@ -394,7 +394,7 @@ class Engine:
             return False
         new_topics = [_new_topic(record.replacing) if record.has_replacement else None for record in records]
         began_ms, began_cpu_s = elapsed_ms(self._clock), self._clock.cpu_s()
-        observed = self._look([Look(record.topic, record) for record in records], new_topics)
+        observed = self._snapshot([SnapshotTarget(record.topic, record) for record in records], new_topics)
         chain = chain_of(self._records.values())
         checked = [self._advance(record, facts, chain) for record, facts in zip(records, observed, strict=False)]
         passed = [topic for topic in checked if topic is not None]
@@ -428,9 +428,9 @@ class Engine:
         leftover fences (:mod:`modeaware.lifecycle.second_half`). Return whether anything changed."""
         passed = [record for topic_id in topic_ids if (record := self._records.get(topic_id)) is not None]
         closing = [record for record in passed if closes(record, self._clock.now_ms())]
-        unused = self._observe([Look(record.topic, None) for record in closing]) if closing else []
-        looked = zip(closing, unused, strict=False)
-        ended = [record.topic_id for record, facts in looked if isinstance(facts, TopicFacts) and is_unused(facts)]
+        unused = self._observe([SnapshotTarget(record.topic, None) for record in closing]) if closing else []
+        snapshot = zip(closing, unused, strict=False)
+        ended = [record.topic_id for record, facts in snapshot if isinstance(facts, TopicFacts) and is_unused(facts)]
         self._append([], ended)
         waiting = [record for record in passed if waits(record, self._records)]
         changed = self._rename_back(waiting) if waiting else False
@@ -443,8 +443,8 @@ class Engine:
     def _topics_named(self, aliases: Sequence[TopicRecord], *, id_alone: bool = False) -> dict[str, TopicFacts]:
         """Return for each alias's name the facts of the topic that has the name now; empty facts if there is no such
         topic. The facts include the topic's own configs, which show a fence that an earlier pass has set."""
-        looks = [Look(alias.topic, None, ANY_ID + alias.topic, id_alone) for alias in aliases]
-        found = self._observe(looks) if looks else []
+        targets = [SnapshotTarget(alias.topic, None, ANY_ID + alias.topic, id_alone) for alias in aliases]
+        found = self._observe(targets) if targets else []
         absent = {alias.topic: TopicFacts(alias.topic, None) for alias in aliases}
         return absent | {facts.topic: facts for facts in found if isinstance(facts, TopicFacts)}
 
@@ -453,9 +453,9 @@ class Engine:
         now_ms, known = self._clock.now_ms(), tuple(record for record, _ in replaced(self._records.values()))
         begun: list[tuple[TopicRecord, TopicFacts]] = []
         hindered: list[tuple[TopicRecord, Hindrance]] = []
-        looked = self._look_for([second_half_of(alias) for alias in waiting])
+        snapshot = self._snapshot_for([second_half_of(alias) for alias in waiting])
         taken = self._topics_named([alias for alias in waiting if alias.replacing.reason == NAME_TAKEN])
-        for alias, facts in zip(waiting, looked, strict=False):
+        for alias, facts in zip(waiting, snapshot, strict=False):
             interim_id = alias.replacing.new_topic_id or ""
             if isinstance(facts, ClusterError) or facts.topic_id != interim_id:
                 continue
@@ -508,7 +508,7 @@ class Engine:
             record = self._records[topic.topic_id]
             try:
                 with self.failures.isolated(f"topic {record.topic!r}: the check of the groups"):
-                    decision = self.moved.looked(topic.this, record, at_ms)
+                    decision = self.moved.after_snapshot(topic.this, record, at_ms)
             except ClusterError as error:
                 logger.warning("topic %s: gates unchanged: %s", record.topic, error)
                 continue
@@ -544,7 +544,7 @@ class Engine:
             cost_ms: the CPU time of the pass, divided by the number of its topics.
         """
         now_ms = elapsed_ms(self._clock)
-        due_ms = self.moved.next_looks_ms(decisions, cost_ms, now_ms - began_ms, now_ms)
+        due_ms = self.moved.next_checks_ms(decisions, cost_ms, now_ms - began_ms, now_ms)
         return {topic_id: max(due - now_ms, 0) for topic_id, due in due_ms.items()}
 
     def awake(self, due: Sequence[str]) -> Sequence[str]:
@@ -562,7 +562,7 @@ class Engine:
         except ClusterError as error:
             logger.debug("cannot check topics without changes: %s", error)
             unchanged = False
-        rested = self._resting.looked(unchanged=unchanged)
+        rested = self._resting.after_small_snapshot(unchanged=unchanged)
         for topic_id in rested:
             self.schedule.after_check(topic_id, elapsed_ms(self._clock), progress=False, idle=True)
         self.watched.unchanged(rested, self._clock.now_ms())
@@ -587,14 +587,14 @@ class Engine:
                 fence = facts.fence
                 if fence is not None and record.topic_id in self._refused_fences and not is_fence(fence.configs):
                     facts = replace(facts, fence=replace(fence, refused=True))
-                self.watched.looked(record.topic_id, facts, now_ms)
+                self.watched.checked(record.topic_id, facts, now_ms)
                 if record.is_alias:
                     facts = facts_for_alias(record, facts, self._records)
                 this = pass_over(record, facts, self.group_rules, self._config, now_ms)
                 step = advance(this)
         except (ClusterError, RequestRefused) as error:
             logger.warning("topic %s: check failed, retrying: %s", record.topic, error, extra=about_record(record))
-            self.watched.not_looked(record.topic_id, str(error))
+            self.watched.not_checked(record.topic_id, str(error))
             self.put_off(record.topic_id)
             return None
         for alarm in step.alarms:
@@ -642,9 +642,9 @@ class Engine:
         if (due_ms := self.schedule.due_ms(topic_id)) is not None:
             self.watched.planned(topic_id, self._clock.now_ms() + due_ms - elapsed_ms(self._clock))
         if idle and step == Advance() and _only_logs_matter(record, facts):
-            self._resting.rests(topic_id)
+            self._resting.add(topic_id)
         else:
-            self._resting.stirs(topic_id)
+            self._resting.discard(topic_id)
         return changed
 
     def remove(self, topic_ids: Sequence[str]) -> None:
@@ -672,20 +672,22 @@ class Engine:
         self.schedule.after_check(topic_id, elapsed_ms(self._clock), progress=False, idle=False)
 
     def check_at_once(self, topic_id: str) -> None:
-        self._resting.stirs(topic_id)
+        self._resting.discard(topic_id)
         self.schedule.now(topic_id, elapsed_ms(self._clock))
 
-    def _look(self, looks: Sequence[Look], new_topics: Sequence[Look | None]) -> list[TopicFacts | ClusterError]:
+    def _snapshot(
+        self, targets: Sequence[SnapshotTarget], new_topics: Sequence[SnapshotTarget | None]
+    ) -> list[TopicFacts | ClusterError]:
         """Return the facts that :meth:`_observe` returns, with the facts of the new topics.
 
-        New topics get a snapshot of their own, because a new topic may also be one of ``looks``, with its own change.
+        New topics get a snapshot of their own, because a new topic may also be one of ``targets``, with its own change.
 
         Args:
-            new_topics: for each of ``looks``, the :class:`Look` at the topic's new topic, or None.
+            new_topics: for each of ``targets``, the :class:`SnapshotTarget` of the topic's new topic, or None.
         """
-        observed = self._observe(looks)
+        observed = self._observe(targets)
         pending = list(dict.fromkeys(filter(None, new_topics[: len(observed)])))
-        others: dict[Look, TopicFacts | ClusterError] = {}
+        others: dict[SnapshotTarget, TopicFacts | ClusterError] = {}
         while pending:
             some = self._observe(pending)
             others |= zip(pending, some, strict=False)
@@ -695,21 +697,21 @@ class Engine:
             for facts, new_topic in zip(observed, new_topics, strict=False)
         ]
 
-    def _observe(self, looks: Sequence[Look]) -> list[TopicFacts | ClusterError]:
+    def _observe(self, targets: Sequence[SnapshotTarget]) -> list[TopicFacts | ClusterError]:
         """Return the facts of all topics. If their common snapshot fails, return the facts of the first topics, of one
         at least. After a timeout, return the error for each topic.
 
         So an error about one topic blocks no other topic, and no decision rests on facts that became old during another
         snapshot. Unreadable group rules make the list of groups uncertain: they may require more groups (invariant I2).
         """
-        what = f"topic {looks[0][0]!r}: a snapshot" if len(looks) == 1 else "a snapshot of many topics"
+        what = f"topic {targets[0][0]!r}: a snapshot" if len(targets) == 1 else "a snapshot of many topics"
         try:
             with self.failures.isolated(what):
-                observed = self._observer.observe_all(looks, self.group_rules)
+                observed = self._observer.observe_all(targets, self.group_rules)
         except ClusterError as error:
-            if len(looks) == 1 or error.code is ErrorCode.REQUEST_TIMED_OUT:
-                return [error] * len(looks)
-            return self._observe(looks[: len(looks) // 2])
+            if len(targets) == 1 or error.code is ErrorCode.REQUEST_TIMED_OUT:
+                return [error] * len(targets)
+            return self._observe(targets[: len(targets) // 2])
         if not self._rules_unreadable:
             return observed
         return [
@@ -778,7 +780,7 @@ class Engine:
             self.check_at_once(record.topic_id)
         for topic_id in gone:
             del self._records[topic_id]
-            self._resting.stirs(topic_id)
+            self._resting.discard(topic_id)
             self.moved.forget(topic_id)
             self.watched.removed(topic_id)
             self.schedule.forget(topic_id)
@@ -817,7 +819,7 @@ class Engine:
         """Give up a recorded growth that brokers reject permanently. Keep the growth if the topic has grown: an earlier
         request with an unknown outcome may have succeeded."""
         record = self._records[effect.topic_id]
-        (facts,) = self._observe([Look(record.topic, record)])
+        (facts,) = self._observe([SnapshotTarget(record.topic, record)])
         if isinstance(facts, ClusterError):
             logger.warning(
                 "topic %s: growth rejected, and it is unknown whether the topic has grown: %s", record.topic, facts
@@ -927,10 +929,12 @@ def _only_logs_matter(record: TopicRecord, facts: TopicFacts) -> bool:
     return not record.has_replacement and record.retired.keys() <= facts.partitions.keys()
 
 
-def _new_topic(replacement: Replacement) -> Look:
+def _new_topic(replacement: Replacement) -> SnapshotTarget:
     name, known = replacement.new_topic, replacement.new_topic_id
     is_lost = replacement.reason == NEW_TOPIC_GONE and replacement.released_ms is None
-    return Look(name, None, ANY_ID + name if known is None or is_lost else known, replacement.gone_ms is not None)
+    return SnapshotTarget(
+        name, None, ANY_ID + name if known is None or is_lost else known, replacement.gone_ms is not None
+    )
 
 
 def _merged(of_topic: TopicFacts | ClusterError, of_new_topic: TopicFacts | ClusterError) -> TopicFacts | ClusterError:

@@ -83,7 +83,7 @@ class Job(Future[_Results]):
                 if not proved and isinstance(outcome, CommandResult) and outcome.code is ErrorCode.NONE:
                     self._unproved.add(len(self._outcomes))
                 # An unknown outcome does not keep its error's code: some codes mean that nothing was done.
-                self._outcomes.append(_in_doubt(str(outcome)) if unknown else outcome)
+                self._outcomes.append(_outcome_unknown(str(outcome)) if unknown else outcome)
 
     def prove(self) -> None:
         """Mark every outcome up to now as the active controller's."""
@@ -117,7 +117,7 @@ class Job(Future[_Results]):
             if self.done() or not self._start():
                 return
             outcomes = list(self._outcomes)
-            outcomes += [_in_doubt("not done before the request's deadline")] * self.in_command
+            outcomes += [_outcome_unknown("not done before the request's deadline")] * self.in_command
             self._answer([*outcomes, *[error] * (len(self._commands) - len(outcomes))])
 
     def expire(self) -> None:
@@ -143,7 +143,7 @@ class Job(Future[_Results]):
         return CommandResult(self._commands[number].topic, outcome.code or NOT_BEGUN, str(outcome))
 
 
-def _in_doubt(what: str) -> ClusterError:
+def _outcome_unknown(what: str) -> ClusterError:
     return ClusterError(
         f"{what}; the command may have been carried out: describe the topic before sending the request again",
         code=ErrorCode.REQUEST_TIMED_OUT,

@@ -19,7 +19,7 @@ from modeaware.errors import ClusterError, ControllerFenced, ErrorCode, RecordEr
 from modeaware.modelog.reader import LogAbsent, LogRecord, LogRewound, read_mode_log, read_to_end
 from modeaware.modelog.records import CLAIM_KEY, OBSERVED_BROKERS_KEY, ClaimRecord, ObservedBrokersRecord
 from modeaware.modelog.replay import Replay
-from modeaware.modelog.topic import LOOK_TIMEOUT_S, LogTopic, describe_mode_log, ensure_mode_log, log_weakness
+from modeaware.modelog.topic import DESCRIBE_TIMEOUT_S, LogTopic, describe_mode_log, ensure_mode_log, log_weakness
 from modeaware.modelog.writer import APPEND_TIMEOUT_S, ModeLogWriter
 from modeaware.wire.retries import Deadline
 
@@ -70,9 +70,9 @@ class ControllerLog:
         """Create the mode log if it is missing, else check its partitions and configs; return its topic id."""
         return self._of_brokers(lambda: ensure_mode_log(self._cluster.admin, self._topic))
 
-    def _of_brokers(self, look: Callable[[], _T]) -> _T:
+    def _of_brokers(self, call: Callable[[], _T]) -> _T:
         try:
-            return look()
+            return call()
         except ClusterError as error:
             if error.code is ErrorCode.REQUEST_TIMED_OUT:
                 self._cluster.renew_admin()
@@ -141,7 +141,7 @@ class ControllerLog:
         """Return the brokers' description of the topic; after a timeout, repeat the request on another connection."""
 
         def describe() -> LogTopic:
-            timeout_s = min(LOOK_TIMEOUT_S, deadline.left_s())
+            timeout_s = min(DESCRIBE_TIMEOUT_S, deadline.left_s())
             return self._of_brokers(lambda: describe_mode_log(self._cluster.admin, self._topic, timeout_s))
 
         try:
@@ -205,7 +205,7 @@ class ClaimWatch:
         self.absent = False
         self.highest_epoch = 0
 
-    def look(self, timeout_s: float) -> ClaimRecord | None:
+    def read(self, timeout_s: float) -> ClaimRecord | None:
         """Read the records since the last read, and return the claim; None if the log does not exist."""
         try:
             self._position = read_to_end(self._conf, self._topic, self._position, self._apply, timeout_s)

@@ -21,10 +21,10 @@ from modeaware.lifecycle.moved import (
     Seen,
     append_due_ms,
     broken_seal_alarm,
+    check_due_ms,
     decide,
     drains_by_groups,
     groups_that_matter,
-    look_due_ms,
     observe,
 )
 from modeaware.lifecycle.passes import Pass, earliest_ms
@@ -66,7 +66,7 @@ class MovedGroups:
         record = self._decided.get(topic_id)
         return NONE_MOVED if record is None else record.moved
 
-    def looked(self, this: Pass, after: TopicRecord, at_ms: int) -> Decision:
+    def after_snapshot(self, this: Pass, after: TopicRecord, at_ms: int) -> Decision:
         """Decide about the gates by the facts of a snapshot.
 
         Args:
@@ -119,7 +119,7 @@ class MovedGroups:
         others = sorted(self.draining.difference(due), key=lambda topic_id: (due_ms(topic_id) or 0, topic_id))
         return [*due, *others]
 
-    def next_looks_ms(
+    def next_checks_ms(
         self, decisions: Mapping[str, Decision], cost_ms: float, took_ms: int, at_ms: int
     ) -> dict[str, int]:
         """Return when the topics of a pass are due because of their groups. Topics whose next regular check is enough
@@ -133,10 +133,10 @@ class MovedGroups:
         debt_ms = self._owed_ms(cost_ms * len(self.draining.intersection(decisions)), at_ms)
         due_ms = {}
         for topic_id, decision in decisions.items():
-            look_ms = None
+            check_ms = None
             if topic_id in self.draining:
-                look_ms = look_due_ms(self._seen[topic_id].changed_ms, debt_ms, took_ms, decision.due_ms, at_ms)
-            if (due := earliest_ms(self._record_due_ms(topic_id), look_ms)) is not None:
+                check_ms = check_due_ms(self._seen[topic_id].changed_ms, debt_ms, took_ms, decision.due_ms, at_ms)
+            if (due := earliest_ms(self._record_due_ms(topic_id), check_ms)) is not None:
                 due_ms[topic_id] = due
         return due_ms
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from modeaware.clock import Clock
 
 FIRST_RETRY_MS = 1_000
-MOST_SMALL_LOOKS = 72
+MOST_SMALL_SNAPSHOTS = 72
 """The maximum number of small snapshots in a row: six hours at the default interval."""
 
 
@@ -89,32 +89,32 @@ class Schedule:
 class Resting:
     """Topics at rest: while nothing changes, a *small snapshot* (starts and ends of their logs) is enough. Pure.
 
-    A topic *rests* when its last whole snapshot (logs, groups, configs) left nothing to do, and only a change of its
+    A topic is *at rest* if its last whole snapshot (logs, groups, configs) left nothing to do, and only a change of its
     logs can lead to a step. Each small snapshot is compared with the small one before it, so any change of the logs is
     found. A whole snapshot *counts* until a comparison finds a change. A topic that begins or ceases to rest is a
-    change, too. A whole snapshot counts for at most :data:`MOST_SMALL_LOOKS` small snapshots.
+    change, too. A whole snapshot counts for at most :data:`MOST_SMALL_SNAPSHOTS` small snapshots.
     """
 
     def __init__(self) -> None:
         self.topic_ids: set[str] = set()
         self._counting: set[str] = set()
-        self._looks = 0
+        self._small_snapshots = 0
 
-    def looked(self, *, unchanged: bool) -> frozenset[str]:
+    def after_small_snapshot(self, *, unchanged: bool) -> frozenset[str]:
         """Note a small snapshot of all topics at rest; return the topics that need no whole snapshot now. After a
         change, every topic needs a whole snapshot (invariant I2)."""
-        self._looks += 1
-        if not unchanged or self._looks > MOST_SMALL_LOOKS:
+        self._small_snapshots += 1
+        if not unchanged or self._small_snapshots > MOST_SMALL_SNAPSHOTS:
             self._counting.clear()
-            self._looks = 0
+            self._small_snapshots = 0
         return frozenset(self._counting)
 
-    def rests(self, topic_id: str) -> None:
+    def add(self, topic_id: str) -> None:
         """Note a whole snapshot that led to no step."""
         self.topic_ids.add(topic_id)
         self._counting.add(topic_id)
 
-    def stirs(self, topic_id: str) -> None:
+    def discard(self, topic_id: str) -> None:
         """Note that the topic needs a whole snapshot."""
         self.topic_ids.discard(topic_id)
         self._counting.discard(topic_id)

@@ -153,7 +153,7 @@ class TopicSeen:
     Attributes:
         record: the record in force.
         facts: the facts of the last pass; None before the first pass.
-        looked_ms: the time of that pass, or of a later small snapshot without changes (wall clock, ms since the epoch).
+        checked_ms: the time of that pass, or of a later small snapshot without changes (wall clock, ms).
         trouble: why the last pass, or an effect of it, failed; None if all succeeded.
         blocked_since: partition, or :data:`WHOLE`, -> the time since which it is held up in its phase (wall clock, ms).
             Another reason does not restart this time, because reasons alternate: any rebalance makes the list of groups
@@ -172,7 +172,7 @@ class TopicSeen:
 
     record: TopicRecord
     facts: TopicFacts | None = None
-    looked_ms: int | None = None
+    checked_ms: int | None = None
     trouble: str | None = None
     blocked_since: Mapping[int, int] = field(default_factory=dict, hash=False)
     stragglers: int = 0
@@ -242,18 +242,18 @@ class Watched:
             seen = self._topics.get(record.topic_id) or TopicSeen(record, known_ms=now_ms)
             self._topics[record.topic_id] = _with_record(seen, record, now_ms)
 
-    def looked(self, topic_id: str, facts: TopicFacts, now_ms: int) -> None:
+    def checked(self, topic_id: str, facts: TopicFacts, now_ms: int) -> None:
         with self._lock:
             if (seen := self._topics.get(topic_id)) is None:
                 return
             earlier = seen.earlier
-            if seen.facts is not None and seen.looked_ms is not None:
+            if seen.facts is not None and seen.checked_ms is not None:
                 lacks = earlier is not None and not facts.partitions.keys() <= earlier[1].partitions.keys()
                 if earlier is None or lacks or now_ms - earlier[0] > PACE_MS:
-                    earlier = seen.looked_ms, seen.facts
+                    earlier = seen.checked_ms, seen.facts
             history = _with_point(seen, facts, now_ms)
             self._topics[topic_id] = replace(
-                seen, facts=facts, looked_ms=now_ms, earlier=earlier, trouble=None, history=history
+                seen, facts=facts, checked_ms=now_ms, earlier=earlier, trouble=None, history=history
             )
 
     def decided(self, topic_id: str, moved: Moved) -> None:
@@ -272,9 +272,9 @@ class Watched:
         """Note a snapshot that showed no change of these topics."""
         with self._lock:
             for topic_id in topic_ids:
-                self._topics[topic_id] = replace(self._topics[topic_id], looked_ms=now_ms)
+                self._topics[topic_id] = replace(self._topics[topic_id], checked_ms=now_ms)
 
-    def not_looked(self, topic_id: str, trouble: str) -> None:
+    def not_checked(self, topic_id: str, trouble: str) -> None:
         self.failed(CHECK)
         self.not_performed(topic_id, trouble)
 

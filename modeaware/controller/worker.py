@@ -57,7 +57,7 @@ STOP_APPEND_TIMEOUT_S = 3.0
 SLICE_S = 0.25
 """How long commands of one request are executed before other requests, and due checks, have their turn."""
 FIRST_TOPICS, MOST_TOPICS = 64, 1_000
-LOOK_S = 1.0
+PASS_S = 1.0
 LOG_CHECK_INTERVAL_S = 60.0
 """How often the active controller checks whether the mode log is still fit, and how safe its replication is."""
 CLAIM_READ_TIMEOUT_S = 5.0
@@ -69,9 +69,9 @@ class Together:
     """The number of topics in one pass: ``topics``, :data:`FIRST_TOPICS` at first. Pure.
 
     Each pass lists all groups, so larger passes need fewer requests in all. But the election and other commands wait
-    for the end of a pass. After a pass that took longer than :data:`LOOK_S`, half of its topics become the number. If
+    for the end of a pass. After a pass that took longer than :data:`PASS_S`, half of its topics become the number. If
     the smaller pass takes almost as long (because one broker does not answer, for example), the larger number is
-    restored. After a pass of exactly this number that took less than half of :data:`LOOK_S`, the number is doubled, up
+    restored. After a pass of exactly this number that took less than half of :data:`PASS_S`, the number is doubled, up
     to :data:`MOST_TOPICS`. A pass of fewer topics than both the number and :data:`FIRST_TOPICS` changes nothing:
     most of its time does not depend on its topics.
     """
@@ -83,13 +83,13 @@ class Together:
     def took(self, topics: int, time_s: float) -> None:
         if topics < min(self.topics, FIRST_TOPICS):
             return
-        if time_s > LOOK_S:
+        if time_s > PASS_S:
             before, self._slow = self._slow, (topics, time_s)
             if before is not None and topics < before[0] and time_s > 0.75 * before[1]:
                 self.topics = before[0]
             else:
                 self.topics = max(topics // 2, 1)
-        elif time_s < LOOK_S / 2 and topics == self.topics:
+        elif time_s < PASS_S / 2 and topics == self.topics:
             self.topics, self._slow = min(topics * 2, MOST_TOPICS), None
 
 
@@ -158,7 +158,7 @@ class Worker:
 
     def _enter(self) -> None:
         """Read the claim, create the log if it is missing, join the election. After a stop, no further step begins."""
-        self._patiently(lambda: self.claims.look(FIRST_READ_TIMEOUT_S))
+        self._patiently(lambda: self.claims.read(FIRST_READ_TIMEOUT_S))
         self._patiently(self.log.ensure)
         if not self._stopping:
             self._join()
@@ -523,7 +523,7 @@ class Worker:
 
     def _read_claim(self) -> None:
         try:
-            self.claims.look(CLAIM_READ_TIMEOUT_S)
+            self.claims.read(CLAIM_READ_TIMEOUT_S)
             self.status.contact_s = self.clock.monotonic_s()
         except ModeSourceError as error:
             logger.info("cannot read the claim on the mode log: %s", error)

@@ -174,14 +174,14 @@ class Deadlines:
             if self._timer.when() <= when_s:
                 return
             self._timer.cancel()
-        self._timer = self._loop.call_at(when_s, self._look)
+        self._timer = self._loop.call_at(when_s, self._check_deadlines)
 
     def stop(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def _look(self) -> None:
+    def _check_deadlines(self) -> None:
         self._timer = None
         (when_s, why) = min(self._deadlines())
         if self._loop.time() < when_s:

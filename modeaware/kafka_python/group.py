@@ -72,7 +72,7 @@ from modeaware.kafka_python.topics import Topics
 
 log = get_logger(__name__)
 
-LOOK_S = 0.1
+POSITION_CHECK_S = 0.1
 """How often positions are checked while a topic is read to its end."""
 LEAST_ANSWER_MS = 250
 MOST_ANSWER_MS = 1000
@@ -137,7 +137,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
         self._restarting: set[Key] = set()  # revoked before they were read again from the group's commit
         self._showing: Show | None = None
         self._timeout_ms = 0.0
-        self._looked_s = 0.0
+        self._positions_checked_s = 0.0
         self._watches = False
         self._drop_stale()
 
@@ -345,7 +345,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
             self.views.follow()
             self._commit_leaving()
             self._rejoin_if_stale()
-            self._look()
+            self._check_positions()
             self._run()
             is_done = True
         finally:
@@ -363,7 +363,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
 
     def due_s(self) -> float | None:
         """Return when :meth:`apply` has work to do, on the monotonic clock, or None if only after the next event."""
-        times = [self.member.due_s, self._looked_s + LOOK_S if self._watches else None]
+        times = [self.member.due_s, self._positions_checked_s + POSITION_CHECK_S if self._watches else None]
         return min((at for at in times if at is not None), default=None)
 
     def _take_assignment(self) -> None:
@@ -401,8 +401,8 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
                 else:
                     self._subscription.resume(key)
 
-    def _look(self) -> None:
-        self._looked_s = self._now_s()
+    def _check_positions(self) -> None:
+        self._positions_checked_s = self._now_s()
         if watched := self.member.watched():
             self.member.polled({key: self._given(key) for key in watched})
 

@@ -26,7 +26,7 @@ from partitioners.call_forms import for_kafka_python
 
 log = get_logger(__name__)
 
-LOOK_S = 1.0
+METADATA_WAIT_S = 1.0
 """How long the thread that applies a view waits for the metadata of a new topic that has the name of an earlier one."""
 
 ERRORS = ClientErrors(RetiredPartitionError, FirstViewPending, FirstViewTimeout)
@@ -104,7 +104,7 @@ class KafkaProducer(_gateway.KafkaProducer):  # type: ignore[misc,unused-ignore]
         max_block_s = self.config["max_block_ms"] / 1000
         self._modeaware = routes = VerifiedRoutes(
             *(max_block_s, views, settings.config, ERRORS, partitioner),
-            look_anew=partial(_look_anew, self._metadata),
+            renew_metadata=partial(_renew_metadata, self._metadata),
         )
         self.config["partitioner"] = WritablePartitioner(self.config["partitioner"], routes)
         _report_refusals(self._sender, self._transaction_manager, Refusals(views))
@@ -239,7 +239,7 @@ def _metadata_changed(views: Views, accumulator: Any, metadata: Any) -> None:
                     accumulator._batches.pop(partition, None)
 
 
-def _look_anew(metadata: Any, topic: str) -> None:
+def _renew_metadata(metadata: Any, topic: str) -> None:
     """Make kafka-python's sender thread request the metadata of a topic, and wait for the metadata.
 
     Only the sender thread may add the topic, because this thread may be iterating over the topics. If the topics
@@ -247,12 +247,12 @@ def _look_anew(metadata: Any, topic: str) -> None:
     """
     done = threading.Event()
 
-    def look() -> None:
+    def renew() -> None:
         metadata.add_topic(topic)
         metadata.request_update().add_both(lambda _: done.set())
 
-    metadata._manager.call_soon(look)
-    if not done.wait(LOOK_S):
+    metadata._manager.call_soon(renew)
+    if not done.wait(METADATA_WAIT_S):
         log.warning(
             "topic %s: another topic had this name before, and the metadata of this topic was not received yet", topic
         )

@@ -79,7 +79,7 @@ class Topics:
         self.group_id = group_id
         self._creates = creates
         self._widened = False
-        self._looked_ms = 0.0  # the time of the kafka-python metadata that was checked last
+        self._checked_ms = 0.0  # the time of the kafka-python metadata that was checked last
         self.names: tuple[str, ...] = ()
         self.left: set[str] = set()
 
@@ -106,9 +106,9 @@ class Topics:
     def forget_deleted(self) -> None:
         """Stop requesting the metadata of topics that were replaced and deleted."""
         cluster, subscription = self._cluster, self._subscription
-        if self._looked_ms == cluster._last_successful_refresh_ms:
+        if self._checked_ms == cluster._last_successful_refresh_ms:
             return
-        self._looked_ms = cluster._last_successful_refresh_ms
+        self._checked_ms = cluster._last_successful_refresh_ms
         if not self.names or subscription.subscribed_pattern is not None:
             return  # the application has assigned partitions itself, or the metadata of all topics is requested
         wanted = subscription.group_subscription() or ()

@@ -23,13 +23,13 @@ from modeaware.lifecycle.commands import DeletePartitionsCommand, Objection, Rep
 from modeaware.lifecycle.facts import TopicFacts
 from modeaware.lifecycle.keep_name import reserved
 from modeaware.lifecycle.passes import Advance, Pass
-from modeaware.lifecycle.topic_deletion import LOOK_AGAIN_MS
+from modeaware.lifecycle.topic_deletion import CHECK_AGAIN_MS
 from modeaware.modelog.records import Replaced, Replacement, TopicRecord, replaced
 from modeaware.modes import PartitionMode
 
 FORGOTTEN_MS = 600_000
 """After this time clients have forgotten a deleted topic: twice librdkafka's ``topic.metadata.refresh.interval.ms``."""
-LOOK_IN_GAP_MS = 15_000
+CHECK_IN_GAP_MS = 15_000
 """The longest time between two checks whether another topic has taken a name that is to be kept."""
 EPOCHS_FORGOTTEN_MS = 45_000
 """librdkafka forgets a deleted topic 30 s after the first metadata without it (``topic.metadata.propagation.max.ms``).
@@ -120,14 +120,14 @@ def _watch(topic: Replaced, this: Pass) -> Advance:
     if new_topic is not None and (new_topic.gone or (is_missing and before == reasons.POINTS_NOWHERE)):
         reason = reasons.POINTS_NOWHERE
     elif is_waiting:
-        soon_ms = this.now_ms + LOOK_AGAIN_MS
+        soon_ms = this.now_ms + CHECK_AGAIN_MS
         if before == reasons.KNOWN_BY_CLIENTS:  # many topics may wait for minutes
-            known_ms = min(forgotten_ms(alias, replacement.num_partitions), this.now_ms + LOOK_IN_GAP_MS)
+            known_ms = min(forgotten_ms(alias, replacement.num_partitions), this.now_ms + CHECK_IN_GAP_MS)
             soon_ms = max(soon_ms, known_ms)
         return Advance(due_ms=soon_ms)
     elif facts.topic_id not in (None, alias.topic_id) or (before == reasons.NAME_TAKEN and not facts.gone):
         reason = reasons.NAME_TAKEN
-    due_ms = this.now_ms + LOOK_AGAIN_MS if is_missing and reason != reasons.POINTS_NOWHERE else None
+    due_ms = this.now_ms + CHECK_AGAIN_MS if is_missing and reason != reasons.POINTS_NOWHERE else None
     if reason == before:
         return Advance(due_ms=due_ms)
     what = f"topic {alias.topic!r}, replaced by {replacement.new_topic!r}"

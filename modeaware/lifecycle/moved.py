@@ -128,14 +128,14 @@ class PartitionSeen:
         since_ms: the time of the first snapshot with this offset and note.
         unowned_since_ms: since when snapshots have shown members, but no owner of the partition. A snapshot during a
             rebalance changes nothing. None if the partition has an owner, or the group has no members.
-        empty_looks: the number of snapshots in a row with this offset and no members. The count ends at two.
+        empty_snapshots: the number of snapshots in a row with this offset and no members. The count ends at two.
     """
 
     committed: int | None
     note: Note
     since_ms: int
     unowned_since_ms: int | None = None
-    empty_looks: int = 0
+    empty_snapshots: int = 0
 
 
 @dataclass(frozen=True)
@@ -188,16 +188,16 @@ def _observed(before: PartitionSeen | None, partition: int, group: GroupFacts, a
         unowned = None
     elif group.owned is not None and unowned is None:
         unowned = at_ms
-    empty_looks = 0
+    empty_snapshots = 0
     if not group.has_members:
-        empty_looks = 1 if before is None or before.committed != committed else min(before.empty_looks + 1, 2)
+        empty_snapshots = 1 if before is None or before.committed != committed else min(before.empty_snapshots + 1, 2)
     since_ms = before.since_ms if before is not None and is_same else at_ms
-    return PartitionSeen(committed, note, since_ms, unowned, empty_looks)
+    return PartitionSeen(committed, note, since_ms, unowned, empty_snapshots)
 
 
 def _shape(groups: Mapping[str, Mapping[int, PartitionSeen]]) -> object:
     return {
-        name: [(p, s.committed, s.note, s.empty_looks, s.unowned_since_ms) for p, s in seen.items()]
+        name: [(p, s.committed, s.note, s.empty_snapshots, s.unowned_since_ms) for p, s in seen.items()]
         for name, seen in groups.items()
     }
 
@@ -287,7 +287,7 @@ def _by_commit(end: int, seen: PartitionSeen, limits: Limits, at_ms: int) -> Par
         return _after(seen.since_ms + limits.gate_timeout_ms, Way.GIVEN, Wait.GIVEN, at_ms)
     if seen.note in (Note.READ, Note.FOREIGN):
         return PartitionVerdict(Way.SAID)
-    if seen.empty_looks >= 2:
+    if seen.empty_snapshots >= 2:
         return PartitionVerdict(Way.LEFT)
     if seen.note is Note.BUSY:
         return PartitionVerdict(wait=Wait.BUSY)
@@ -365,7 +365,7 @@ def _begins_anew(
     new = facts.new_topic
     if new is None or is_unclear(name, facts) or is_unclear(name, new) or not seen:
         return False
-    if any(partition.empty_looks < 2 for partition in seen.values()):
+    if any(partition.empty_snapshots < 2 for partition in seen.values()):
         return False
     group = new.groups.get(name, _NO_GROUP)
     was_set_back = any(
@@ -500,7 +500,7 @@ def append_due_ms(appended_ms: int, groups: int) -> int:
     return appended_ms + (MANY_APPEND_MS if groups > MANY_GROUPS else APPEND_MS)
 
 
-def look_due_ms(changed_ms: int, cost_ms: float, took_ms: int, due_ms: int | None, at_ms: int) -> int:
+def check_due_ms(changed_ms: int, cost_ms: float, took_ms: int, due_ms: int | None, at_ms: int) -> int:
     """Return when a draining topic is due next, on the monotonic clock.
 
     The wait is half the time since the last change, so the pace follows the group's own commits. The wait stays within
@@ -558,7 +558,7 @@ def gate_texts(record: TopicRecord, moved: Moved, facts: TopicFacts, requirement
     seen = observe(None, facts, names, sorted(ends), 0)
     texts = {}
     for name in names:
-        verdict = verdict_on_group(name, record, ends, facts, requirement, seen, _BY_ONE_LOOK, 0)
+        verdict = verdict_on_group(name, record, ends, facts, requirement, seen, _BY_ONE_SNAPSHOT, 0)
         parts = []
         for wait, what in _WAITS.items():
             if partitions := verdict.where(wait):
@@ -570,7 +570,7 @@ def gate_texts(record: TopicRecord, moved: Moved, facts: TopicFacts, requirement
 
 UNREAD_TEXT = "it has {unread} unread records in partitions {partitions}"
 _CLOSED = "gate closed"
-_BY_ONE_LOOK = Limits(unnoted_ms=1, gate_timeout_ms=1)
+_BY_ONE_SNAPSHOT = Limits(unnoted_ms=1, gate_timeout_ms=1)
 _WAITS = {
     Wait.UNREAD: UNREAD_TEXT,
     Wait.INVALID: "its commits on partitions {partitions} lie beyond the end of the log, or on a part that was "

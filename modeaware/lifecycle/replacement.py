@@ -83,7 +83,7 @@ from modeaware.lifecycle.seal import (
     seal_partition,
 )
 from modeaware.lifecycle.state import all_retired, blocked, carried
-from modeaware.lifecycle.topic_deletion import LOOK_AGAIN_MS, why_it_stays
+from modeaware.lifecycle.topic_deletion import CHECK_AGAIN_MS, why_it_stays
 from modeaware.modelog.records import Replaced, Replacement, RetiredPartition, TopicRecord
 from modeaware.modes import PartitionMode
 
@@ -242,7 +242,7 @@ def _switch(topic: Replaced, new_topic: TopicFacts, this: Pass) -> Advance:
     if reason is not None:
         alarms = () if reason == replacement.reason else _alarm(topic, reason, facts)
         is_rebalancing = requirement.doubt is not None and requirement.doubt.rebalancing is not None
-        due_ms = this.now_ms + LOOK_AGAIN_MS if is_rebalancing else None
+        due_ms = this.now_ms + CHECK_AGAIN_MS if is_rebalancing else None
         return Advance(topic.changed(reason=reason), due_ms=due_ms, alarms=alarms)
     due_ms = replacement.announced_ms + this.config.announce_ms
     if this.now_ms < due_ms:

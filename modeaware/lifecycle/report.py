@@ -186,7 +186,7 @@ class TopicReport:
         evacuation_group: the group whose commits prove that the latest values of a compacted topic were copied.
         replacement: null unless the topic is being replaced, or was.
         writable: the number of writable partitions.
-        looks_within_ms: the time within which an active controller checks the topic's groups again; slow checks take
+        checks_within_ms: the time within which an active controller checks the topic's groups again; slow checks take
             longer. Null if no group holds the topic up, and no gate may open.
         kept_name: the change that keeps a name, if this topic or its name is a part of it; else null.
     """
@@ -205,7 +205,7 @@ class TopicReport:
     evacuation_group: str | None = None
     replacement: ReplacementReport | None = None
     writable: int = 0
-    looks_within_ms: int | None = None
+    checks_within_ms: int | None = None
     kept_name: KeptName | None = None
 
     @property
@@ -250,7 +250,7 @@ def groups_left(topic: TopicReport, most: int | None = None) -> list[str]:
     Args:
         most: the largest number of groups with a line. If it is None, all groups have one.
     """
-    holds_up = topic.looks_within_ms is not None
+    holds_up = topic.checks_within_ms is not None
     lines = [
         f"group {group.group}: {text}"
         for group in most_to_read_first(topic.groups)
@@ -258,8 +258,8 @@ def groups_left(topic: TopicReport, most: int | None = None) -> list[str]:
     ]
     if most is not None and len(lines) > most:
         lines = [*lines[:most], f"and {len(lines) - most} more groups"]
-    if topic.looks_within_ms is not None:
-        lines.append(f"the active controller checks these groups about every {duration_text(topic.looks_within_ms)}")
+    if topic.checks_within_ms is not None:
+        lines.append(f"the active controller checks these groups about every {duration_text(topic.checks_within_ms)}")
     return lines
 
 
@@ -300,7 +300,7 @@ def report_topic(
         groups=tuple(groups),
         groups_doubt=requirement.doubt.detail if requirement.doubt is not None else None,
         writable=record.writable_count,
-        looks_within_ms=LATEST_MS if drains_by_groups(record, members_wait=members_wait) else None,
+        checks_within_ms=LATEST_MS if drains_by_groups(record, members_wait=members_wait) else None,
     )
 
 

@@ -39,7 +39,7 @@ from modeaware.modelog.records import RETENTION, Replacement, RetiredPartition
 FENCE_STABLE_MS = 10_000
 """For how long every pass must have found the fence in force. Each pass restores a lifted fence, and the controller
 never lifts the fence of an old topic. So a pass has seen any tool that lifts the fence at least every 10 s."""
-LOOK_AGAIN_MS = 2_000
+CHECK_AGAIN_MS = 2_000
 """The time until the next check, for example while a group is in a rebalance."""
 
 
@@ -125,7 +125,7 @@ def _needed_by(
 ) -> Stay | None:
     """Return which group still needs the topic, or may need it (invariants I1 and I2)."""
     if (doubt := requirement.doubt) is not None:
-        return Stay(doubt_reason(doubt), None if doubt.rebalancing is None else now_ms + LOOK_AGAIN_MS)
+        return Stay(doubt_reason(doubt), None if doubt.rebalancing is None else now_ms + CHECK_AGAIN_MS)
     if (reason := not_moved_reason(replacement, facts, requirement)) is not None:
         return Stay(reason)
     to_drain = still_reading(requirement, replacement, facts)
@@ -137,10 +137,10 @@ def _needed_by(
             return Stay(drain.reason)
     for name in sorted(requirement.spared):  # a waiver excuses unread records, not a subscription
         if facts.unclear_groups[name].rebalancing is not None:
-            return Stay(reasons.of_group(reasons.GROUP_REBALANCING, name), now_ms + LOOK_AGAIN_MS)
+            return Stay(reasons.of_group(reasons.GROUP_REBALANCING, name), now_ms + CHECK_AGAIN_MS)
     for name, group in sorted(facts.groups.items()):
         if group.subscribed is None:
-            return Stay(reasons.of_group(reasons.GROUP_REBALANCING, name), now_ms + LOOK_AGAIN_MS)
+            return Stay(reasons.of_group(reasons.GROUP_REBALANCING, name), now_ms + CHECK_AGAIN_MS)
         if group.subscribed:
             return Stay(reasons.of_group(reasons.GROUP_SUBSCRIBED, name))
     return None

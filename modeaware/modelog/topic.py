@@ -24,7 +24,7 @@ from modeaware.wire.retries import Deadline
 
 ENSURE_TIMEOUT_S = 10.0
 """The time limit of :func:`ensure_mode_log`, for all its requests together."""
-LOOK_TIMEOUT_S = 3.0
+DESCRIBE_TIMEOUT_S = 3.0
 """The time limit of requests about an existing mode log."""
 AGAIN_S = 0.1
 _SLACK_S = 0.5
@@ -129,7 +129,7 @@ def log_weakness(admin: AdminClient, topic: str) -> str | None:
     Raises:
         ClusterError: the topic was altered, and can no longer be a mode log.
     """
-    deadline = Deadline(LOOK_TIMEOUT_S)
+    deadline = Deadline(DESCRIBE_TIMEOUT_S)
     try:
         log = _described(admin, topic, deadline)
         cluster = _result(admin.describe_cluster(request_timeout=deadline.left_s()), deadline)

@@ -57,7 +57,7 @@ _GAUGES: Table = {
         ("topic",),
     ),
     "topic_groups_waiting": ("Groups of a replaced topic for which the gate is closed.", ("topic",)),
-    "topic_look_age_seconds": ("Seconds since the controller last checked the topic's logs and groups.", ("topic",)),
+    "topic_check_age_seconds": ("Seconds since the controller last checked the topic's logs and groups.", ("topic",)),
 }
 _COUNTERS: Table = {
     "controller_takeovers": ("How often this process has become the active controller.", ()),
@@ -129,9 +129,9 @@ def _add_topics(families: Families, snapshot: Snapshot) -> None:
         add("unread_offsets", (topic,), max((group.behind for group in required_groups(report)), default=0))
         if (waiting := waiting_groups(report)) is not None:
             add("groups_waiting", (topic,), waiting)
-        looked_ms = seen.known_ms if seen.looked_ms is None else seen.looked_ms  # a failing topic has an age, too
-        if looked_ms is not None:
-            add("look_age_seconds", (topic,), max(snapshot.taken_ms - looked_ms, 0) / 1000)
+        checked_ms = seen.known_ms if seen.checked_ms is None else seen.checked_ms  # a failing topic has an age, too
+        if checked_ms is not None:
+            add("check_age_seconds", (topic,), max(snapshot.taken_ms - checked_ms, 0) / 1000)
         if (gate_s := gate_age_s(seen, snapshot.taken_ms)) is not None:
             add("gate_age_seconds", (topic,), gate_s)
         add("stragglers", (topic,), seen.stragglers)

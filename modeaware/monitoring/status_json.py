@@ -96,7 +96,7 @@ def topic_status(seen: TopicSeen, snapshot: Snapshot, kept_name: KeptName | None
         "phase": phase,
         "change": change_text(report) if phase != "done" else None,
         "changed_ms": record.changed_ms,
-        "looked_ms": seen.looked_ms,
+        "checked_ms": seen.checked_ms,
         "due_ms": seen.due_ms,
         "trouble": seen.trouble,
         "count": len(record.modes),
@@ -157,10 +157,10 @@ def _pace(group: GroupProgress, seen: TopicSeen) -> dict[str, Any]:
     Each is None if unknown. A first commit shows no pace: the group may have skipped the records before the commit.
     """
     unknown = {"read_per_s": None, "left_s": None}
-    if seen.earlier is None or seen.facts is None or seen.looked_ms is None:
+    if seen.earlier is None or seen.facts is None or seen.checked_ms is None:
         return unknown
     before_ms, before = seen.earlier
-    passed_s = (seen.looked_ms - before_ms) / 1000
+    passed_s = (seen.checked_ms - before_ms) / 1000
     earlier, latest = (facts.groups.get(group.group, GroupFacts()).committed for facts in (before, seen.facts))
     both = seen.record.retired.keys() & earlier.keys() & latest.keys()
     if passed_s < SHORTEST_PACE_S or not both:

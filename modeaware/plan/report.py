@@ -18,7 +18,7 @@ from modeaware.lifecycle.objections import current_of, objections
 from modeaware.modes import format_ranges
 from modeaware.plan.effects import Effect, choose_targets, effects
 from modeaware.plan.recognise import Recognition, recognise
-from modeaware.plan.sample import Sample, TopicLook
+from modeaware.plan.sample import Sample, TopicSnapshot
 
 Severity = Literal["refused", "waits", "check"]
 _NAMED = 5
@@ -111,7 +111,7 @@ class ResizePlan:
         return self.target < self.base
 
 
-def make_plan(look: TopicLook, sample: Sample, target: int, now_ms: int) -> ResizePlan:
+def make_plan(snapshot: TopicSnapshot, sample: Sample, target: int, now_ms: int) -> ResizePlan:
     """Return the plan that follows from a sample.
 
     Raises:
@@ -131,8 +131,8 @@ def make_plan(look: TopicLook, sample: Sample, target: int, now_ms: int) -> Resi
         recognition=recognition,
         unchanged=unchanged,
         effects=tuple(others),
-        groups=group_lags(look.facts, target),
-        blockers=find_blockers(look, target, now_ms, last_write_ms),
+        groups=group_lags(snapshot.facts, target),
+        blockers=find_blockers(snapshot, target, now_ms, last_write_ms),
     )
 
 
@@ -177,18 +177,20 @@ def group_lags(facts: TopicFacts, target: int) -> tuple[GroupLag, ...]:
     return tuple(sorted(lags, key=lambda group: (-group.retiring, -group.lag, group.group)))
 
 
-def find_blockers(look: TopicLook, target: int, now_ms: int, last_write_ms: int | None = None) -> tuple[Blocker, ...]:
+def find_blockers(
+    snapshot: TopicSnapshot, target: int, now_ms: int, last_write_ms: int | None = None
+) -> tuple[Blocker, ...]:
     """Return the reasons against ``target``, refusals first. A growth has no waits, but checks about keys that move.
 
     Args:
         last_write_ms: the newest timestamp of the sample.
     """
-    facts, command = look.facts, _command(look, target)
-    refused = objections(command, look.record, facts, look.config, now_ms, look.replaced)
+    facts, command = snapshot.facts, _command(snapshot, target)
+    refused = objections(command, snapshot.record, facts, snapshot.config, now_ms, snapshot.replaced)
     blockers = [Blocker(objection.kind, "refused", objection.text) for objection in refused]
-    blockers += [Blocker("not-seen", "check", text) for text in look.unknown]
+    blockers += [Blocker("not-seen", "check", text) for text in snapshot.unknown]
     if isinstance(command, DeletePartitionsCommand):
-        blockers += [*_transactions(facts, target), *_waits(facts, target, look.config.ignored_groups)]
+        blockers += [*_transactions(facts, target), *_waits(facts, target, snapshot.config.ignored_groups)]
     else:
         blockers += _keys(facts)
     blockers += _producers(facts, now_ms, last_write_ms)
@@ -196,8 +198,8 @@ def find_blockers(look: TopicLook, target: int, now_ms: int, last_write_ms: int 
     return tuple(sorted(blockers, key=lambda blocker: order[blocker.severity]))
 
 
-def _command(look: TopicLook, target: int) -> ResizeCommand:
-    topic, writable = look.facts.topic, current_of(look.record, look.facts).writable_count
+def _command(snapshot: TopicSnapshot, target: int) -> ResizeCommand:
+    topic, writable = snapshot.facts.topic, current_of(snapshot.record, snapshot.facts).writable_count
     return DeletePartitionsCommand(topic, target) if target < writable else CreatePartitionsCommand(topic, target)
 
 

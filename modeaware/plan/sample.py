@@ -193,7 +193,7 @@ def _places(log: Stretch, quota: int) -> tuple[Stretch, ...]:
 
 
 @dataclass(frozen=True)
-class TopicLook:
+class TopicSnapshot:
     """The topic on the brokers and in the mode log.
 
     Attributes:
@@ -214,7 +214,7 @@ class TopicLook:
         return {p: Stretch(log.log_start, log.end_offset) for p, log in self.facts.partitions.items()}
 
 
-def look(session: Session, topic: str) -> TopicLook:
+def take_snapshot(session: Session, topic: str) -> TopicSnapshot:
     """Return the topic, its groups and its producers from the brokers, and its record in the mode log, if any.
 
     Facts that cannot be read are noted in ``unknown``. If the groups cannot be read, the facts have a doubt instead.
@@ -270,7 +270,7 @@ def look(session: Session, topic: str) -> TopicLook:
             for (_, p), log in logs.items()
         },
     )  # fmt: skip
-    return TopicLook(groups.added_to(facts), tuple(unknown), record, replaced, session.controller)
+    return TopicSnapshot(groups.added_to(facts), tuple(unknown), record, replaced, session.controller)
 
 
 def read_sample(

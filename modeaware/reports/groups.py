@@ -1,7 +1,7 @@
 """The groups that a drain waits for, and the reasons: the output of ``modeaware groups``.
 
 The controller's own functions read the facts and decide on them (:mod:`modeaware.lifecycle.drain`). Pure, except
-:func:`look_at_topics`.
+:func:`take_group_snapshot`.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class GroupSituation:
     """
 
     rules: tuple[GroupRule, ...]
-    looked_at: tuple[tuple[TopicRecord | None, TopicFacts], ...]
+    snapshot: tuple[tuple[TopicRecord | None, TopicFacts], ...]
     ignored_groups: tuple[str, ...]
     now_ms: int
     claim: ClaimRecord | None
@@ -137,11 +137,11 @@ class GroupSituation:
             report_groups(
                 record, facts, rules, self.ignored_groups, self.now_ms, self.moved.get(facts.topic_id or "", NONE_MOVED)
             )
-            for record, facts in self.looked_at
+            for record, facts in self.snapshot
         )
 
 
-def look_at_topics(
+def take_group_snapshot(
     session: Session, topic: str | None, wanted: Callable[[str], bool] = lambda topic: True
 ) -> GroupSituation:
     """Take a snapshot of one topic, or of all topics in a change.
@@ -154,10 +154,10 @@ def look_at_topics(
     rules = log.rules
     changing = (record.topic for record in log.replay.records.values() if in_progress(record))
     names = [topic] if topic is not None else sorted(filter(wanted, changing))
-    looked_at = session.snapshot(log, names, rules, named=topic is not None)
+    snapshot = session.snapshot(log, names, rules, named=topic is not None)
     ignored, now_ms = session.controller.ignored_groups, session.clock.now_ms()
     moved = {topic_id: record.moved for topic_id, record in log.replay.moved.items()}
-    return GroupSituation(rules, tuple(looked_at), ignored, now_ms, log.claim, moved)
+    return GroupSituation(rules, tuple(snapshot), ignored, now_ms, log.claim, moved)
 
 
 def report_groups(

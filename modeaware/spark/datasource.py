@@ -51,7 +51,7 @@ from modeaware.spark.offsets import (
     existing,
     first_topics,
     is_continued,
-    needs_look,
+    needs_ends,
     next_positions,
     ranges_between,
     refuse_gone,
@@ -59,7 +59,7 @@ from modeaware.spark.offsets import (
     resolve,
     tasks,
 )
-from modeaware.spark.snapshot import TIMEOUT_S, TopicClient, TopicDescription, topic_segments
+from modeaware.spark.snapshot import TIMEOUT_S, TopicClient, TopicDescription, topic_chain
 from modeaware.topic_view import TopicView
 from modeaware.wire.security import bootstrap_servers
 
@@ -231,9 +231,9 @@ class _Reader:
 
     def _views(self) -> tuple[TopicView, ...]:
         """Return the views of the topics in the chain of the option ``topic``, without deleted topics."""
-        segments = topic_segments(self._options.conf, self._topic, stale=True)
-        there = existing(segments)
-        self._gone = [view for view in segments if view not in there]
+        chain = topic_chain(self._options.conf, self._topic, stale=True)
+        there = existing(chain)
+        self._gone = [view for view in chain if view not in there]
         return there
 
     def _wanted(self, name: str, wanted: Wanted, topic: str) -> Wanted:
@@ -297,21 +297,21 @@ class StreamReader(_Reader, DataSourceStreamReader):  # type: ignore[misc] # rea
 
     def latestOffset(self) -> dict[str, Any]:  # noqa: N802 # Spark's name
         ends: dict[str, Mapping[int, int]] = {}
-        looked_at = self._chain or self._views()
-        for view in looked_at:
+        views = self._chain or self._views()
+        for view in views:
             try:
-                self._look(ends, view)
+                self._add_ends(ends, view)
             except ClusterError as error:
                 if not self._goes(view, error):
                     raise
         # The views are read after the ends, so the modes are at least as new as the ends.
         self._chain = self._views()
         ids = {view.topic: view.topic_id for view in self._chain}
-        for view in looked_at:
+        for view in views:
             if not view.applies_to(ids.get(view.topic)):  # a rename back has put another topic under this name
                 ends.pop(view.topic, None)
         for view in self._chain:
-            self._look(ends, view)
+            self._add_ends(ends, view)
         self._given, self._log_ends = next_positions(self._chain, ends, self._position, self._given), ends
         latest = Offsets(self._given, self._ids, self._skipped())
         if self._position is not None:  # checked before Spark writes the batch to its checkpoint
@@ -365,12 +365,12 @@ class StreamReader(_Reader, DataSourceStreamReader):  # type: ignore[misc] # rea
         # not be behind the end.
         return {p: min(at, ends.get(p, at)) if wanted.get(p) == LATEST else at for p, at in begin.items()}
 
-    def _look(self, ends: dict[str, Mapping[int, int]], view: TopicView) -> None:
+    def _add_ends(self, ends: dict[str, Mapping[int, int]], view: TopicView) -> None:
         """Add the ends of the topic to ``ends``, if they are missing there."""
         topic = view.topic
         if topic in ends:
             return
-        if needs_look(view, self._position):
+        if needs_ends(view, self._position):
             partitions = self._partitions(view)  # this notes the topic id, before the ends are requested
             ends[topic] = {**self._given.get(topic, {}), **self._client(topic).ends(partitions)}
         else:
@@ -382,7 +382,7 @@ class StreamReader(_Reader, DataSourceStreamReader):  # type: ignore[misc] # rea
         until_s = time.monotonic() + TIMEOUT_S
         while error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and time.monotonic() < until_s:
             current = [v for v in self._views() if v.topic == view.topic and v.applies_to(view.topic_id)]
-            if not current or not needs_look(current[0], self._position):
+            if not current or not needs_ends(current[0], self._position):
                 return True
             if not current[0].is_replaced:
                 return False
@@ -391,7 +391,7 @@ class StreamReader(_Reader, DataSourceStreamReader):  # type: ignore[misc] # rea
 
     def _partitions(self, view: TopicView) -> list[int]:
         topic = view.topic
-        # Request the id before the ends. If another topic gets the name in between, the next look finds another id.
+        # Request the id before the ends. If another topic gets the name in between, the next call finds another id.
         described = self._client(topic).describe()
         topic_id = described.topic_id
         if topic_id is not None and topic_id != self._ids.get(topic):
@@ -533,7 +533,7 @@ class Writer(DataSourceArrowWriter, DataSourceStreamWriter):
         self._options = options
         self._topic, self._at_least = "", None
         if options.topic is not None:
-            view = topic_segments(options.conf, options.topic)[-1]
+            view = topic_chain(options.conf, options.topic)[-1]
             self._topic, self._at_least = view.topic, view.version
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:

@@ -119,7 +119,7 @@ def first_topics(views: Sequence[TopicView], wanted: Wanted) -> Sequence[TopicVi
     return views[:count]
 
 
-def needs_look(view: TopicView, position: Positions | None) -> bool:
+def needs_ends(view: TopicView, position: Positions | None) -> bool:
     """Return whether a query must request the ends of a topic. False if the topic is released and the query has read
     all of it: such a topic may be deleted at any time."""
     done = view.replaced_by is not None and view.replaced_by.released

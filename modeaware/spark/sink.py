@@ -16,7 +16,7 @@ from modeaware.errors import ConfigError, PartitionRetired, TopicReplaced
 from modeaware.spark.connector import PREFIX, Placement, chosen_partitioner, option_text, spark_options
 from modeaware.spark.errors import EpochMoved
 from modeaware.spark.plug_ins import partitioner_in_jvm, plug_in_options
-from modeaware.spark.snapshot import TopicClient, topic_segments, was_replaced, written
+from modeaware.spark.snapshot import TopicClient, topic_chain, was_replaced, written
 from modeaware.topic_view import TopicView
 
 if TYPE_CHECKING:
@@ -182,7 +182,7 @@ class BatchWriter:
                 continue
             if follows:
                 return
-            *earlier, current = topic_segments(self.conf, self.topic)
+            *earlier, current = topic_chain(self.conf, self.topic)
             # A topic that was replaced has still taken the whole batch. Consumers read that topic before the new one.
             if _take_the_same(view, current) or was_replaced(view, earlier):
                 return

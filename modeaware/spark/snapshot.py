@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from modeaware.callouts import InnerLock, get_logger
-from modeaware.chain import segments
+from modeaware.chain import chain_views
 from modeaware.config import ClientConfig, split_client_config
 from modeaware.errors import ClusterError, ErrorCode, ModeSourceError, TopicReplaced, ViewTimeout
 from modeaware.librdkafka import (
@@ -45,7 +45,7 @@ _END_TIMEOUT_S = 2.0
 _FETCH_WAIT_MS = 10
 
 
-def topic_segments(conf: Mapping[str, Any], topic: str, *, stale: bool = False) -> tuple[TopicView, ...]:
+def topic_chain(conf: Mapping[str, Any], topic: str, *, stale: bool = False) -> tuple[TopicView, ...]:
     """Return the views of the chain of topics that begins at the name ``topic``. Writers write to the last topic.
 
     Nearly always the chain has only one topic. The views include all changes that the mode source contains at the call.
@@ -81,16 +81,16 @@ def topic_segments(conf: Mapping[str, Any], topic: str, *, stale: bool = False) 
                 topic=topic,
             ) from failure
         logger.warning("%s: mode source unavailable (%s); continuing with the last view", topic, why)
-    return _verified_segments(topic, views)
+    return _verified_chain(topic, views)
 
 
-def _verified_segments(topic: str, views: Views) -> tuple[TopicView, ...]:
+def _verified_chain(topic: str, views: Views) -> tuple[TopicView, ...]:
     compared: set[str] = set()
     while True:
-        segment_views = segments(topic, views.view)
-        names = {view.topic for view in segment_views} - compared
+        chain = chain_views(topic, views.view)
+        names = {view.topic for view in chain} - compared
         if not names:
-            return segment_views
+            return chain
         views.verify(names, VERIFY_TIMEOUT_S)
         compared |= names
 
@@ -107,13 +107,13 @@ def written(conf: Mapping[str, Any], topic: str, *, acknowledged: bool = True) -
     Raises:
         TopicReplaced: the job failed or is not ``acknowledged``, and its topic was replaced meanwhile. Brokers reject
             data for a replaced topic.
-        ViewTimeout, ConfigError: as :func:`topic_segments`; if not ``acknowledged``, also at the end of the block.
+        ViewTimeout, ConfigError: as :func:`topic_chain`; if not ``acknowledged``, also at the end of the block.
     """
-    planned = topic_segments(conf, topic)[-1]
+    planned = topic_chain(conf, topic)[-1]
     meant = planned if acknowledged else _with_id(conf, planned)
 
     def replaced(*, stale: bool) -> TopicReplaced | None:
-        *earlier, current = topic_segments(conf, topic, stale=stale)
+        *earlier, current = topic_chain(conf, topic, stale=stale)
         if not _views(conf).ready:  # modeaware.on.unknown=writable: nothing is known about the topic
             return None
         return _replaced(meant, earlier, current if acknowledged else _with_id(conf, current))

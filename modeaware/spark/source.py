@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from modeaware.errors import ConfigError
 from modeaware.spark.connector import option_text, spark_options
 from modeaware.spark.offsets import EARLIEST, LATEST, existing
-from modeaware.spark.snapshot import TopicClient, topic_segments
+from modeaware.spark.snapshot import TopicClient, topic_chain
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -37,7 +37,7 @@ def topics_of(conf: Mapping[str, Any], topic: str) -> tuple[str, ...]:
         ViewTimeout: the modes are unknown (see ``modeaware.view.timeout.ms``).
         ConfigError: a ``modeaware.`` setting is unknown or has a bad value.
     """
-    return tuple(view.topic for view in existing(topic_segments(conf, topic)))
+    return tuple(view.topic for view in existing(topic_chain(conf, topic)))
 
 
 def read_from_kafka(spark: SparkSession, topic: str, conf: Mapping[str, Any], **options: Any) -> DataFrame:
@@ -61,7 +61,7 @@ def read_from_kafka(spark: SparkSession, topic: str, conf: Mapping[str, Any], **
     """
     settings = {**spark_options(conf, "consumer"), **caller_options(options)}
     readable = {}
-    for view in existing(topic_segments(conf, topic)):
+    for view in existing(topic_chain(conf, topic)):
         partitions = TopicClient(conf, view.topic).describe().partitions
         readable[view.topic] = [p for p in partitions if view.is_readable(p)]
     settings |= only_partitions(settings, topic, readable)
@@ -125,10 +125,10 @@ def only_partitions(options: Mapping[str, str], topic: str, readable: Mapping[st
             continue
         try:
             given, cut = json.loads(value), {}
-            for segment, partitions in readable.items():
+            for each, partitions in readable.items():
                 everything = dict.fromkeys(map(str, partitions), _BY_PARTITION[name.lower()])
-                of_topic = given[topic] if segment == topic else given.get(segment, everything)
-                cut[segment] = {p: at for p, at in of_topic.items() if int(p) in partitions}
+                of_topic = given[topic] if each == topic else given.get(each, everything)
+                cut[each] = {p: at for p, at in of_topic.items() if int(p) in partitions}
         except (ValueError, KeyError, AttributeError, TypeError) as error:
             example = json.dumps({topic: {"0": 23}})
             raise ConfigError(f"option {name}: expected JSON such as {example}, not {value}", topic=topic) from error

@@ -183,7 +183,7 @@ class Retrying:
                 succeed later.
         """
         answers: dict[K, V | ModeAwareError] = {}
-        doubtful: set[K] = set()
+        unknown_outcomes: set[K] = set()
         unknown_since: dict[K, float] = {}
         pending = list(keys)
         while pending:
@@ -197,7 +197,7 @@ class Retrying:
                 if not isinstance(error, ModeAwareError):
                     continue
                 if outcome_of(error) is Outcome.UNKNOWN:
-                    doubtful.add(key)
+                    unknown_outcomes.add(key)
                 since_s = unknown_since.pop(key, now_s)
                 if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                     unknown_since[key] = since_s
@@ -213,7 +213,7 @@ class Retrying:
         for key, answer in answers.items():
             if isinstance(answer, ModeAwareError):
                 last = self._with_effort(answer)
-                answers[key] = resolve(key, last) if key in doubtful else last
+                answers[key] = resolve(key, last) if key in unknown_outcomes else last
         return answers
 
     def call(self, attempt: Callable[[], V], *, repeatable: bool) -> V:

@@ -168,12 +168,12 @@ def test_the_last_record_is_found_behind_a_long_tail_of_aborted_ones_over_severa
         (topic, p): PartitionFacts(start, end, end, 0, 0)
         for p, (start, end) in watermarks(served.servers, topic).items()
     }
-    monkeypatch.setattr(last_records, "LOOK_S", 0)
+    monkeypatch.setattr(last_records, "SEARCH_S", 0)
     search = LastRecords(served.conf, SYSTEM_CLOCK.monotonic_s)
     assert search.find({topic: "id"}, logs, {}) == {}, "too short a look"
-    monkeypatch.setattr(last_records, "LOOK_S", 0.05)
+    monkeypatch.setattr(last_records, "SEARCH_S", 0.05)
     eventually(lambda: search.find({topic: "id"}, logs, {}) == {(topic, p): end for p, end in ends.items()})
-    monkeypatch.setattr(last_records, "LOOK_S", 0)
+    monkeypatch.setattr(last_records, "SEARCH_S", 0)
     assert search.find({topic: "id"}, logs, {}).keys() == logs.keys(), "without another search"
     other = {key: replace(log, leader_epoch=1) for key, log in logs.items()}
     assert search.find({topic: "id"}, other, {}).keys() < logs.keys(), "of another epoch nothing is known yet"

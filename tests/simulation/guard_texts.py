@@ -145,7 +145,7 @@ a waiver is on the record before deletion  I1 8907
 a waiver may be for those without a commit  I2 845
     lifecycle.drain: if not (rule.uncommitted_only and committed): => if True:
 a change ends the rest of topics  I2 80
-    controller.schedule: if not unchanged or self._looks > MOST_SMALL_LOOKS: => if self._looks > MOST_SMALL_LOOKS:
+    controller.schedule: not unchanged or self._small_snapshots => self._small_snapshots
 unreadable rules are a doubt  I2 303
     controller.engine: if not self._rules_unreadable: => if True:
 deleted is said after it is done  I1 177
@@ -300,7 +300,7 @@ an alias ends when its name has a topic again  I2 4000000000
 an alias points to the next topic when the alias that it points to is removed  I2 4000000016
     lifecycle.alias: if before is None or alias.record.topic_id in gone: => if True:
 a producer follows the chain to its end  I8 4000000005
-    chain: return segments(topic, views)[-1] => return segments(topic, views)[:2][-1]
+    chain: return chain_views(topic, views)[-1] => return chain_views(topic, views)[:2][-1]
 a group reads the chain to its end  I2 4000000000
     chain: *before, last = links(topic, views) => *before, last = links(topic, views)[:2]
 a chain that leads back to a name is followed  I2 4000000000

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from modeaware.cluster.observer import ANY_ID, Look
+from modeaware.cluster.observer import ANY_ID, SnapshotTarget
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.lifecycle.facts import FenceFacts, GroupFacts, GroupsDoubt, PartitionFacts, TopicFacts, WriterFacts
 from modeaware.lifecycle.replacement import FENCE_CONFIGS, is_followed
@@ -82,54 +82,58 @@ class SimObserver:
         self._at_rest = [(topic_id, log.log_start, len(log.records), log.epoch) for log in logs if log is not None]
         return self._at_rest == before
 
-    def observe_all(self, looks: Sequence[Look], rules: Sequence[GroupRule] = ()) -> list[TopicFacts | ClusterError]:
-        """Look at topics; what concerns others of the pass takes its time before anything follows."""
-        facts = self._observe_all(looks, rules)
+    def observe_all(
+        self, targets: Sequence[SnapshotTarget], rules: Sequence[GroupRule] = ()
+    ) -> list[TopicFacts | ClusterError]:
+        """Observe topics; what concerns others of the pass takes its time before anything follows."""
+        facts = self._observe_all(targets, rules)
         if not self._world.replaces and self._world.side_random() < OTHERS_SHARE:
             self._world.io(self._controller, "looks at other topics")
         return facts
 
-    def _observe_all(self, looks: Sequence[Look], rules: Sequence[GroupRule]) -> list[TopicFacts | ClusterError]:
+    def _observe_all(
+        self, targets: Sequence[SnapshotTarget], rules: Sequence[GroupRule]
+    ) -> list[TopicFacts | ClusterError]:
         world = self._world
         self._ask("asks for the topics")
         topics = {} if world.strikes(Fault.STALE_BROKER) else dict(world.topics)  # one that knows no such topic
-        there: dict[Look, Topic] = {}
-        for look in looks:
-            topic = topics.get(look.topic)
-            if topic is not None and look.is_of(topic.topic_id):
-                self._missing_since_ms.pop(look.expected_id or topic.topic_id, None)
-                there[look] = topic
+        there: dict[SnapshotTarget, Topic] = {}
+        for target in targets:
+            topic = topics.get(target.topic)
+            if topic is not None and target.is_of(topic.topic_id):
+                self._missing_since_ms.pop(target.expected_id or topic.topic_id, None)
+                there[target] = topic
         if there or world.replaces:  # in a chain there is always another topic to ask about
-            fences = {look: self._fence(look, topic) for look, topic in there.items()}
-            log_ends = {look: [len(log.records) for log in topic.logs] for look, topic in there.items()}
+            fences = {target: self._fence(target, topic) for target, topic in there.items()}
+            log_ends = {target: [len(log.records) for log in topic.logs] for target, topic in there.items()}
             self._ask("asks for the stable offsets")
-            stable = {look: self._stable(look, topic, len(log_ends[look])) for look, topic in there.items()}
+            stable = {target: self._stable(target, topic, len(log_ends[target])) for target, topic in there.items()}
             self._ask("asks for the ends")
             at = world.steps + 1  # what others did while this was asked for has happened, and is seen
             logs = {
-                look: self._partitions(look.record, topic, stable[look], log_ends[look], fences[look])
-                for look, topic in there.items()
+                target: self._partitions(target.record, topic, stable[target], log_ends[target], fences[target])
+                for target, topic in there.items()
             }
             groups = self._groups(there, logs, rules, at)
         found: list[TopicFacts | ClusterError] = []
-        for look in looks:
-            topic = there.get(look)
+        for target in targets:
+            topic = there.get(target)
             if topic is None:
-                other = topics.get(look.topic)
-                found.append(TopicFacts(look.topic, other and other.topic_id, gone=self._gone(look)))
+                other = topics.get(target.topic)
+                found.append(TopicFacts(target.topic, other and other.topic_id, gone=self._gone(target)))
                 continue
-            listed, doubt = groups[look]
+            listed, doubt = groups[target]
             found.append(
                 TopicFacts(
-                    look.topic,
+                    target.topic,
                     topic.topic_id,
-                    partition_count=len(log_ends[look]),
-                    cleanup_policy=world.policy if is_asked_about(look) else "delete",
-                    partitions=logs[look],
+                    partition_count=len(log_ends[target]),
+                    cleanup_policy=world.policy if is_asked_about(target) else "delete",
+                    partitions=logs[target],
                     groups=listed,
                     groups_doubt=doubt,
-                    fence=fences[look],
-                    configs=dict(topic.configs) if (look.topic_id or "").startswith(ANY_ID) else None,
+                    fence=fences[target],
+                    configs=dict(topic.configs) if (target.topic_id or "").startswith(ANY_ID) else None,
                     listed_ms=self._controller.looked.now_ms,
                 )
             )
@@ -142,8 +146,8 @@ class SimObserver:
             world.tell("controller %d: no answer", self._controller.index)
             raise ClusterError("no answer", code=ErrorCode.REQUEST_TIMED_OUT)
 
-    def _fence(self, look: Look, topic: Topic) -> FenceFacts | None:
-        if look.record is None or not is_followed(look.record) or not look.record.replacing.has_fence:
+    def _fence(self, target: SnapshotTarget, topic: Topic) -> FenceFacts | None:
+        if target.record is None or not is_followed(target.record) or not target.record.replacing.has_fence:
             return None
         configs = {name: topic.configs[name] for name in FENCE_CONFIGS if name in topic.configs}
         shown = [p for p, log in enumerate(topic.logs) if log.followers_fenced]
@@ -160,9 +164,9 @@ class SimObserver:
         found = topic if self._world.replaces else self._world.topic
         return [] if found is None else found.logs
 
-    def _stable(self, look: Look, topic: Topic, count: int) -> dict[int, int]:
+    def _stable(self, target: SnapshotTarget, topic: Topic, count: int) -> dict[int, int]:
         """The stable offsets of the partitions that are looked at."""
-        record = look.record
+        record = target.record
         wanted = range(count) if record is None else [p for p in record.closed if p < count]
         if record is not None:
             self._retired[topic.topic_id] = list(wanted)
@@ -224,11 +228,11 @@ class SimObserver:
 
     def _groups(
         self,
-        there: Mapping[Look, Topic],
-        logs: Mapping[Look, Mapping[int, PartitionFacts]],
+        there: Mapping[SnapshotTarget, Topic],
+        logs: Mapping[SnapshotTarget, Mapping[int, PartitionFacts]],
         rules: Sequence[GroupRule],
         at: int,
-    ) -> dict[Look, tuple[dict[str, GroupFacts], GroupsDoubt | None]]:
+    ) -> dict[SnapshotTarget, tuple[dict[str, GroupFacts], GroupsDoubt | None]]:
         """The groups that use each topic; ``omitted`` and ``hidden`` ones are left out, as brokers do it: with a doubt.
 
         Those that a rule requires by name are asked for all the same.
@@ -244,23 +248,25 @@ class SimObserver:
         elif world.hidden:
             doubt = GroupsDoubt("no right to DESCRIBE the cluster", hidden=True)
         named = {rule.group for rule in rules if rule.kind == REQUIRE and rule.applies(NAME, world.time_ms)}
-        using = {look: self._using(look.record, topic, logs[look], named) for look, topic in there.items()}
+        using = {target: self._using(target.record, topic, logs[target], named) for target, topic in there.items()}
         world.group_begins()
-        if any(look.topic_id is None for look in there):  # a look at new topics comes after that at old topics
-            of_topic = {t.topic_id: tuple(using[look]) for look, t in there.items() if look.topic_id is None}
+        if any(
+            target.topic_id is None for target in there
+        ):  # the snapshot of new topics comes after that of old topics
+            of_topic = {t.topic_id: tuple(using[target]) for target, t in there.items() if target.topic_id is None}
             committed = {name: frozenset(world.groups[name].committed) for names in of_topic.values() for name in names}
             controller.looked = Looked(at, world.steps, world.time_ms, of_topic, doubt is None, committed)
-        found: dict[Look, tuple[dict[str, GroupFacts], GroupsDoubt | None]] = {}
-        for look in there:
-            if not is_asked_about(look):  # nothing depends on groups
-                found[look] = {}, NOT_LISTED
+        found: dict[SnapshotTarget, tuple[dict[str, GroupFacts], GroupsDoubt | None]] = {}
+        for target in there:
+            if not is_asked_about(target):  # nothing depends on groups
+                found[target] = {}, NOT_LISTED
                 continue
             listed = {
                 name: group
-                for name, group in using[look].items()
+                for name, group in using[target].items()
                 if not world.doubtful or name in named or world.side_random() < 0.5
             }
-            found[look] = listed, doubt
+            found[target] = listed, doubt
         return found
 
     def _using(
@@ -307,9 +313,9 @@ class SimObserver:
         end = max(log.epoch_end(epoch), log.log_start)
         return end < offset and (offset > log.end or not self._world.nothing_in(log, end, offset))
 
-    def _gone(self, look: Look) -> bool:
-        now_ms, wanted = self._world.time_ms, look.expected_id
-        topic = self._world.topics.get(look.topic)
+    def _gone(self, target: SnapshotTarget) -> bool:
+        now_ms, wanted = self._world.time_ms, target.expected_id
+        topic = self._world.topics.get(target.topic)
         if wanted is None or wanted in self._deleted:
             return wanted is not None
         if topic is not None and topic.topic_id == wanted:
@@ -318,9 +324,9 @@ class SimObserver:
         return now_ms - self._missing_since_ms.setdefault(wanted, now_ms) >= GONE_AFTER_MS
 
 
-def is_asked_about(look: Look) -> bool:
+def is_asked_about(target: SnapshotTarget) -> bool:
     """Whether anything depends on the groups of the topic."""
-    return look.record is None or in_progress(look.record) or moving(look.record)
+    return target.record is None or in_progress(target.record) or moving(target.record)
 
 
 def ids_of_one_broker(world: World, names: Sequence[str]) -> Mapping[str, str | None]:

@@ -28,7 +28,7 @@ from modeaware.spark import (
     write_arrow,
     write_to_kafka,
 )
-from modeaware.spark.snapshot import topic_segments
+from modeaware.spark.snapshot import topic_chain
 from modeaware.topic_view import TopicView
 from tests.conftest import MakeTopic
 from tests.support.controlled import Controlled
@@ -134,13 +134,13 @@ def test_records_that_brokers_refuse_while_the_sink_reports_none_are_written_to_
     monkeypatch.setattr(plug_ins, "_are_loaded", lambda spark: False)  # they would send the records to the new topic
     topic, records = make_topic(6), 1000
     conf = {**served.conf, "modeaware.mode.log.topic": served.log}
-    planned = topic_segments(conf, topic)
+    planned = topic_chain(conf, topic)
     feed(conf, topic, 0, 1)  # an empty topic would be deleted at once
     new_topic = replace(served, topic, 3)
     served.wait_done(topic)
 
     def as_planned_before(*arguments: Any, **options: Any) -> tuple[TopicView, ...]:
-        monkeypatch.setattr(snapshot, "topic_segments", topic_segments)
+        monkeypatch.setattr(snapshot, "topic_chain", topic_chain)
         return planned
 
     def written() -> list[int]:
@@ -149,10 +149,10 @@ def test_records_that_brokers_refuse_while_the_sink_reports_none_are_written_to_
     # Where the flush finds a part that waits to be sent, the sink fails instead, after this time.
     times = {"kafka.delivery.timeout.ms": 10_000, "kafka.request.timeout.ms": 5_000}
     frame = spark.range(records, numPartitions=2).selectExpr("CAST(id AS STRING) AS key", "CAST(id AS STRING) AS value")
-    monkeypatch.setattr(snapshot, "topic_segments", as_planned_before)
+    monkeypatch.setattr(snapshot, "topic_chain", as_planned_before)
     with pytest.raises(TopicReplaced):
         write_to_kafka(frame, topic, conf, **times)
     assert written() == [1, 0]
-    monkeypatch.setattr(snapshot, "topic_segments", as_planned_before)
+    monkeypatch.setattr(snapshot, "topic_chain", as_planned_before)
     foreach_batch_writer(topic, conf, **times)(frame, 7)
     assert written() == [1, records]

@@ -15,7 +15,7 @@ from modeaware.clients.partition import State
 from modeaware.clients.starts import Key, Starts
 from modeaware.config import ClientConfig
 from modeaware.confluent.group import Callback, Membership, Subscription, member_of
-from modeaware.confluent.offsets import Onlooker
+from modeaware.confluent.offsets import NonMember
 from modeaware.confluent.own_commits import OwnCommits
 from modeaware.confluent.ownership import GroupConf
 from tests.support.fake_views import FakeViews
@@ -186,7 +186,7 @@ class Stock:
         return SimpleNamespace(topics={topic: SimpleNamespace(error=error)})
 
 
-class SomeOnlooker(Onlooker):
+class SomeNonMember(NonMember):
     """Answers as the client does, and lists topics."""
 
     def __init__(self, stock: Stock) -> None:
@@ -222,7 +222,7 @@ class World:
         self.now_s = 100.0
         self.conf = GroupConf("g", may_be_range=False, offset_reset=reset, **conf)
         self.starts = Starts(self.views, reset, "g")
-        self.onlooker = SomeOnlooker(self.stock)
+        self.non_member = SomeNonMember(self.stock)
         self.ownership = SimpleNamespace(
             changed=lambda topic: False,
             before_join=lambda: None,
@@ -234,14 +234,14 @@ class World:
             withheld=set[Key](),
             unowned=set[Key](),
         )
-        self.look_again = Mock()
+        self.apply_soon = Mock()
         self._commits = OwnCommits({})
         self._on_commit = self._commits.listening({})["on_commit"]
         self.member = member_of(self.conf, ClientConfig(**(config or {})))
         stock: Any = self.stock
         self.membership = Membership(
-            stock, lambda: None, self.conf, self.member, cast(Any, self.ownership), self.starts, self.onlooker,
-            self._commits, self.views, self.look_again, lambda: self.now_s,
+            stock, lambda: None, self.conf, self.member, cast(Any, self.ownership), self.starts, self.non_member,
+            self._commits, self.views, self.apply_soon, lambda: self.now_s,
         )  # fmt: skip
         if names:
             self.subscribe(*names)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from modeaware.cluster.observer import Look
+from modeaware.cluster.observer import SnapshotTarget
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.lifecycle.commands import CommitOffsets, CreatePartitions, DeleteRecords, Effect
 from modeaware.lifecycle.facts import GroupFacts, PartitionFacts, TopicFacts
@@ -96,7 +96,7 @@ class SimCluster:
         self.performed: list[Effect] = []
         self._quiet: dict[int, tuple[int, int, bool]] = {}
         self._at_rest: list[tuple[int, int]] | None = None
-        self.whole_looks = 0
+        self.whole_snapshots = 0
 
     # What clients do
 
@@ -115,9 +115,11 @@ class SimCluster:
         before, self._at_rest = self._at_rest, [(log.log_start, log.end) for log in self.partitions]
         return before == self._at_rest
 
-    def observe_all(self, looks: Sequence[Look], rules: Sequence[GroupRule] = ()) -> list[TopicFacts | ClusterError]:
-        self.whole_looks += 1
-        return [self.observe(topic, record) for topic, record, *_ in looks]
+    def observe_all(
+        self, targets: Sequence[SnapshotTarget], rules: Sequence[GroupRule] = ()
+    ) -> list[TopicFacts | ClusterError]:
+        self.whole_snapshots += 1
+        return [self.observe(topic, record) for topic, record, *_ in targets]
 
     def observe(self, topic: str, record: TopicRecord | None) -> TopicFacts:
         if self.failure is not None:

@@ -39,7 +39,7 @@ class World:
         self.did: list[str] = []
         self.claim: Any = OTHER
         self.absent = False
-        self.look_errors: deque[ModeAwareError] = deque()
+        self.read_errors: deque[ModeAwareError] = deque()
         self.ensure_errors: deque[ModeAwareError] = deque()
         self.claim_errors: deque[ModeAwareError] = deque()
         self.failures: deque[ModeAwareError] = deque()
@@ -77,9 +77,9 @@ class World:
 
     # A ClaimWatch
 
-    def look(self, timeout_s: float) -> Any:
-        if self.look_errors:
-            raise self.look_errors.popleft()
+    def read(self, timeout_s: float) -> Any:
+        if self.read_errors:
+            raise self.read_errors.popleft()
         return self.claim
 
 

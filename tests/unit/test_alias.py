@@ -21,7 +21,7 @@ from modeaware.lifecycle.commands import (
 )
 from modeaware.lifecycle.facts import TopicFacts
 from modeaware.lifecycle.passes import Advance, pass_over
-from modeaware.lifecycle.topic_deletion import LOOK_AGAIN_MS
+from modeaware.lifecycle.topic_deletion import CHECK_AGAIN_MS
 from modeaware.modelog.records import Replaced, Replacement, TopicRecord
 from modeaware.topic_view import TopicView
 from tests.support.fake_views import FakeViews
@@ -170,7 +170,7 @@ def test_alias_ends_when_the_topic_it_points_to_is_gone_and_its_name_has_a_topic
 def test_alias_whose_topic_was_deleted_raises_one_alarm() -> None:
     """Whichever of the two is confirmed to be gone at that look."""
     missing = replace(ABSENT, new_topic=TopicFacts(NAME, None))
-    assert gone(ALIAS, missing) == Advance(due_ms=NOW_MS + LOOK_AGAIN_MS), "not confirmed yet"
+    assert gone(ALIAS, missing) == Advance(due_ms=NOW_MS + CHECK_AGAIN_MS), "not confirmed yet"
     deleted = replace(ABSENT, new_topic=TopicFacts(NAME, None, gone=True))
     found = gone(ALIAS, deleted)
     assert found.record is not None
@@ -257,7 +257,7 @@ def test_routes_of_a_name_that_a_chain_leads_back_to_are_those_of_the_new_topic(
     returned = Replacement(TOPIC, 2, 0, new_topic_id="id-3", announced_ms=1, switched_ms=2)
     second = TopicRecord(NAME, ID, 3, EPOCH, (RO,) * 2, replacement=returned)
     views, requested = FakeViews(), list[str]()
-    routes = Routes(views, ClientConfig(), ClientErrors(), look_anew=requested.append)
+    routes = Routes(views, ClientConfig(), ClientErrors(), renew_metadata=requested.append)
     for record in (ALIAS, second):
         views.put(record.view())
     routes.follow(views.views())

@@ -125,19 +125,19 @@ DELETION = DeleteTopicPartitions(2, 0, False, 0, 3)
 
 
 class Cluster:
-    """Topics as each look finds them, the last one for ever; ``taken``: the plans that were carried out."""
+    """Topics as each snapshot has them, the last one for ever; ``taken``: the plans that were carried out."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, file: Path) -> None:
         self.file = file
         file.write_text("version: 1\ntopics:\n  a: {partitions: 4}\n  b: {partitions: 2}\n")
-        self.looks: list[dict[str, CurrentTopic]] = []
+        self.snapshots: list[dict[str, CurrentTopic]] = []
         self.taken: list[str] = []
         session = SimpleNamespace(conf={}, read_log=lambda: ModeLog("log", Replay()))
         monkeypatch.setattr(change, "open_session", lambda *_: nullcontext(session))
-        monkeypatch.setattr(apply, "look_at", lambda *_: self._look())
+        monkeypatch.setattr(apply, "current_topics", lambda *_: self._current_topics())
         monkeypatch.setattr(apply, "is_running", lambda *_: True)
         monkeypatch.setattr(apply, "Consequences", lambda *_: None)
-        monkeypatch.setattr(Change, "look", lambda _, topics, log: Seen(session, log, {}))
+        monkeypatch.setattr(Change, "take_snapshot", lambda _, topics, log: Seen(session, log, {}))
         monkeypatch.setattr(
             apply._Application, "judge", lambda self, topic, _: self._with_controller(self.drafts[topic])
         )
@@ -150,8 +150,8 @@ class Cluster:
         self.taken += sent
         return dict.fromkeys(sent)
 
-    def _look(self) -> dict[str, CurrentTopic]:
-        return self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]
+    def _current_topics(self) -> dict[str, CurrentTopic]:
+        return self.snapshots.pop(0) if len(self.snapshots) > 1 else self.snapshots[0]
 
     def run(self, *options: str) -> int:
         return cli.main(["apply", str(self.file), "--bootstrap-server", "127.0.0.1:1", "--timeout", "300ms", *options])
@@ -163,14 +163,14 @@ def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cluster:
 
 
 def test_after_the_question_it_has_to_be_what_was_shown(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
-    cluster.looks = [{"a": CurrentTopic(6), "b": IDLE}, {"a": CurrentTopic(12), "b": IDLE}]
+    cluster.snapshots = [{"a": CurrentTopic(6), "b": IDLE}, {"a": CurrentTopic(12), "b": IDLE}]
     assert cluster.run() == 1
     assert cluster.taken == []
     assert (
         "error: the steps for a differ from those shown. No step was taken; run the command again."
         in capsys.readouterr().err
     )
-    cluster.looks = [{"a": CurrentTopic(6), "b": IDLE}]
+    cluster.snapshots = [{"a": CurrentTopic(6), "b": IDLE}]
     assert cluster.run() == 0
     assert cluster.taken == ["a"]
 
@@ -180,7 +180,7 @@ def test_controller_that_is_taking_over_is_waited_for(cluster: Cluster, monkeypa
     claims = [None, None, ClaimRecord(2, "127.0.0.1:2", "next")]
     monkeypatch.setattr(ModeLog, "claim", property(lambda _: claims.pop(0) if len(claims) > 1 else claims[0]))
     monkeypatch.setattr(apply, "is_running", lambda _, claim: claim is not None)
-    cluster.looks = [{"a": CurrentTopic(6), "b": IDLE}]
+    cluster.snapshots = [{"a": CurrentTopic(6), "b": IDLE}]
     assert (cluster.run("--yes", "--timeout", "30s"), cluster.taken) == (0, ["a"])
 
 
@@ -190,7 +190,7 @@ def test_run_that_changes_nothing_or_is_left_says_so(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    cluster.looks = [{"a": CurrentTopic(6), "b": IDLE}]
+    cluster.snapshots = [{"a": CurrentTopic(6), "b": IDLE}]
     monkeypatch.setattr(progress, "confirmed", lambda yes: yes)
     assert (cluster.run(), capsys.readouterr().out.splitlines()[-1]) == (1, "Nothing was changed.")
     monkeypatch.setattr(Change, "send", interrupted)
@@ -200,7 +200,7 @@ def test_run_that_changes_nothing_or_is_left_says_so(
     assert cluster.run("--yes") == 1
     assert "refused: no controller is running: start one" in capsys.readouterr().out
     shrinking = TopicRecord("b", "id", 1, 1, (READ_WRITE, READ_WRITE, READ_ONLY), DELETION, {2: RetiredPartition()})
-    cluster.looks = [{"a": CurrentTopic(4), "b": CurrentTopic(3, record=shrinking)}]
+    cluster.snapshots = [{"a": CurrentTopic(4), "b": CurrentTopic(3, record=shrinking)}]
     assert cluster.run("--yes") == 0
     assert "no controller is running, so this change pauses" in capsys.readouterr().out
 
@@ -234,7 +234,7 @@ def test_a_replacement_is_waited_for(
     monkeypatch.setattr(Change, "wait", wait)
     monkeypatch.setattr(Change, "embed", lambda *_: None)
     cluster.file.write_text("version: 1\ntopics:\n  a: {partitions: 4, replace: a-v2}\n")
-    cluster.looks = [{"a": CurrentTopic(6, frozenset({1}))}]
+    cluster.snapshots = [{"a": CurrentTopic(6, frozenset({1}))}]
     assert cluster.run("--yes", "--wait") == status
     out, err = capsys.readouterr()
     assert said in out + err
@@ -249,7 +249,7 @@ def test_an_error_while_waiting_does_not_say_that_nothing_was_changed(
 
     monkeypatch.setattr(Change, "wait", fails)
     monkeypatch.setattr(Change, "embed", lambda *_: None)
-    cluster.looks = [{"a": CurrentTopic(6), "b": IDLE}]
+    cluster.snapshots = [{"a": CurrentTopic(6), "b": IDLE}]
     assert cluster.run("--yes", "--wait") == apply.SOME_FAILED
     assert cluster.taken == ["a"]
     assert "error: cannot wait for the change: " in capsys.readouterr().err
@@ -272,7 +272,7 @@ def test_topic_that_has_come_back_to_its_name_is_not_taken_for_the_one_that_was_
     monkeypatch.setattr(declared, "list_topics", lambda _: listed)
     monkeypatch.setattr(declared, "topic_states", lambda *_: states)
     session: Any = SimpleNamespace(cluster=SimpleNamespace(brokers=None))
-    found = declared.look_at(session, log, ["a", "b"])
+    found = declared.current_topics(session, log, ["a", "b"])
     refusals = {name: declared.diff_of(DesiredTopic(name, 1), found, log).refusal or "" for name in "ab"}
     assert ("its name points to 'b'" in refusals["a"]) is leads_on
     assert "its name points to 'a'" in refusals["b"]
@@ -290,5 +290,5 @@ def test_growth_of_a_new_topic_whose_old_topic_is_not_released_is_refused(monkey
         application.drafts[topic] = TopicDiff(topic, "f", (Grow(2, CreatePartitionsCommand(topic, 4)),))
         application.topics = [topic]
         seen = Seen(session, log, {topic: facts(2, topic=topic)})
-        monkeypatch.setattr(application, "look", lambda _, seen=seen: seen)
+        monkeypatch.setattr(application, "take_snapshot", lambda _, seen=seen: seen)
         assert application.find()[topic].refusal == refusal

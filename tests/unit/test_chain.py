@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from modeaware.chain import logical_topic, old_topics, read_topics, segments, topics_before
+from modeaware.chain import chain_views, logical_topic, old_topics, read_topics, topics_before
 from modeaware.lifecycle.alias import chain_of, earlier_topic_of, is_rename_back
 from modeaware.lifecycle.commands import ReplaceTopicCommand
 from modeaware.modelog.records import Replacement, TopicRecord
@@ -20,7 +20,7 @@ VIEWS = {"orders": FIRST.view(), "interim": SECOND.view()}
 
 
 def test_a_chain_that_leads_back_to_its_name_is_walked_by_ids_to_both_ends() -> None:
-    assert [view.topic_id for view in segments("orders", VIEWS.__getitem__)] == ["id-1", "id-2", "id-3"]
+    assert [view.topic_id for view in chain_views("orders", VIEWS.__getitem__)] == ["id-1", "id-2", "id-3"]
     assert read_topics("orders", VIEWS.__getitem__, lambda view: True) == ["orders", "interim", "orders"]
     before = old_topics(VIEWS)
     assert [view.topic_id for view in topics_before("orders", before)] == ["id-2", "id-1"]
@@ -31,7 +31,7 @@ def test_a_chain_that_leads_back_to_its_name_is_walked_by_ids_to_both_ends() -> 
 def test_a_chain_that_leads_in_a_circle_ends() -> None:
     """No controller writes such records."""
     circle = {"a": replaced("a", "id-a", "b", "id-b").view(), "b": replaced("b", "id-b", "a", "id-a").view()}
-    assert [view.topic for view in segments("a", circle.__getitem__)] == ["a", "b"]
+    assert [view.topic for view in chain_views("a", circle.__getitem__)] == ["a", "b"]
     assert read_topics("b", circle.__getitem__, lambda view: True) == ["b", "a"]
     assert [view.topic for view in topics_before("a", old_topics(circle))] == ["b", "a"]
 

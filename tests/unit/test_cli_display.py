@@ -212,7 +212,7 @@ def test_what_is_left_to_read_is_shown_every_ten_seconds_and_a_change_at_once() 
     for left, after_s in ((7_000, 0), (6_000, 2), (5_000, 7.9), (4_000, 0.1), (4_000, 60)):
         now_s[0] += after_s
         billing = GroupProgress("billing", None, True, False, {4: left}, {}, None, False, False)
-        progress.show(replace(shrinking(draining(4, lag=left)), groups=(billing,), looks_within_ms=10_000))
+        progress.show(replace(shrinking(draining(4, lag=left)), groups=(billing,), checks_within_ms=10_000))
     progress.show(DONE)
     told = [line.split(": ", 1)[1] for line in out.getvalue().splitlines()]
     drain = f"drain 4 ({reasons.text('group-lag:billing')})"
@@ -229,7 +229,7 @@ def test_groups_with_a_closed_gate_are_named_with_what_they_wait_for() -> None:
     behind = {name: group({0: 7, 1: 10}, members=True) for name in "abcde"}
     found = facts(2, {0: log(10), 1: log(10)}, behind, new_topic=facts(2))
     report = report_topic(record, found, required_of(tuple("abcde"), found, (), (), 0), (0, 1), Moved())
-    assert report.looks_within_ms == 10_000
+    assert report.checks_within_ms == 10_000
     topic = TopicDescription(**vars(report))
     waits = "it has 3 unread records in partitions 0; all records of partitions 1 are committed, but no client"
     lines = [line.strip() for line in describe_text([topic], expand=False).splitlines()]
@@ -252,7 +252,7 @@ def test_groups_of_a_shrink_are_named_with_what_they_have_to_read() -> None:
     assert "Group g: it has 6 unread records in partitions 1\n  The active controller checks these groups about" in text
     done = replace(held_up, retired={1: RetiredPartition(seal_offset=10)})
     waits_for_no_group = report_topic(done, found, required_of(("g",), found, (), (), 0), (0, 1))
-    assert (waits_for_no_group.looks_within_ms, groups_left(waits_for_no_group)) == (None, [])
+    assert (waits_for_no_group.checks_within_ms, groups_left(waits_for_no_group)) == (None, [])
 
 
 def test_it_ends_when_the_embedded_controller_has_stopped() -> None:

@@ -45,7 +45,7 @@ def altered(monkeypatch: pytest.MonkeyPatch) -> list[AlterGroupRulesCommand]:
     monkeypatch.setattr(groups, "list_groups", lambda _: SimpleNamespace(groups=listed))
     session = SimpleNamespace(cluster=SimpleNamespace(brokers=None, topic_names=lambda: ["orders", "t"]))
     monkeypatch.setattr(groups, "open_session", lambda *_: nullcontext(session))
-    monkeypatch.setattr(groups, "look_at_topics", lambda *_: situation(OLD))
+    monkeypatch.setattr(groups, "take_group_snapshot", lambda *_: situation(OLD))
     monkeypatch.setattr(groups, "alter_group_rules", lambda *arguments: commands.append(arguments[-1]))
     return commands
 
@@ -178,7 +178,7 @@ def test_a_requirement_that_would_end_earlier_is_asked_about(
     asks: bool,
 ) -> None:
     far = 10**15 if held == NOW + DAY_MS else held  # beyond any clock of today
-    monkeypatch.setattr(groups, "look_at_topics", lambda *_: situation(GroupRule("require", "g", "t", "", 0, far)))
+    monkeypatch.setattr(groups, "take_group_snapshot", lambda *_: situation(GroupRule("require", "g", "t", "", 0, far)))
     asked: list[object] = []
     monkeypatch.setattr(progress, "confirmed", lambda *, yes: bool(asked.append(yes)))
     end = ["--expires", expires] if expires else []
@@ -213,7 +213,7 @@ def test_only_topics_that_a_waiver_can_match_are_looked_at(
 ) -> None:
     filters: list[Callable[[str], bool]] = []
     rules = (OLD, replace(EXPIRED, topic="t[12]"))
-    monkeypatch.setattr(groups, "look_at_topics", lambda *given: filters.append(given[-1]) or situation(*rules))
+    monkeypatch.setattr(groups, "take_group_snapshot", lambda *given: filters.append(given[-1]) or situation(*rules))
     _made(altered, action)
     (wanted,) = filters
     assert [topic for topic in ("t1", "t2", "t3", "orders") if wanted(topic)] == looked_at
@@ -223,7 +223,7 @@ def test_group_that_a_change_has_noted_stays_required_when_its_rule_is_forgotten
     monkeypatch: pytest.MonkeyPatch, altered: list[AlterGroupRulesCommand], capsys: pytest.CaptureFixture[str]
 ) -> None:
     rules = [GroupRule("require", name, "orders", "", 0, glob="*" in name) for name in ("gone", "b*", "spark")]
-    monkeypatch.setattr(groups, "look_at_topics", lambda *_: situation(*rules))
+    monkeypatch.setattr(groups, "take_group_snapshot", lambda *_: situation(*rules))
     for rule, noted in zip(rules, ("gone", "billing", None), strict=True):
         _made(altered, f"forget require {rule.group} --topic orders")
         told = capsys.readouterr().err

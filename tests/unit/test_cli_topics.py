@@ -109,7 +109,7 @@ def test_proposed_commands_connect_as_this_one_did(
     session = Session({}, ClientConfig(), ControllerConfig(), cast(Any, None))
     shrinking_log = ModeLog("log", fold([("id", RECORD.to_json())]))
     monkeypatch.setattr(change, "open_session", lambda *_: nullcontext(session))
-    monkeypatch.setattr(Change, "look", lambda *_: Seen(session, shrinking_log, {"t": SHRINKING.facts}))
+    monkeypatch.setattr(Change, "take_snapshot", lambda *_: Seen(session, shrinking_log, {"t": SHRINKING.facts}))
     monkeypatch.setattr(change, "wait_for_topics", interrupted)
     monkeypatch.setattr(change, "embedded_controller", lambda *_: nullcontext(SimpleNamespace(failure=None)))
     file = ("--command-config", "my conf/c")

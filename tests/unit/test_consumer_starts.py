@@ -29,7 +29,7 @@ from modeaware.clients.starts import Key, Starts, start_offset
 from modeaware.confluent.commits import CommitNotes
 from modeaware.confluent.consumer import Consumer
 from modeaware.confluent.group import Subscription
-from modeaware.confluent.offsets import ANSWER_S, LibrdkafkaOffsets, Onlooker, key_of
+from modeaware.confluent.offsets import ANSWER_S, LibrdkafkaOffsets, NonMember, key_of
 from modeaware.confluent.retarget import Target
 from modeaware.modes import PartitionMode
 from modeaware.topic_view import Moved, ReplacedBy, TopicView
@@ -922,11 +922,11 @@ def test_what_is_withheld_is_not_held_and_is_looked_at_again_also_where_on_assig
     world.view = view(1, 2, 2)
     world.ownership.withheld = {T1}
     world.membership.subscription = Subscription(("t",), on_assign=Mock(side_effect=ValueError))
-    world.look_again.reset_mock()
+    world.apply_soon.reset_mock()
     with pytest.raises(ValueError):
         world.assign(T0, T1)
     assert (world.held(), world.stock.paused) == ({T0}, {T1})
-    world.look_again.assert_called_once_with()
+    world.apply_soon.assert_called_once_with()
 
 
 def test_what_was_withheld_under_a_subscription_is_read_once_the_application_assigns_it_itself() -> None:
@@ -943,15 +943,15 @@ def test_what_was_withheld_under_a_subscription_is_read_once_the_application_ass
 
 def test_topics_that_are_not_assigned_are_asked_about_by_another_client() -> None:
     """librdkafka queues errors about every partition that a consumer was asked about, once its topic is deleted."""
-    stock, onlooker = Mock(), Mock()
-    onlooker.committed.return_value = [TopicPartition("a", 0, 5), TopicPartition("a", 1, OFFSET_INVALID)]
-    offsets = LibrdkafkaOffsets(stock, "g", onlooker)
+    stock, non_member = Mock(), Mock()
+    non_member.committed.return_value = [TopicPartition("a", 0, 5), TopicPartition("a", 1, OFFSET_INVALID)]
+    offsets = LibrdkafkaOffsets(stock, "g", non_member)
     assert offsets.committed_elsewhere([("a", 0), ("a", 1)]) == {("a", 0): 5, ("a", 1): None}
-    onlooker.committed.side_effect = KafkaException(KafkaError(KafkaError._TIMED_OUT))
+    non_member.committed.side_effect = KafkaException(KafkaError(KafkaError._TIMED_OUT))
     assert offsets.committed_elsewhere([("a", 0)]) == {}, "not known"
     stock.committed.assert_not_called()
     with closing(Consumer({"bootstrap.servers": "127.0.0.1:1", "group.id": "g"})) as consumer:
-        assert isinstance(consumer._membership._offsets._onlooker, Onlooker)
+        assert isinstance(consumer._membership._offsets._non_member, NonMember)
 
 
 # Of a topic that replaces another one

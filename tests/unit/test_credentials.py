@@ -281,7 +281,7 @@ class TestClients:
         with closing(Consumer({**CONF, "group.id": "g"})) as consumer:
             consumer.set_sasl_credentials(username="alice", password="new")
             assert views.credentials == ("alice", "new")
-            assert consumer._membership._onlooker.topics() == frozenset()
+            assert consumer._membership._non_member.topics() == frozenset()
             with pytest.raises(GroupUnknown):
                 consumer._membership._ownership._describer.describe("m", set())
         assert passwords == ["new", "new"]

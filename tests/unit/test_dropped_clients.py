@@ -140,7 +140,7 @@ def test_alias_keeps_its_client(views: FakeViews) -> None:
 def test_what_a_consumer_asks_about_its_group_ends_with_it(views: FakeViews, monkeypatch: pytest.MonkeyPatch) -> None:
     consumer = modeaware.Consumer(GROUP)
     membership = consumer._membership  # private, and so are the two that have a client of their own
-    asked = [membership._onlooker, membership._ownership._describer]
+    asked = [membership._non_member, membership._ownership._describer]
     ended = [weakref.ref(each) for each in asked]
     del consumer, membership, asked
     assert [each() for each in ended] == [None, None]

@@ -13,7 +13,7 @@ from modeaware.config import ControllerConfig
 from modeaware.controller import engine as engine_module
 from modeaware.controller import log as log_module
 from modeaware.controller.log import ClaimWatch, Contact
-from modeaware.controller.schedule import MOST_SMALL_LOOKS, elapsed_ms
+from modeaware.controller.schedule import MOST_SMALL_SNAPSHOTS, elapsed_ms
 from modeaware.errors import ClusterError, ConfigError, ControllerFenced, ErrorCode
 from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand, DeleteRecords, Effect
 from modeaware.lifecycle.facts import TopicFacts
@@ -155,7 +155,7 @@ class TestGrow:
 
 
 class TestAtRest:
-    """A settled topic about which a small look shows no change is not looked at as a whole."""
+    """An idle topic whose small snapshot shows no change gets no whole snapshot."""
 
     @pytest.fixture
     def resting(self, world: World) -> World:
@@ -165,64 +165,64 @@ class TestAtRest:
         world.run(3 * INTERVAL_MS)
         return world
 
-    def whole_looks(self, world: World) -> int:
+    def whole_snapshots(self, world: World) -> int:
         """In three intervals more."""
-        before = world.cluster.whole_looks
+        before = world.cluster.whole_snapshots
         world.run(3 * INTERVAL_MS)
-        return world.cluster.whole_looks - before
+        return world.cluster.whole_snapshots - before
 
-    def test_small_looks_are_enough_and_are_looks(self, resting: World) -> None:
-        assert self.whole_looks(resting) == 0
+    def test_small_snapshots_are_enough_and_update_the_check_time(self, resting: World) -> None:
+        assert self.whole_snapshots(resting) == 0
         (seen,) = resting.engine.watched.seen().topics
-        assert seen.looked_ms is not None
-        assert resting.clock.now_ms() - seen.looked_ms < INTERVAL_MS
+        assert seen.checked_ms is not None
+        assert resting.clock.now_ms() - seen.checked_ms < INTERVAL_MS
         assert seen.facts is not None
 
     @pytest.mark.parametrize("between", [False, True])
     def test_a_straggler_is_seen_whenever_it_comes(self, resting: World, between: bool) -> None:
-        """Also between a small look and the whole one that follows, or the other way round."""
+        """Also between a small snapshot and the whole one that follows, or the other way round."""
         if between:
             small = resting.cluster.unchanged
 
-            def look_and_write(topic_ids: Iterable[str]) -> bool:
+            def compare_and_write(topic_ids: Iterable[str]) -> bool:
                 unchanged = small(topic_ids)
                 resting.cluster.unchanged = small  # type: ignore[method-assign]  # once
                 resting.cluster.produce(7)
                 return unchanged
 
-            resting.cluster.unchanged = look_and_write  # type: ignore[method-assign]  # that is when it is written
+            resting.cluster.unchanged = compare_and_write  # type: ignore[method-assign]  # that is when it is written
         else:
             resting.cluster.produce(7)
         resting.run(2 * INTERVAL_MS)
         assert resting.record.retired[7].stragglers == 1
 
-    def test_no_look_counts_for_ever(self, resting: World) -> None:
-        before = resting.cluster.whole_looks
-        resting.run(MOST_SMALL_LOOKS * INTERVAL_MS)
-        assert resting.cluster.whole_looks == before + 1
+    def test_no_whole_snapshot_counts_for_ever(self, resting: World) -> None:
+        before = resting.cluster.whole_snapshots
+        resting.run(MOST_SMALL_SNAPSHOTS * INTERVAL_MS)
+        assert resting.cluster.whole_snapshots == before + 1
 
-    def test_what_cannot_be_looked_at_is_looked_at_as_a_whole(self, resting: World) -> None:
+    def test_failed_small_snapshot_leads_to_a_whole_one(self, resting: World) -> None:
         resting.cluster.failure = ClusterError("no answer", code=ErrorCode.REQUEST_TIMED_OUT)
-        assert self.whole_looks(resting) > 3
+        assert self.whole_snapshots(resting) > 3
 
     def test_a_topic_that_is_to_be_checked_at_once_is(self, resting: World) -> None:
         resting.engine.check_at_once(resting.record.topic_id)
-        before = resting.cluster.whole_looks
+        before = resting.cluster.whole_snapshots
         resting.run()
-        assert resting.cluster.whole_looks == before + 1
+        assert resting.cluster.whole_snapshots == before + 1
 
-    def test_what_falls_due_is_looked_at_as_a_whole(self, resting: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_due_topic_gets_a_whole_snapshot(self, resting: World, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(engine_module, "advance", lambda *_: Advance(alarms=("look again",)))
         resting.engine.check_at_once(resting.record.topic_id)
         resting.run(INTERVAL_MS)
-        assert self.whole_looks(resting) == 3
+        assert self.whole_snapshots(resting) == 3
 
     def test_a_log_that_is_not_known_is_asked_for_until_it_is(self, resting: World) -> None:
         lost = resting.cluster.partitions.pop()
-        assert self.whole_looks(resting) == 3
+        assert self.whole_snapshots(resting) == 3
         resting.cluster.partitions.append(lost)
         resting.run(2 * INTERVAL_MS)
-        assert self.whole_looks(resting) == 0
+        assert self.whole_snapshots(resting) == 0
 
 
 class TestTopicGone:
@@ -404,18 +404,18 @@ def test_what_becomes_of_the_log_is_never_kept_apart(odd: Odd, error: Exception)
 
 
 @pytest.mark.parametrize("step_ms", [-3_600_000, 3_600_000])
-def test_a_wall_clock_that_is_set_stops_no_look(step_ms: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wall_clock_that_is_set_stops_no_check(step_ms: int, monkeypatch: pytest.MonkeyPatch) -> None:
     world = World()
     world.shrink(4)
     topic_id = world.record.topic_id
     world.engine.check([topic_id])
     monkeypatch.setattr(world.clock, "now_ms", lambda: world.clock.time_ms + step_ms)
-    looks = []
+    checks = []
     for _ in range(10):
         world.clock.advance(INTERVAL_MS)
         if topic_id in world.engine.schedule.due(elapsed_ms(world.clock)):
-            looks.append(world.engine.check([topic_id]))
-    assert len(looks) == 10
+            checks.append(world.engine.check([topic_id]))
+    assert len(checks) == 10
 
 
 # Following the claim of another controller
@@ -426,19 +426,19 @@ Apply = Callable[[Sequence[LogRecord]], None]
 
 
 class Reads:
-    """A mode log that is read: each look is a claim, or an error."""
+    """A mode log: each read returns a claim, or an error."""
 
-    def __init__(self, *looks: ClaimRecord | Exception | None) -> None:
-        self._looks = list(looks)
+    def __init__(self, *claims: ClaimRecord | Exception | None) -> None:
+        self._claims = list(claims)
         self.starts: list[int] = []
 
     def __call__(self, conf: Any, topic: str, start: int, apply: Apply, timeout_s: float) -> int:
         self.starts.append(start)
-        look = self._looks.pop(0)
-        if isinstance(look, Exception):
-            raise look
-        if look is not None:
-            apply([LogRecord(start, CLAIM_KEY.encode(), look.to_json())])
+        claim = self._claims.pop(0)
+        if isinstance(claim, Exception):
+            raise claim
+        if claim is not None:
+            apply([LogRecord(start, CLAIM_KEY.encode(), claim.to_json())])
         return start + 1
 
 
@@ -446,12 +446,12 @@ def test_a_claim_goes_with_its_log_and_the_highest_epoch_stays(monkeypatch: pyte
     reads = Reads(CLAIM, LogRewound("shorter"), None, LogAbsent("none"), replace(CLAIM, controller_epoch=3))
     monkeypatch.setattr(log_module, "read_to_end", reads)
     seen = ClaimWatch({}, "modes")
-    seen.look(1)
-    assert seen.look(1) is None, "a log that was made again has no claim of the one before"
+    seen.read(1)
+    assert seen.read(1) is None, "a log that was made again has no claim of the one before"
     assert reads.starts == [0, 1, 0]
     assert seen.highest_epoch == 7, "what was written under it may still be known to another client"
-    seen.look(1)
-    seen.look(1)
+    seen.read(1)
+    seen.read(1)
     assert (seen.claim.controller_epoch, seen.highest_epoch) == (3, 7)
 
 

@@ -1,4 +1,4 @@
-"""The engine lets groups through: what it appends, at which pace it looks, and what it reports."""
+"""The engine lets groups through: what it appends, at which pace it checks topics, and what it reports."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from modeaware.cluster.observer import Look
+from modeaware.cluster.observer import SnapshotTarget
 from modeaware.config import ControllerConfig
 from modeaware.controller.engine import Engine
 from modeaware.controller.schedule import elapsed_ms
@@ -61,17 +61,17 @@ def old_topic(topic: str = OLD, *, groups: tuple[str, ...] = ("g",), end: int = 
 
 
 class World:
-    """Topics, their groups, and an engine that has claimed a log with ``records``. A look takes ``look_ms``,
+    """Topics, their groups, and an engine that has claimed a log with ``records``. A snapshot takes ``snapshot_ms``,
     and ``cpu_ms`` of CPU time."""
 
     def __init__(self, *records: TopicRecord, moved: Sequence[tuple[str, bytes]] = ()) -> None:
         self.clock = SimClock()
         self.records = {record.topic: record for record in records}
         self.groups: dict[str, dict[str, GroupFacts]] = {topic: {} for topic in self.records}
-        self.look_ms = self.cpu_ms = 0
+        self.snapshot_ms = self.cpu_ms = 0
         self.together: int | None = None
         self.ends = {0: 10, 1: 10}
-        self.looks: list[list[str]] = []
+        self.snapshots: list[list[str]] = []
         self.log = MemoryLog()
         claim = ClaimRecord(1, None, "before").to_json()
         self.log.append([(CLAIM_KEY, claim), *((r.topic_id, r.to_json()) for r in records), *moved])
@@ -79,23 +79,25 @@ class World:
         self.engine = Engine(self.log, brokers, brokers, ControllerConfig(), self.clock)
         self.engine.claim("test")
 
-    def observe_all(self, looks: Sequence[Look], rules: Sequence[GroupRule] = ()) -> list[TopicFacts | ClusterError]:
-        self.looks.append([look.topic for look in looks])
-        self.clock.advance(self.look_ms)
+    def observe_all(
+        self, targets: Sequence[SnapshotTarget], rules: Sequence[GroupRule] = ()
+    ) -> list[TopicFacts | ClusterError]:
+        self.snapshots.append([target.topic for target in targets])
+        self.clock.advance(self.snapshot_ms)
         self.clock.cpu_ms += self.cpu_ms
-        return [self._facts(look) for look in looks]
+        return [self._facts(target) for target in targets]
 
-    def _facts(self, look: Look) -> TopicFacts:
-        if look.topic not in self.records:
-            groups = self.groups.get(look.topic, {})
-            return TopicFacts(look.topic, f"id-{look.topic}", 2, partitions={0: log(), 1: log()}, groups=groups)
-        count = len(self.records[look.topic].modes)
+    def _facts(self, target: SnapshotTarget) -> TopicFacts:
+        if target.topic not in self.records:
+            groups = self.groups.get(target.topic, {})
+            return TopicFacts(target.topic, f"id-{target.topic}", 2, partitions={0: log(), 1: log()}, groups=groups)
+        count = len(self.records[target.topic].modes)
         return TopicFacts(
-            look.topic,
-            f"id-{look.topic}",
+            target.topic,
+            f"id-{target.topic}",
             partition_count=count,
             partitions={p: log(self.ends[p], log_end=self.ends[p], read_up_to=self.ends[p]) for p in range(count)},
-            groups=self.groups[look.topic],
+            groups=self.groups[target.topic],
             fence=FenceFacts(FENCE_CONFIGS, dict.fromkeys(range(count), 3), frozenset(range(count))),
         )
 
@@ -147,21 +149,21 @@ def test_looks_follow_the_pace_of_the_groups_and_their_own_cost() -> None:
     world = World(old_topic())
     world.commit("g", 5)
     world.serve(1_000)
-    busy = len(world.looks)
+    busy = len(world.snapshots)
     assert busy > 4
     world.serve(60_000)
-    world.looks.clear()
+    world.snapshots.clear()
     world.serve(100_000)
-    assert 18 <= len(world.looks) <= 24, "the old and the new topic, every ten seconds"
-    world.look_ms = 10_000
-    world.looks.clear()
+    assert 18 <= len(world.snapshots) <= 24, "the old and the new topic, every ten seconds"
+    world.snapshot_ms = 10_000
+    world.snapshots.clear()
     world.serve(400_000)
-    assert 18 <= len(world.looks) <= 22, "a look of twenty seconds, and a pause as long"
-    world.look_ms = world.cpu_ms = 1_000
+    assert 18 <= len(world.snapshots) <= 22, "a snapshot of twenty seconds, and a pause as long"
+    world.snapshot_ms = world.cpu_ms = 1_000
     world.serve(100_000)
-    world.looks.clear()
+    world.snapshots.clear()
     world.serve(200_000)
-    assert 14 <= len(world.looks) <= 22, "a look of two seconds of CPU time, every twenty"
+    assert 14 <= len(world.snapshots) <= 22, "a snapshot of two seconds of CPU time, every twenty"
 
 
 def test_first_looks_do_not_wait_for_their_own_cost() -> None:
@@ -178,9 +180,9 @@ def test_all_topics_that_drain_are_looked_at_together() -> None:
     world = World(old_topic("a"), old_topic("b"))
     world.commit("g", 5, topic="a")
     world.serve(60_000)
-    world.looks.clear()
+    world.snapshots.clear()
     world.serve(30_000)
-    assert {tuple(sorted(topics)) for topics in world.looks} == {("a", "b"), ("a-v2", "b-v2")}
+    assert {tuple(sorted(topics)) for topics in world.snapshots} == {("a", "b"), ("a-v2", "b-v2")}
 
 
 def test_cost_of_looks_is_that_of_all_topics_that_drain_also_where_a_pass_has_room_for_some() -> None:
@@ -189,12 +191,12 @@ def test_cost_of_looks_is_that_of_all_topics_that_drain_also_where_a_pass_has_ro
     for name in names:
         world.commit("g", 5, topic=name)
     world.serve(60_000)
-    world.look_ms, world.cpu_ms, world.together = 500, 500, 1
+    world.snapshot_ms, world.cpu_ms, world.together = 500, 500, 1
     world.serve(100_000)
-    world.looks.clear()
+    world.snapshots.clear()
     world.serve(400_000)
-    looked = Counter(topic for topics in world.looks for topic in topics)
-    assert {looked[name] for name in names} <= {9, 10, 11}, "four looks of a second each, every 40 s"
+    checked = Counter(topic for topics in world.snapshots for topic in topics)
+    assert {checked[name] for name in names} <= {9, 10, 11}, "four snapshots of a second each, every 40 s"
 
 
 def test_topics_that_are_due_next_fill_a_pass() -> None:
@@ -297,7 +299,7 @@ def test_seal_that_breaks_while_no_group_has_an_open_gate_is_no_alarm_about_grou
     assert not any("gate opened" in message for message in caplog.messages)
 
 
-def test_what_is_shown_of_a_topic_has_its_groups_and_its_next_look() -> None:
+def test_what_is_shown_of_a_topic_has_its_groups_and_its_next_check() -> None:
     world = World(old_topic(groups=("a", "b")))
     world.commit("a")
     world.commit("b", 5)
@@ -368,7 +370,7 @@ def test_a_shrink_that_waits_for_a_group_is_looked_at_in_its_pace() -> None:
     world.serve(900_000)
     (record,) = world.engine.records
     assert record.retired[1].reason == reasons.of_group(reasons.GROUP_LAG, "g")
-    world.looks.clear()
+    world.snapshots.clear()
     world.commit("g", note=Note.NONE)
     world.serve(10_500)
     (record,) = world.engine.records

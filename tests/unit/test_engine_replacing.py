@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from modeaware.cluster.observer import Look
+from modeaware.cluster.observer import SnapshotTarget
 from modeaware.config import ControllerConfig
 from modeaware.controller.engine import Engine
 from modeaware.controller.schedule import elapsed_ms
@@ -45,7 +45,7 @@ class World:
         self.performed: list[Effect] = []
         self.found: dict[str, TopicFacts] = {}
         self.gone: list[str] = []
-        self.looks: list[Look] = []
+        self.snapshots: list[SnapshotTarget] = []
         effects: Any = self
         self.log = MemoryLog()
         self.engine = Engine(self.log, effects, effects, ControllerConfig(), self.clock)
@@ -53,13 +53,15 @@ class World:
         self.after_append: list[TopicRecord | None] = []
         """Of each effect that was carried out, the record of its topic on the log by then."""
 
-    def observe_all(self, looks: Sequence[Look], rules: Sequence[GroupRule] = ()) -> list[TopicFacts | ClusterError]:
-        self.looks += looks
+    def observe_all(
+        self, targets: Sequence[SnapshotTarget], rules: Sequence[GroupRule] = ()
+    ) -> list[TopicFacts | ClusterError]:
+        self.snapshots += targets
         return [
-            self.clusters[look.topic].observe(look.topic, look.record)
-            if look.topic in self.clusters
-            else self.found.get(look.topic, TopicFacts(look.topic, None))
-            for look in looks
+            self.clusters[target.topic].observe(target.topic, target.record)
+            if target.topic in self.clusters
+            else self.found.get(target.topic, TopicFacts(target.topic, None))
+            for target in targets
         ]
 
     def validate(self, effects: Sequence[Effect]) -> list[ClusterError | None]:
@@ -305,7 +307,7 @@ def test_aliases_are_looked_at_together_and_by_their_ids_alone() -> None:
         due = world.engine.schedule.due(elapsed_ms(world.clock))
         world.engine.check(due)
     assert len(due) == 2
-    assert world.looks[-1] == Look(NEW, None, f"id-of-{NEW}", id_alone=True)
+    assert world.snapshots[-1] == SnapshotTarget(NEW, None, f"id-of-{NEW}", id_alone=True)
 
 
 def test_nothing_is_deleted_where_the_record_is_not_appended() -> None:
@@ -360,9 +362,9 @@ def test_each_of_two_replaced_topics_of_one_name_gets_the_facts_of_its_own_new_t
     """The first is not known to be gone yet when the second, created under its name, is replaced."""
     world = Deleting()
     world.record_is(released("old", "id-of-old", NEW), released("old", "id-of-second", "newer"))
-    world.looks.clear()
+    world.snapshots.clear()
     world.check()
-    assert {look.topic for look in world.looks} == {"old", NEW, "newer"}
+    assert {target.topic for target in world.snapshots} == {"old", NEW, "newer"}
 
 
 def test_alias_is_forgotten_once(world: World) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import pytest
 
-from modeaware.cluster.observer import Look
+from modeaware.cluster.observer import SnapshotTarget
 from modeaware.config import ControllerConfig
 from modeaware.controller.engine import Engine
 from modeaware.errors import ClusterError, ErrorCode
@@ -32,7 +32,7 @@ REFUSED = ClusterError("no", code=ErrorCode.INVALID_REPLICA_ASSIGNMENT)
 class Topics:
     """Topics of 6 partitions, each on a simulated cluster of its own: the engine's observer, and its effects.
 
-    A look and a round of effects ends with an unexpected error where the topic ``odd`` takes part.
+    A snapshot and a round of effects ends with an unexpected error where the topic ``odd`` takes part.
     """
 
     def __init__(self) -> None:
@@ -41,8 +41,8 @@ class Topics:
         self.clusters = {topic: SimCluster(self.clock, topic, 6) for topic in (A, B, C)}
         for cluster in self.clusters.values():
             cluster.produce(5, 3)
-        self.odd, self.looks_fail = "", True
-        self.looks: list[int] = []
+        self.odd, self.snapshots_fail = "", True
+        self.snapshots: list[int] = []
         self.resting: set[str] = set()
         self.engine = Engine(self.log, self, self, ControllerConfig(seal_quiet_ms=QUIET_MS), self.clock)
         self.engine.claim("test")
@@ -51,16 +51,18 @@ class Topics:
         if self.odd in topics:
             raise ValueError(f"{self.odd} is odd")
 
-    def observe_all(self, looks: Sequence[Look], rules: Sequence[GroupRule] = ()) -> list[TopicFacts | ClusterError]:
-        self.looks.append(len(looks))
-        if self.looks_fail:
-            self._beware([topic for topic, *_ in looks])
-        return [self.clusters[topic].observe(topic, record) for topic, record, *_ in looks]
+    def observe_all(
+        self, targets: Sequence[SnapshotTarget], rules: Sequence[GroupRule] = ()
+    ) -> list[TopicFacts | ClusterError]:
+        self.snapshots.append(len(targets))
+        if self.snapshots_fail:
+            self._beware([topic for topic, *_ in targets])
+        return [self.clusters[topic].observe(topic, record) for topic, record, *_ in targets]
 
     def unchanged(self, topic_ids: Iterable[str]) -> bool:
         self.resting = set(topic_ids)
-        looks = [cluster.unchanged(topic_ids) for cluster in self.clusters.values()]
-        return all(looks)
+        before = [cluster.unchanged(topic_ids) for cluster in self.clusters.values()]
+        return all(before)
 
     def perform(self, effects: Sequence[Effect]) -> list[ClusterError | None]:
         self._beware([effect.topic for effect in effects])
@@ -115,7 +117,7 @@ def test_all_are_looked_at_and_appended_together(topics: Topics) -> None:
     topics.clusters[B].groups["slow"] = SimGroup({5: 1})
     assert set(topics.shrink().values()) == {ErrorCode.NONE}
     assert topics.run() == {A: "done", B: "drain", C: "done"}
-    assert set(topics.looks[:4]) == {3}
+    assert set(topics.snapshots[:4]) == {3}
     assert topics.clusters[B].partitions[5].log_start == 0
     topics.clusters[B].consume("slow", 5)
     assert topics.run(30_000)[B] == "done"
@@ -151,7 +153,7 @@ def test_effects_that_end_unexpectedly_are_done_apart(topics: Topics) -> None:
     topics.shrink()
     topics.check()
     topics.clock.advance(QUIET_MS)
-    topics.looks_fail = False
+    topics.snapshots_fail = False
     topics.odd = B
     assert topics.run() == {A: "done", B: "reclaim", C: "done"}
     topics.odd = ""
@@ -176,10 +178,10 @@ class TestTooLarge:
         assert topics.run() == {A: "done", B: "drain", C: "done"}
         topics.clusters[B].consume("slow", 5)
         topics.log.too_large = {"id-of-b-1"}
-        topics.looks.clear()
+        topics.snapshots.clear()
         assert topics.run(60_000)[B] == "drain"
         assert topics.clusters[B].performed == []
-        assert len(topics.looks) < 10
+        assert len(topics.snapshots) < 10
         topics.log.too_large = set()
         assert topics.run(60_000)[B] == "done"
 
@@ -201,7 +203,7 @@ def test_a_topic_whose_record_is_removed_does_not_keep_others_from_resting(topic
     topics.run(3 * interval_ms)
     topics.engine.remove([record.topic_id for record in topics.engine.records if record.topic == B])
     assert set(topics.run(3 * interval_ms)) == {A, C}
-    looks = len(topics.looks)
+    before = len(topics.snapshots)
     topics.run(3 * interval_ms)
-    assert len(topics.looks) == looks
+    assert len(topics.snapshots) == before
     assert topics.resting == {record.topic_id for record in topics.engine.records}

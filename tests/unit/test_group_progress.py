@@ -30,7 +30,7 @@ from modeaware.modes import PartitionMode, ReplicaState
 from modeaware.monitoring.status_json import topic_status
 from modeaware.reports.certificate import Evidence, certificate
 from modeaware.reports.describe import TopicDescription, describe_text, describe_topics
-from modeaware.reports.groups import look_at_topics, report_groups
+from modeaware.reports.groups import report_groups, take_group_snapshot
 from modeaware.reports.session import ModeLog, Session
 from tests.support.fake_brokers import FakeBrokers, FakeGroup
 from tests.support.lifecycle import (
@@ -313,7 +313,7 @@ def test_describe_and_groups_list_show_the_same_progress_of_the_same_brokers(
     brokers.unlisted, brokers.epoch_ends = unlisted, {2: 8}
     monkeypatch.setattr(commits, "without_records", lambda _, gaps, __: frozenset(gaps if clear else ()))
     session = session_of([record], [rule("require", "billing")], brokers, monkeypatch)
-    (topic,), (listed,) = describe_topics(session, [TOPIC]), look_at_topics(session, TOPIC).topics()
+    (topic,), (listed,) = describe_topics(session, [TOPIC]), take_group_snapshot(session, TOPIC).topics()
     for groups in topic.groups, listed.groups:
         assert [(each.group, each.kind, each.unread, each.gate) for each in groups] == [
             ("billing", "classic", unread, gate)
@@ -334,8 +334,8 @@ def test_requests_of_a_report_do_not_grow_with_its_topics(monkeypatch: pytest.Mo
     for take in (
         lambda: describe_topics(session, [TOPIC]),
         lambda: describe_topics(session),
-        lambda: look_at_topics(session, TOPIC).topics(),
-        lambda: look_at_topics(session, None).topics(),
+        lambda: take_group_snapshot(session, TOPIC).topics(),
+        lambda: take_group_snapshot(session, None).topics(),
     ):
         take()
         asked.append(brokers.asked)
@@ -365,5 +365,5 @@ def test_topic_that_was_never_changed_has_all_its_groups_and_partitions(monkeypa
     session = session_of([], (), brokers, monkeypatch)
     (topic,) = describe_topics(session, [TOPIC])
     assert [(p.log_end, p.lag, p.lagging_group) for p in topic.partitions] == [(10, 3, "billing"), (10, 10, "billing")]
-    (listed,) = look_at_topics(session, TOPIC).topics()
+    (listed,) = take_group_snapshot(session, TOPIC).topics()
     assert [(each.group, each.because) for each in listed.groups] == [("billing", ("using",))]

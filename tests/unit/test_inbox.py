@@ -175,18 +175,18 @@ def test_unknown_outcome_is_never_told_as_nothing_done(failure: ModeAwareError, 
     assert told == [ErrorCode.REQUEST_TIMED_OUT] * commands
 
 
-@pytest.mark.parametrize(("together", "in_doubt"), [(1, 1), (3, 3), (64, 5)])
+@pytest.mark.parametrize(("together", "unknown"), [(1, 1), (3, 3), (64, 5)])
 @pytest.mark.parametrize("failure", [ClusterError("timed out"), ControllerFenced("fenced")])
 def test_an_append_that_fails_is_the_outcome_of_its_own_commands(
-    world: World, monkeypatch: pytest.MonkeyPatch, failure: ModeAwareError, together: int, in_doubt: int
+    world: World, monkeypatch: pytest.MonkeyPatch, failure: ModeAwareError, together: int, unknown: int
 ) -> None:
-    """A fenced append is in doubt as well: its commit may have been made all the same."""
+    """The outcome of a fenced append is unknown as well: its commit may have been made all the same."""
     at_once(monkeypatch, together)
     world.failures.append(failure)
     job = world.inbox.put(MANY)
     did = run(world, sits(world, Seat.LEADER), *[nothing] * 20)
     assert did.count("claim") == 2
-    assert codes(job) == [ErrorCode.REQUEST_TIMED_OUT] * in_doubt + [ErrorCode.NONE] * (5 - in_doubt)
+    assert codes(job) == [ErrorCode.REQUEST_TIMED_OUT] * unknown + [ErrorCode.NONE] * (5 - unknown)
 
 
 def test_a_memory_of_an_earlier_term_is_not_proved_by_a_later_claim(

@@ -215,7 +215,7 @@ def test_new_topic_of_a_rename_back_is_added_and_requested_in_kafka_pythons_thre
     views: FakeViews, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """This thread iterates over the topics, and would end with an error if they changed meanwhile."""
-    monkeypatch.setattr(producer_module, "LOOK_S", 10.0)
+    monkeypatch.setattr(producer_module, "METADATA_WAIT_S", 10.0)
     producer = KafkaProducer(**OFFLINE)
     metadata: Any = producer._metadata
     calls: list[tuple[str, int]] = []
@@ -229,7 +229,7 @@ def test_new_topic_of_a_rename_back_is_added_and_requested_in_kafka_pythons_thre
 
     monkeypatch.setattr(metadata, "add_topic", add_topic)
     monkeypatch.setattr(metadata, "request_update", request_update)
-    producer_module._look_anew(metadata, TOPIC)
+    producer_module._renew_metadata(metadata, TOPIC)
     assert [name for name, _ in calls] == [TOPIC, "update"]
     assert threading.get_ident() not in {thread for _, thread in calls}
     producer.close(timeout=0)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from modeaware.cluster.observer import ANY_ID, Look
+from modeaware.cluster.observer import ANY_ID, SnapshotTarget
 from modeaware.config import ControllerConfig
 from modeaware.controller.admitted import Admitted
 from modeaware.controller.engine import Engine
@@ -17,7 +17,7 @@ from modeaware.errors import ClusterError, ErrorCode, RequestRefused
 from modeaware.interim import interim_name, kept_name
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.admission import Admission, admit, forget_alias
-from modeaware.lifecycle.alias import EPOCHS_FORGOTTEN_MS, FORGOTTEN_MS, LOOK_IN_GAP_MS
+from modeaware.lifecycle.alias import CHECK_IN_GAP_MS, EPOCHS_FORGOTTEN_MS, FORGOTTEN_MS
 from modeaware.lifecycle.commands import (
     CreatePartitionsCommand,
     CreateTopic,
@@ -34,7 +34,7 @@ from modeaware.lifecycle.passes import pass_over
 from modeaware.lifecycle.replacement import FENCE_CONFIGS, give_up_new_topic
 from modeaware.lifecycle.second_half import Hindrance, closes, hindrance, is_unused, second_half_of, waits
 from modeaware.lifecycle.steps import advance
-from modeaware.lifecycle.topic_deletion import LOOK_AGAIN_MS
+from modeaware.lifecycle.topic_deletion import CHECK_AGAIN_MS
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import Replacement, TopicRecord
 from tests.support.lifecycle import CONFIG, EPOCH, NOW_MS, RO, TOPIC, TOPIC_ID, facts, group, log
@@ -333,11 +333,11 @@ def test_alias_that_waits_until_clients_have_forgotten_its_topic_is_due_then() -
         seen = TopicFacts(TOPIC, None, gone=True, new_topic=INTERIM_TOPIC)
         return advance(pass_over(alias, seen, (), CONFIG, NOW_MS + after_ms)).due_ms
 
-    assert due_ms(reasons.KNOWN_BY_CLIENTS, 1_000) == NOW_MS + 1_000 + LOOK_IN_GAP_MS
-    assert due_ms(reasons.KNOWN_BY_CLIENTS, 1_000, 13) == NOW_MS + 1_000 + LOOK_IN_GAP_MS
+    assert due_ms(reasons.KNOWN_BY_CLIENTS, 1_000) == NOW_MS + 1_000 + CHECK_IN_GAP_MS
+    assert due_ms(reasons.KNOWN_BY_CLIENTS, 1_000, 13) == NOW_MS + 1_000 + CHECK_IN_GAP_MS
     assert due_ms(reasons.KNOWN_BY_CLIENTS, EPOCHS_FORGOTTEN_MS - 4_000) == NOW_MS + EPOCHS_FORGOTTEN_MS
-    assert due_ms(reasons.KNOWN_BY_CLIENTS, EPOCHS_FORGOTTEN_MS) == NOW_MS + EPOCHS_FORGOTTEN_MS + LOOK_AGAIN_MS
-    assert due_ms(reasons.NAME_TAKEN, 1_000) == NOW_MS + 1_000 + LOOK_AGAIN_MS
+    assert due_ms(reasons.KNOWN_BY_CLIENTS, EPOCHS_FORGOTTEN_MS) == NOW_MS + EPOCHS_FORGOTTEN_MS + CHECK_AGAIN_MS
+    assert due_ms(reasons.NAME_TAKEN, 1_000) == NOW_MS + 1_000 + CHECK_AGAIN_MS
 
 
 def test_a_topic_in_the_way_is_deleted_by_its_id_behind_a_fence_and_only_while_it_is_empty() -> None:
@@ -429,9 +429,11 @@ class World:
         self.engine = Engine(self.log, effects, effects, ControllerConfig(), self.clock)
         self.engine.claim("test")
 
-    def observe_all(self, looks: Sequence[Look], _: Sequence[GroupRule] = ()) -> list[TopicFacts | ClusterError]:
+    def observe_all(
+        self, targets: Sequence[SnapshotTarget], _: Sequence[GroupRule] = ()
+    ) -> list[TopicFacts | ClusterError]:
         found = []
-        for look in looks:
+        for look in targets:
             each = self.found.get(look.topic, TopicFacts(look.topic, None))
             missing = look.record is not None and each.topic_id != look.record.topic_id
             if not (look.topic_id or "").startswith(ANY_ID):

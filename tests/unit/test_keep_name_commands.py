@@ -544,7 +544,7 @@ def test_where_a_change_ends_is_said_to_the_half_that_is_under_way(
 def test_repetition_in_the_second_half_waits_for_it_and_sends_nothing(
     records: list[TopicRecord], run: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("modeaware.cli.replace.look_at", lambda *_: current(4, "id-3"))
+    monkeypatch.setattr("modeaware.cli.replace.current_topics", lambda *_: current(4, "id-3"))
     change = changing(*records, orders=NEW if len(records) > 1 else ABSENT)
     assert run(change, "orders", "--partitions", "4", "--keep-name", "--yes") == 0
     assert change.replaced == []
@@ -585,7 +585,7 @@ def test_what_is_too_early_or_too_late_is_refused(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr("modeaware.cli.replace.look_at", lambda *_: current(12, "id"))
+    monkeypatch.setattr("modeaware.cli.replace.current_topics", lambda *_: current(12, "id"))
     change = changing(*records, orders=orders)
     keeps = () if {"--stay", "--undo"} & {*options} else ("--keep-name",)
     assert run(change, "orders", *options, *keeps, "--yes") == 1
@@ -597,7 +597,7 @@ def test_what_is_too_early_or_too_late_is_refused(
 def test_repetition_of_a_change_that_is_done_sends_nothing_and_succeeds(
     records: list[TopicRecord], run: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("modeaware.cli.replace.look_at", lambda *_: current(4, "id-3"))
+    monkeypatch.setattr("modeaware.cli.replace.current_topics", lambda *_: current(4, "id-3"))
     change = changing(*records, orders=NEW)
     same = ("--partitions", "4", "--keep-name", "--replication-factor", "3")
     assert run(change, "orders", *same, "--wait", "--yes") == 0
@@ -609,7 +609,7 @@ def test_topic_whose_retired_partitions_are_kept_is_replaced_though_as_many_take
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shrunk = TopicRecord("orders", "id", 3, 1, (PartitionMode.READ_WRITE,) * 4 + (PartitionMode.NONE,) * 8)
-    monkeypatch.setattr("modeaware.cli.replace.look_at", lambda *_: current(12, "id", shrunk))
+    monkeypatch.setattr("modeaware.cli.replace.current_topics", lambda *_: current(12, "id", shrunk))
     change = changing(orders=OLD)
     change.log = log_of(shrunk)
     assert run(change, "orders", "--partitions", "4", "--keep-name", "--yes") == 0

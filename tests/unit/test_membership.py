@@ -110,11 +110,11 @@ class Application:
         eventually(holds, 60, interval_s=0.0)
 
     def committed(self) -> dict[int, int]:
-        found = self.consumer._membership._onlooker.committed([TopicPartition(OLD, p) for p in range(COUNT)], 5)
+        found = self.consumer._membership._non_member.committed([TopicPartition(OLD, p) for p in range(COUNT)], 5)
         return {p.partition: p.offset for p in found if p.offset >= 0}
 
     def noted(self, topic: str = OLD) -> set[tuple[int, Note]]:
-        found = self.consumer._membership._onlooker.committed([TopicPartition(topic, p) for p in range(COUNT)], 5)
+        found = self.consumer._membership._non_member.committed([TopicPartition(topic, p) for p in range(COUNT)], 5)
         return {(p.offset, kind_of(p.metadata)) for p in found}
 
     def open_gate(self) -> None:

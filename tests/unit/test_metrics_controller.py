@@ -54,7 +54,7 @@ def test_what_an_active_controller_tells() -> None:
     assert value("topic_phase", topic="orders", phase="done") == 0
     assert value("topic_blocked_seconds", topic="orders", reason="group-lag") == 3000
     assert value("topic_unread_offsets", topic="orders") == 240
-    assert value("topic_look_age_seconds", topic="orders") == 4
+    assert value("topic_check_age_seconds", topic="orders") == 4
     assert value("topic_stragglers_total", topic="orders") == 1
     assert value("topic_blocked_seconds", topic="payments", reason="group-lag") is None
 

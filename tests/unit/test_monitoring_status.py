@@ -81,7 +81,7 @@ def test_a_replacement_shows_records_left_events_and_the_next_command() -> None:
         "audit": (None, True),
     }
     assert (orders["groups_waiting"], payments["groups_waiting"]) == (1, 0)
-    assert (orders["looked_ms"], orders["due_ms"]) == (NOW_MS - 2_000, NOW_MS + 8_000)
+    assert (orders["checked_ms"], orders["due_ms"]) == (NOW_MS - 2_000, NOW_MS + 8_000)
     assert len(orders["history_ms"]) == 40
     assert {one["group"]: one["history"][0] for one in orders["groups"]} == {"billing": 10_800, "audit": 0}
     happened = [(one["what"], NOW_MS - one["at_ms"]) for one in orders["events"]]
@@ -117,7 +117,7 @@ def test_the_history_covers_the_whole_change_and_stays_short() -> None:
     watched = Watched()
     watched.appended(shown.record, NOW_MS)
     for second in range(1_000):
-        watched.looked(shown.record.topic_id, shown.facts, NOW_MS + second * 1000)
+        watched.checked(shown.record.topic_id, shown.facts, NOW_MS + second * 1000)
     times_s = [(at_ms - NOW_MS) // 1000 for at_ms, _ in only(watched).history]
     assert times_s[0] == 0
     assert 20 <= len(times_s) <= status.MOST_POINTS
@@ -156,9 +156,9 @@ def test_how_long_a_group_takes_at_its_pace() -> None:
     (seen,) = (one for one in busy_snapshot(NOW_MS).topics if one.record.topic == "orders")
 
     def told(before_s: int, billing: dict[int, int], **facts: Any) -> tuple[float | None, int | None]:
-        assert seen.looked_ms is not None
+        assert seen.checked_ms is not None
         groups = {**seen.facts.groups, "billing": replace(seen.facts.groups["billing"], committed=billing)}
-        earlier = seen.looked_ms - before_s * 1000, replace(seen.facts, **{"groups": groups, **facts})
+        earlier = seen.checked_ms - before_s * 1000, replace(seen.facts, **{"groups": groups, **facts})
         moved = replace(seen, earlier=earlier)
         by_name = {one["group"]: one for one in status_json.topic_status(moved, busy_snapshot(NOW_MS))["groups"]}
         return by_name["billing"]["read_per_s"], by_name["billing"]["left_s"]
@@ -178,7 +178,7 @@ def test_the_pace_is_measured_from_the_first_pass_over_all_partitions_and_for_a_
     def look(after_s: int, committed: int, **changes: Any) -> tuple[float | None, int | None]:
         groups = {"billing": replace(billing, committed={7: committed, 8: 120, 9: 120, 10: 200, 11: 40})}
         facts = replace(every, **{"groups": groups, **changes})
-        watched.looked(shown.record.topic_id, facts, NOW_MS + after_s * 1000)
+        watched.checked(shown.record.topic_id, facts, NOW_MS + after_s * 1000)
         told = status_json.topic_status(only(watched), busy_snapshot(NOW_MS))
         by_name = {one["group"]: one for one in told["groups"]}
         return by_name["billing"]["read_per_s"], by_name["billing"]["left_s"]

@@ -15,9 +15,9 @@ from modeaware.lifecycle.moved import (
     Seen,
     append_due_ms,
     broken_seal_alarm,
+    check_due_ms,
     decide,
     groups_that_matter,
-    look_due_ms,
     observe,
 )
 from modeaware.lifecycle.progress import progress_of
@@ -505,7 +505,7 @@ def test_warning_of_a_seal_that_broke_behind_an_open_gate(after: dict[str, Any],
 def test_pace_of_looks(quiet_ms: int, cost_ms: int, took_ms: int, due_in_ms: int | None, expected_ms: int) -> None:
     at_ms = 1_000_000
     due_ms = None if due_in_ms is None else at_ms + due_in_ms
-    assert look_due_ms(at_ms - quiet_ms, cost_ms, took_ms, due_ms, at_ms) == at_ms + expected_ms
+    assert check_due_ms(at_ms - quiet_ms, cost_ms, took_ms, due_ms, at_ms) == at_ms + expected_ms
 
 
 @pytest.mark.parametrize(("groups", "due_ms"), [(100, 1_005), (101, 10_005)])

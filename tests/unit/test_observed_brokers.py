@@ -85,11 +85,11 @@ class World:
         self.clock = SimClock()
         self.log = Log(observed)
         self.cluster: Registered | Exception = cluster({1: "a"})
-        self.looks = 0
-        self.watch = BrokerWatch(self._look, self.log, policy, self.clock)
+        self.listings = 0
+        self.watch = BrokerWatch(self._list_brokers, self.log, policy, self.clock)
 
-    def _look(self) -> Registered:
-        self.looks += 1
+    def _list_brokers(self) -> Registered:
+        self.listings += 1
         if isinstance(self.cluster, Exception):
             raise self.cluster
         return self.cluster
@@ -112,7 +112,7 @@ class TestWatch:
         assert world.step(8) == [ObservedBrokersRecord("disabled", {1: "a", 2: "b"}, 8, 1)]
         world.cluster = cluster({1: "a", 2: "c"})
         assert [record.brokers[2] for record in world.step(8)] == ["c"]
-        assert world.looks == 5
+        assert world.listings == 5
 
     def test_a_record_that_cannot_be_read_is_written_again_though_nothing_has_changed(self) -> None:
         held = ObservedBrokersRecord("enabled", {1: "a"}, 1, 3)

@@ -15,7 +15,7 @@ from modeaware.cluster.commits import Gap, without_records
 from modeaware.cluster.groups import GroupsFound
 from modeaware.cluster.last_records import LastRecords
 from modeaware.cluster.metadata import Partition
-from modeaware.cluster.observer import ANY_ID, GONE_AFTER_MS, Look, Observer
+from modeaware.cluster.observer import ANY_ID, GONE_AFTER_MS, Observer, SnapshotTarget
 from modeaware.errors import ClusterError
 from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, TopicFacts, WriterFacts
 from modeaware.modelog.group_rules import GroupRule
@@ -247,7 +247,7 @@ class TestGone:
     def test_it_stays_gone(self, looking: Looking) -> None:
         """What waits until two topics are gone finds both at one look. A name may have a topic again at any time."""
         looking.cluster.shape = None
-        looks = [Look(TOPIC, None, ANY_ID + TOPIC), Look("orders-v2", None, "id-2")]
+        looks = [SnapshotTarget(TOPIC, None, ANY_ID + TOPIC), SnapshotTarget("orders-v2", None, "id-2")]
         found = []
         for look in (looks[:1], looks, looks):
             found.append([isinstance(each, TopicFacts) and each.gone for each in looking.observer.observe_all(look)])
@@ -271,12 +271,12 @@ class TestGone:
 
     def test_the_record_of_an_earlier_topic_of_that_name_gets_none_of_its_facts(self, looking: Looking) -> None:
         earlier = replace(draining(), topic_id="another")
-        now, before = looking.observer.observe_all([Look(TOPIC, draining()), Look(TOPIC, earlier)])
+        now, before = looking.observer.observe_all([SnapshotTarget(TOPIC, draining()), SnapshotTarget(TOPIC, earlier)])
         assert now.partitions
         assert before == TopicFacts(TOPIC, TOPIC_ID, now.partition_count)
 
     def test_a_new_topic_of_an_earlier_id_is_not_the_topic_that_has_its_name(self, looking: Looking) -> None:
-        looks = [Look(TOPIC, None, "an earlier id"), Look(TOPIC, None, TOPIC_ID)]
+        looks = [SnapshotTarget(TOPIC, None, "an earlier id"), SnapshotTarget(TOPIC, None, TOPIC_ID)]
         looking.observer.observe_all(looks)
         looking.clock.advance(GONE_AFTER_MS)
         before, now = looking.observer.observe_all(looks)
@@ -286,7 +286,7 @@ class TestGone:
         self, looking: Looking, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Topics that were replaced are watched for ever."""
-        whole, alone = Look(TOPIC, None, TOPIC_ID), Look(TOPIC, None, TOPIC_ID, id_alone=True)
+        whole, alone = SnapshotTarget(TOPIC, None, TOPIC_ID), SnapshotTarget(TOPIC, None, TOPIC_ID, id_alone=True)
         for looks in ((whole, alone), (alone, whole)):
             found = looking.observer.observe_all(looks)[looks.index(whole)]
             assert found.untouched is False
@@ -312,14 +312,14 @@ class TestSeveral:
         looking.cluster.shapes["other"] = TopicShape(OTHER_ID, False, 12)
         looking.groups_of["other"] = {"h": GroupFacts({11: 10})}
         looking.groups = {"g": GroupFacts({11: 10})}
-        here, there = looking.observer.observe_all([Look(TOPIC, draining()), Look("other", other)])
+        here, there = looking.observer.observe_all([SnapshotTarget(TOPIC, draining()), SnapshotTarget("other", other)])
         assert (list(here.groups), list(there.groups)) == (["g"], ["h"])
 
     def test_what_is_refused_of_one_is_its_own(self, looking: Looking) -> None:
         other = replace(draining(), topic="other", topic_id=OTHER_ID)
         looking.cluster.shapes["other"] = TopicShape(OTHER_ID, False, 12)
         refused = looking.cluster.policies["other"] = ClusterError("not authorized", topic="other")
-        here, there = looking.observer.observe_all([Look(TOPIC, draining()), Look("other", other)])
+        here, there = looking.observer.observe_all([SnapshotTarget(TOPIC, draining()), SnapshotTarget("other", other)])
         assert isinstance(here, TopicFacts)
         assert there is refused
 

@@ -79,7 +79,7 @@ def test_what_waiting_does_not_cure_is_an_alarm(code: str) -> None:
 
 
 class Fleet(Cluster):
-    """Topics of six partitions that a file wants to have four, whose shrinks take two looks each.
+    """Topics of six partitions that a file wants to have four, whose shrinks take two checks each.
 
     Attributes:
         begun: the topics in the order in which they began.
@@ -101,7 +101,7 @@ class Fleet(Cluster):
         monkeypatch.setattr(Change, "embed", lambda *_: None)
         monkeypatch.setattr(change, "wait_for_topics", self._wait)
 
-    def _look(self) -> dict[str, CurrentTopic]:
+    def _current_topics(self) -> dict[str, CurrentTopic]:
         return dict(self.now)
 
     def _send(self, steps: Sequence[Any]) -> dict[str, ModeAwareError | None]:
@@ -157,7 +157,7 @@ def test_the_first_alarm_stops_it_and_a_repetition_passes_it(fleet: Fleet, capsy
     assert f"error: topic 'c': {reasons.text('straggler')}" in err
     assert "no further topic begins" in err
     fleet.left.clear()
-    del fleet.now["c"], fleet.now["d"]  # of these a look would find the shrinks in progress
+    del fleet.now["c"], fleet.now["d"]  # a snapshot of these would show the shrinks in progress
     fleet.now |= {"c": CurrentTopic(4), "d": CurrentTopic(4)}
     fleet.alarms["e"] = "group-gone:billing"
     assert fleet.run("--yes", "--at-once", "1", "--continue") == SOME_FAILED

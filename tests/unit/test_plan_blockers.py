@@ -14,7 +14,7 @@ from modeaware.lifecycle.facts import GroupFacts, PartitionFacts, TopicFacts, Wr
 from modeaware.lifecycle.objections import current_of
 from modeaware.modelog.records import Replacement, TopicRecord
 from modeaware.plan.report import Blocker, find_blockers, group_lags
-from modeaware.plan.sample import TopicLook
+from modeaware.plan.sample import TopicSnapshot
 from tests.support.lifecycle import RO, TOPIC_ID, admitted, shrink
 
 NOW_MS = 1_700_000_000_000
@@ -23,7 +23,7 @@ FACTS = TopicFacts("orders", "id", 4, partitions=dict.fromkeys(range(4), LOG))
 ALL_READ = dict.fromkeys(range(4), 100)
 
 
-LOOK = TopicLook(FACTS)
+SNAPSHOT = TopicSnapshot(FACTS)
 SHRUNK = admitted(shrink(3), seen=replace(FACTS, topic_id=TOPIC_ID))
 IN_PROGRESS = replace(SHRUNK, topic_id="id")
 NOW = Replacement("orders", 4, 0, new_topic_id="id")
@@ -31,47 +31,51 @@ REPLACED = TopicRecord("before", "id-of-before", 1, 1, (RO,), replacement=NOW)
 
 
 def found(facts: TopicFacts, target: int = 2) -> dict[str, Blocker]:
-    blockers = find_blockers(TopicLook(facts), target, NOW_MS)
+    blockers = find_blockers(TopicSnapshot(facts), target, NOW_MS)
     assert len({blocker.code for blocker in blockers}) == len(blockers)
     return {blocker.code: blocker for blocker in blockers}
 
 
 @pytest.mark.parametrize(
-    ("look", "target", "codes"),
+    ("snapshot", "target", "codes"),
     [
-        (replace(LOOK, facts=replace(FACTS, internal=True)), 2, ["internal"]),
-        (replace(LOOK, facts=replace(FACTS, cleanup_policy="compact")), 2, ["compacted"]),
-        (replace(LOOK, facts=replace(FACTS, partitions={0: LOG, 3: LOG})), 2, ["unavailable"]),
-        (replace(LOOK, facts=replace(FACTS, partitions={0: LOG, 3: LOG})), 8, []),
-        (replace(LOOK, facts=replace(FACTS, stateful_owner="app")), 2, ["streams-internal"]),
+        (replace(SNAPSHOT, facts=replace(FACTS, internal=True)), 2, ["internal"]),
+        (replace(SNAPSHOT, facts=replace(FACTS, cleanup_policy="compact")), 2, ["compacted"]),
+        (replace(SNAPSHOT, facts=replace(FACTS, partitions={0: LOG, 3: LOG})), 2, ["unavailable"]),
+        (replace(SNAPSHOT, facts=replace(FACTS, partitions={0: LOG, 3: LOG})), 8, []),
+        (replace(SNAPSHOT, facts=replace(FACTS, stateful_owner="app")), 2, ["streams-internal"]),
         (
-            replace(LOOK, facts=replace(FACTS, groups={"app": GroupFacts(ALL_READ, stateful=True)})),
+            replace(SNAPSHOT, facts=replace(FACTS, groups={"app": GroupFacts(ALL_READ, stateful=True)})),
             2,
             ["stateful-groups"],
         ),
-        (replace(LOOK, record=IN_PROGRESS), 2, ["in-progress"]),
-        (replace(LOOK, record=IN_PROGRESS), 3, ["count"]),
-        (replace(LOOK, record=replace(IN_PROGRESS, replacement=Replacement("v2", 2, 0))), 2, ["replaced"]),
-        (replace(LOOK, replaced=(REPLACED,)), 2, ["alias", "alias"]),
-        (replace(LOOK, config=ControllerConfig(enable=False)), 2, ["off"]),
-        (replace(LOOK, config=ControllerConfig(enable=False)), 8, []),
+        (replace(SNAPSHOT, record=IN_PROGRESS), 2, ["in-progress"]),
+        (replace(SNAPSHOT, record=IN_PROGRESS), 3, ["count"]),
+        (replace(SNAPSHOT, record=replace(IN_PROGRESS, replacement=Replacement("v2", 2, 0))), 2, ["replaced"]),
+        (replace(SNAPSHOT, replaced=(REPLACED,)), 2, ["alias", "alias"]),
+        (replace(SNAPSHOT, config=ControllerConfig(enable=False)), 2, ["off"]),
+        (replace(SNAPSHOT, config=ControllerConfig(enable=False)), 8, []),
         (
-            TopicLook(replace(FACTS, partition_count=6, partitions=dict.fromkeys(range(6), LOG)), record=IN_PROGRESS),
+            TopicSnapshot(
+                replace(FACTS, partition_count=6, partitions=dict.fromkeys(range(6), LOG)), record=IN_PROGRESS
+            ),
             2,
             ["in-progress", "added-partitions"],
         ),
-        (replace(LOOK, facts=replace(FACTS, partition_count=6), record=IN_PROGRESS), 5, ["added-partitions"]),
-        (replace(LOOK, facts=replace(FACTS, internal=True, cleanup_policy="")), 2, ["internal", "compacted"]),
+        (replace(SNAPSHOT, facts=replace(FACTS, partition_count=6), record=IN_PROGRESS), 5, ["added-partitions"]),
+        (replace(SNAPSHOT, facts=replace(FACTS, internal=True, cleanup_policy="")), 2, ["internal", "compacted"]),
     ],
 )
-def test_a_plan_refuses_what_an_admission_refuses_in_its_words(look: TopicLook, target: int, codes: list[str]) -> None:
-    refused = [blocker for blocker in find_blockers(look, target, NOW_MS) if blocker.severity == "refused"]
+def test_a_plan_refuses_what_an_admission_refuses_in_its_words(
+    snapshot: TopicSnapshot, target: int, codes: list[str]
+) -> None:
+    refused = [blocker for blocker in find_blockers(snapshot, target, NOW_MS) if blocker.severity == "refused"]
     assert [blocker.code for blocker in refused] == codes
-    record, writable = look.record, current_of(look.record, look.facts).writable_count
+    record, writable = snapshot.record, current_of(snapshot.record, snapshot.facts).writable_count
     command = (DeletePartitionsCommand if target < writable else CreatePartitionsCommand)("orders", target)
 
     def admission() -> Admission:
-        return admit(command, record, look.facts, look.config, NOW_MS, (), look.replaced)
+        return admit(command, record, snapshot.facts, snapshot.config, NOW_MS, (), snapshot.replaced)
 
     if not refused:
         assert admission().record is not None

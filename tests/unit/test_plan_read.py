@@ -174,5 +174,5 @@ def test_only_the_election_that_is_named_after_the_mode_log_is_no_doubt(name: st
         clock=SimClock(),
         read_log=lambda: ModeLog("modes", Replay()),
     )
-    doubt = read.look(session, "orders").facts.any_doubt
+    doubt = read.take_snapshot(session, "orders").facts.any_doubt
     assert (doubt and doubt.rebalancing) == (name if name == "billing" else None)

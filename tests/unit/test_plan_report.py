@@ -19,7 +19,7 @@ from modeaware.errors import ErrorCode, RequestRefused
 from modeaware.lifecycle.facts import GroupFacts, PartitionFacts, TopicFacts
 from modeaware.plan.html import plan_html
 from modeaware.plan.report import ResizePlan, make_plan
-from modeaware.plan.sample import TopicLook
+from modeaware.plan.sample import TopicSnapshot
 from modeaware.plan.text import duration, plan_text, target_text, verdict_text
 from modeaware.reports.serialise import json_help, to_json
 from partitioners import PURE_HASHES, Hash
@@ -52,7 +52,7 @@ def planned(
     groups = {group: GroupFacts({11: 3}, has_members=True, stateful=True)} if group else {}
     partitions = {p: PartitionFacts(log.start, log.end, log.end, 0, 0) for p, log in sample.logs.items()}
     facts = TopicFacts(topic, "id", count, partitions=partitions, groups=groups)
-    return make_plan(TopicLook(facts), sample, target, NOW_MS)
+    return make_plan(TopicSnapshot(facts), sample, target, NOW_MS)
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_command_prints_plain_characters_where_it_must_and_writes_the_page(
 ) -> None:
     plan = planned("murmur2")
     session, seen = SimpleNamespace(cluster=None, conf={}), SimpleNamespace(facts=TopicFacts("t", "id", 12), logs={})
-    for name, value in (("look", seen), ("read_sample", None), ("make_plan", plan)):
+    for name, value in (("take_snapshot", seen), ("read_sample", None), ("make_plan", plan)):
         monkeypatch.setattr(f"modeaware.cli.plan.{name}", lambda *_, value=value: value)
     monkeypatch.setattr("modeaware.cli.plan.open_session", lambda *_: nullcontext(session))
     written, page = io.BytesIO(), tmp_path / "plan.html"

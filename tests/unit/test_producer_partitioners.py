@@ -154,7 +154,7 @@ def figures(*partitions: tuple[int, int, int]) -> str:
 def test_what_waits_and_what_the_leader_has_not_answered() -> None:
     loads, all_of_it = QueueLoads(), (0, 1, 2)
     assert loads.of("orders", all_of_it) == ()
-    loads.look(figures((1, 10, 4), (2, 10, 4), (2, 4, 9)))  # sent more often than produced: retries
+    loads.add(figures((1, 10, 4), (2, 10, 4), (2, 4, 9)))  # sent more often than produced: retries
     assert loads.of("orders", all_of_it) == [11, 6, 0]
     assert loads.of("orders", all_of_it) is loads.of("orders", all_of_it)
     assert loads.of("orders", (1, 7)) == [6, 0]
@@ -164,7 +164,7 @@ def test_what_waits_and_what_the_leader_has_not_answered() -> None:
 def test_the_lowest_of_three_looks_counts() -> None:
     loads, one = QueueLoads(), (0,)
     for waiting, lowest in ((9, 9), (4, 4), (7, 4), (8, 4), (6, 6), (5, 5)):
-        loads.look(figures((2, 10 + waiting, 10)))
+        loads.add(figures((2, 10 + waiting, 10)))
         assert loads.of("orders", one) == [lowest]
 
 
@@ -181,7 +181,7 @@ def test_a_producer_looks_at_the_statistics_that_its_caller_asked_for_too(
 ) -> None:
     given: list[str] = []
     looked: list[str] = []
-    monkeypatch.setattr(QueueLoads, "look", lambda _loads, statistics: looked.append(statistics))
+    monkeypatch.setattr(QueueLoads, "add", lambda _loads, statistics: looked.append(statistics))
     conf = {**CONF, "partitioner": "uniform_sticky", "stats_cb": given.append, "statistics.interval.ms": 10}
     producer = Producer(conf)
     eventually(lambda: producer.poll(0.01) >= 0 and given and looked)

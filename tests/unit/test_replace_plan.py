@@ -20,7 +20,7 @@ from modeaware.cli.outcome import Watch, outcome
 from modeaware.cli.topics import undo_command
 from modeaware.clock import SYSTEM_CLOCK
 from modeaware.cluster import effects as effects_module
-from modeaware.cluster.observer import Look
+from modeaware.cluster.observer import SnapshotTarget
 from modeaware.config import ControllerConfig
 from modeaware.errors import ClusterError, ErrorCode, ModeAwareError, RequestRefused
 from modeaware.lifecycle import reasons
@@ -455,17 +455,17 @@ COUNTS = {"orders": 3, "payments": 3}
 
 
 class FakeChange:
-    """Topics that one look finds, and brokers whose every request is noted in ``asked``.
+    """Topics that one snapshot has, and brokers whose every request is noted in ``asked``.
 
     Attributes:
         failures: what the controller returns of a topic.
-        ends: what each look of ``--wait`` finds.
+        ends: what each check of ``--wait`` finds.
         deletes: whether brokers delete topics.
     """
 
     is_embedded = False
     admission = Change.admission
-    look = Change.look
+    take_snapshot = Change.take_snapshot
     deletes = True
 
     def __init__(
@@ -502,10 +502,10 @@ class FakeChange:
         self.asked.append("acls")
         return brokers_with(*self.acls).ask(request)
 
-    def _observe_all(self, looks: Sequence[Look], rules: object) -> list[TopicFacts]:
-        self.asked.append({look.topic for look in looks})
+    def _observe_all(self, targets: Sequence[SnapshotTarget], rules: object) -> list[TopicFacts]:
+        self.asked.append({target.topic for target in targets})
         known = {t: TopicFacts(t, "id", n, partitions=dict.fromkeys(range(n), ON)) for t, n in COUNTS.items()}
-        return [(known | self.facts).get(look.topic) or TopicFacts(look.topic, None) for look in looks]
+        return [(known | self.facts).get(target.topic) or TopicFacts(target.topic, None) for target in targets]
 
     def retry_each(self, topics: Sequence[str], attempt: Callable[[Sequence[str]], Any]) -> Any:
         return attempt(topics)
@@ -562,12 +562,12 @@ def test_log_topics_and_acls_are_read_once_for_all_topics(deletes: bool, run: Ca
     assert change.replaced == (["orders", "payments"] if deletes else [])
 
 
-@pytest.mark.parametrize("failing", ["none", "the look", "its ACLs", "the controller"])
+@pytest.mark.parametrize("failing", ["none", "the snapshot", "its ACLs", "the controller"])
 def test_of_several_topics_one_that_is_refused_does_not_keep_the_others_and_fails_the_call(
     failing: str, run: Callable[..., int], capsys: pytest.CaptureFixture[str]
 ) -> None:
     change = FakeChange(failures={"payments": REFUSAL} if failing == "the controller" else {})
-    change.facts = {"p2": TopicFacts("p2", "taken", 1)} if failing == "the look" else {}
+    change.facts = {"p2": TopicFacts("p2", "taken", 1)} if failing == "the snapshot" else {}
     change.acls = (deny("b", WRITE, "p2"),) if failing == "its ACLs" else ()
     assert run(change, *BOTH, "--yes") == (0 if failing == "none" else 1)
     told = capsys.readouterr()
@@ -575,7 +575,7 @@ def test_of_several_topics_one_that_is_refused_does_not_keep_the_others_and_fail
     assert ("payments: being replaced by p2" in told.out) is (failing == "none")
     assert ("error: topic 'payments': " in told.err) is (failing != "none")
     assert "orders: 3 -> 4 partitions" in told.err
-    before = failing in ("the look", "its ACLs")
+    before = failing in ("the snapshot", "its ACLs")
     assert change.replaced == (["orders"] if before else ["orders", "payments"])
     assert run(change, *BOTH, "--dry-run") == (1 if before else 0)
     del change.replaced[:]
@@ -701,7 +701,7 @@ def test_repetition_of_a_replacement_that_is_done_sends_nothing_and_succeeds(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     new_topic = CurrentTopic(4, frozenset({3}), {"a": "1"}, topic_id="v2")
-    monkeypatch.setattr("modeaware.cli.replace.look_at", lambda *_: {"orders-v2": new_topic})
+    monkeypatch.setattr("modeaware.cli.replace.current_topics", lambda *_: {"orders-v2": new_topic})
     change = FakeChange(replaced_log(GONE), facts=ABSENT)
     assert run(change, "orders", *options, "--wait", "--yes") == (0 if done else 1)
     told = capsys.readouterr()
@@ -723,7 +723,7 @@ def test_repetition_fails_where_the_name_leads_elsewhere_by_now(
     new_topic: CurrentTopic | None, run: Callable[..., int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = {} if new_topic is None else {"orders-v2": new_topic}
-    monkeypatch.setattr("modeaware.cli.replace.look_at", lambda *_: found)
+    monkeypatch.setattr("modeaware.cli.replace.current_topics", lambda *_: found)
     assert run(FakeChange(replaced_log(GONE), facts=ABSENT), "orders=orders-v2", "--partitions", "4", "--yes") == 1
 
 
@@ -731,7 +731,7 @@ def test_of_several_topics_one_that_is_done_does_not_keep_the_others(
     run: Callable[..., int], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(
-        "modeaware.cli.replace.look_at", lambda *_: {"orders-v2": CurrentTopic(4, frozenset({3}), topic_id="v2")}
+        "modeaware.cli.replace.current_topics", lambda *_: {"orders-v2": CurrentTopic(4, frozenset({3}), topic_id="v2")}
     )
     other = TopicFacts("payments", "id-p", 3, partitions=dict.fromkeys(range(3), ON))
     change = FakeChange(replaced_log(GONE), facts={**ABSENT, "payments": other})

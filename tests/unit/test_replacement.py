@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from modeaware.chain import segments, written_topic
+from modeaware.chain import chain_views, written_topic
 from modeaware.clients.starts import start_on_new_topic
 from modeaware.controller.admitted import effects_to_come
 from modeaware.errors import ClusterError, ErrorCode, RequestRefused
@@ -32,7 +32,7 @@ from modeaware.lifecycle.replacement import (
     give_up_new_topic,
 )
 from modeaware.lifecycle.state import in_progress, topic_phase
-from modeaware.lifecycle.topic_deletion import LOOK_AGAIN_MS
+from modeaware.lifecycle.topic_deletion import CHECK_AGAIN_MS
 from modeaware.modelog.records import (
     MAX_RECORD_BYTES,
     DeleteTopicPartitions,
@@ -321,7 +321,7 @@ STORIES = {
         record=ANNOUNCED,
     ),
     "groups are listed again soon while one is in a rebalance, and that is no alarm": Story(
-        do.glance(seen(new_topic(), groups_doubt=SETTLING), LATER_MS, due_ms=LATER_MS + LOOK_AGAIN_MS, alarms=0),
+        do.glance(seen(new_topic(), groups_doubt=SETTLING), LATER_MS, due_ms=LATER_MS + CHECK_AGAIN_MS, alarms=0),
         do.glance(seen(new_topic(), groups_doubt=GroupsDoubt("?")), LATER_MS, due_ms=None),
         do.look(seen(new_topic(), groups_doubt=SETTLING), appended=True),
         # What is over is not shown.
@@ -644,7 +644,7 @@ def test_a_topic_of_another_id_under_the_new_topics_name_points_nowhere() -> Non
     onward = replace(view.replaced_by, topic="third", topic_id="id-of-third")
     other = TopicView(NAME, "another-id", (1, 1), view.modes, replaced_by=onward)
     views = {TOPIC: view, NAME: other, "third": TopicView.unlisted("third")}
-    assert [each.topic for each in segments(TOPIC, views.__getitem__)] == [TOPIC, NAME]
+    assert [each.topic for each in chain_views(TOPIC, views.__getitem__)] == [TOPIC, NAME]
     views[NAME] = replace(other, topic_id=view.replaced_by.topic_id)
     assert written_topic(TOPIC, views.__getitem__).topic == "third"
 

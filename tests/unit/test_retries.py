@@ -154,7 +154,7 @@ def test_unknown_topic_is_final_after_some_seconds_without_another_answer(start:
 
 
 @pytest.mark.parametrize("later", [GONE, REFUSED])
-def test_call_that_was_in_doubt_never_ends_as_if_nothing_was_done(start: Start, later: ModeAwareError) -> None:
+def test_call_with_an_unknown_outcome_never_ends_as_if_nothing_was_done(start: Start, later: ModeAwareError) -> None:
     answer = start().each(["a"], Answers(SILENT, later).each, repeatable=True)["a"]
     assert isinstance(answer, ClusterError)
     assert answer.code is ErrorCode.REQUEST_TIMED_OUT
@@ -162,7 +162,7 @@ def test_call_that_was_in_doubt_never_ends_as_if_nothing_was_done(start: Start, 
     assert later.message in answer.message
 
 
-def test_last_answer_that_is_itself_in_doubt_stays_as_it_is() -> None:
+def test_last_answer_with_an_unknown_outcome_stays_as_it_is() -> None:
     last = ClusterError("no answer", code=ErrorCode.REQUEST_TIMED_OUT)
     assert outcome_unknown("orders", last) is last
 

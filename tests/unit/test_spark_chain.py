@@ -79,7 +79,7 @@ class World:
         self.logs.update({("a", p): 0 for p in range(COUNTS["a"])})
         self.change("b", switched=True)
 
-    def segments(self, conf: object, topic: str, stale: bool) -> tuple[TopicView, ...]:
+    def chain(self, conf: object, topic: str, stale: bool) -> tuple[TopicView, ...]:
         found = [self.views.get(topic, TopicView.unlisted(topic))]
         while (new_topic := found[-1].replaced_by) is not None and new_topic.switched:
             following = self.views.get(new_topic.topic)
@@ -115,7 +115,7 @@ class Client:
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     made = World()
-    monkeypatch.setattr(datasource, "topic_segments", made.segments)
+    monkeypatch.setattr(datasource, "topic_chain", made.chain)
     monkeypatch.setattr(datasource, "TopicClient", lambda conf, topic: Client(made, topic))
     return made
 

@@ -17,7 +17,7 @@ from modeaware.errors import ModeSourceError, TopicReplaced, ViewTimeout
 from modeaware.librdkafka import KafkaError, KafkaException
 from modeaware.spark import snapshot as module
 from modeaware.spark.sink import BatchWriter, Through
-from modeaware.spark.snapshot import kept_views, reads_log, release_kept, topic_segments, written
+from modeaware.spark.snapshot import kept_views, reads_log, release_kept, topic_chain, written
 from modeaware.topic_view import ReplacedBy, TopicView
 from tests.support.fake_views import FakeViews, modes_of
 
@@ -112,9 +112,9 @@ def test_idle_views_are_released(views: LogViews, monkeypatch: pytest.MonkeyPatc
 def test_a_source_out_of_reach_fails_a_job_unless_it_may_take_the_last_view(views: LogViews) -> None:
     views.failure, FakeConsumer.end = ModeSourceError("gone"), None
     with pytest.raises(ViewTimeout, match="gone"):
-        module.topic_segments(CONF, "orders")
-    assert module.topic_segments(CONF, "orders", stale=True)[0].writable == (0, 1)
-    assert module.topic_segments({**CONF, "modeaware.on.unknown": "writable"}, "orders")[0].writable == (0, 1)
+        module.topic_chain(CONF, "orders")
+    assert module.topic_chain(CONF, "orders", stale=True)[0].writable == (0, 1)
+    assert module.topic_chain({**CONF, "modeaware.on.unknown": "writable"}, "orders")[0].writable == (0, 1)
 
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
@@ -139,7 +139,7 @@ def lead(views: LogViews, topic: str, to: str, *, switched: bool = True) -> None
 
 
 def names(topic: str = "orders") -> list[str]:
-    return [view.topic for view in topic_segments(CONF, topic)]
+    return [view.topic for view in topic_chain(CONF, topic)]
 
 
 def test_a_name_leads_through_its_chain_from_the_switch_on(views: LogViews) -> None:
@@ -147,7 +147,7 @@ def test_a_name_leads_through_its_chain_from_the_switch_on(views: LogViews) -> N
     assert names() == ["orders"]
     lead(views, "orders", "orders-v2")
     assert names() == ["orders", "orders-v2"]
-    assert topic_segments(CONF, "orders")[-1] == TopicView("orders-v2", "id-of-orders-v2")
+    assert topic_chain(CONF, "orders")[-1] == TopicView("orders-v2", "id-of-orders-v2")
     lead(views, "orders-v2", "orders-v3")
     assert names() == ["orders", "orders-v2", "orders-v3"]
     assert names("orders-v2") == ["orders-v2", "orders-v3"]
@@ -159,7 +159,7 @@ def test_a_topic_of_another_id_points_nowhere(views: LogViews) -> None:
     views.live_ids["orders-v2"] = "made-anew"
     assert names() == ["orders", "orders-v2"], "each topic of the chain was compared"
     views.live_ids["orders"] = "made-anew"
-    assert topic_segments(CONF, "orders") == (TopicView.unlisted("orders"),)
+    assert topic_chain(CONF, "orders") == (TopicView.unlisted("orders"),)
 
 
 @pytest.mark.parametrize("has_py4j", [True, False])

@@ -103,7 +103,7 @@ def offsets(topic_id: str | None, **by_partition: int) -> dict[str, object]:
 
 @pytest.fixture
 def unlisted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(datasource, "topic_segments", lambda conf, topic, stale: (TopicView.unlisted(topic),))
+    monkeypatch.setattr(datasource, "topic_chain", lambda conf, topic, stale: (TopicView.unlisted(topic),))
 
 
 @pytest.mark.usefixtures("unlisted")
@@ -128,7 +128,7 @@ def test_how_far_a_stream_might_read_is_forgotten_with_the_topic_id(monkeypatch:
     def views(conf: object, topic: str, stale: bool) -> tuple[TopicView]:
         return (TopicView("t", "id", (1, 1), (NONE,), {0: 5}) if len(ids) < 2 else TopicView.unlisted("t"),)
 
-    monkeypatch.setattr(datasource, "topic_segments", views)
+    monkeypatch.setattr(datasource, "topic_chain", views)
     reader = StreamReader(parse_options({**SERVERS, "topic": "t"}))
     client: Any = SimpleNamespace(describe=lambda: TopicDescription([0], ids.pop(0)), ends=lambda _: {0: 90})
     reader._clients = {"t": client}

@@ -11,14 +11,14 @@ from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicPar
 
 from modeaware.clients.joining import ASK_S
 from modeaware.clients.named import PairedName
-from modeaware.confluent.group import LOOK_S, NOTICE_RETRY_S, NOTICE_S
-from modeaware.confluent.offsets import Onlooker, metadata_of
+from modeaware.confluent.group import NOTICE_RETRY_S, NOTICE_S, POSITION_CHECK_S
+from modeaware.confluent.offsets import NonMember, metadata_of
 from modeaware.confluent.ownership import GroupConf
 from modeaware.confluent.patterns import present
 from modeaware.notes import READ
 from modeaware.topic_view import Moved, ReplacedBy, TopicView
 from tests.support.fake_views import modes_of, switch
-from tests.support.librdkafka_member import SomeOnlooker, Stock, World
+from tests.support.librdkafka_member import SomeNonMember, Stock, World
 from tests.support.stories import Steps, Story
 
 REFRESH_S = 300.0
@@ -52,7 +52,7 @@ class Subscriber(World):
 
     def brokers_have(self, *topics: str) -> None:
         """The list of all topics, by another client; no topic is missing to this one."""
-        self.onlooker.there = set(topics)
+        self.non_member.there = set(topics)
         self.stock.absent.clear()
 
     def reads(self, *names: str) -> None:
@@ -62,7 +62,7 @@ class Subscriber(World):
         assert name in self.stock.subscribed
 
     def counts(self) -> None:
-        self.onlooker.closes = 0
+        self.non_member.closes = 0
 
     def has(self, topics: tuple[str, ...] | set[str] | None = None, **found: Any) -> None:
         """Check the subscription, in this order or in any, and other figures."""
@@ -71,8 +71,8 @@ class Subscriber(World):
         due_s = self.membership.due_s()
         seen = {
             "due_in_s": None if due_s is None else due_s - self.now_s,
-            "lists": self.onlooker.lists,
-            "closes": self.onlooker.closes,
+            "lists": self.non_member.lists,
+            "closes": self.non_member.closes,
         }
         shown = {name: seen[name] for name in found}
         assert shown == found
@@ -204,21 +204,21 @@ def test_topics_that_librdkafka_subscribes_to(story: Story) -> None:
 @pytest.mark.parametrize("inside", [False, True])
 def test_new_topic_that_the_client_did_not_see_is_looked_at_anew_before_it_is_subscribed_to(inside: bool) -> None:
     stock = Stock()
-    onlooker = SomeOnlooker(stock)
-    onlooker.sees_all, stock.absent = True, {"b"}
-    assert present(stock, onlooker, ["b"], inside=inside) == set()
+    non_member = SomeNonMember(stock)
+    non_member.sees_all, stock.absent = True, {"b"}
+    assert present(stock, non_member, ["b"], inside=inside) == set()
     assert stock.renewed == ["b"] * (not inside), "within a callback, confluent_kafka would abort"
     stock.absent.clear()
-    assert present(stock, onlooker, ["b"], inside=inside) == {"b"}
+    assert present(stock, non_member, ["b"], inside=inside) == {"b"}
 
 
 def test_new_topics_that_are_announced_together_are_looked_up_together() -> None:
     """By the client itself: each answer may take ``fetch.wait.max.ms``, as it comes after that to a fetch."""
     stock = Stock()
-    onlooker = SomeOnlooker(stock)
+    non_member = SomeNonMember(stock)
     topics = {f"u{n}" for n in range(9)}
-    assert present(stock, onlooker, topics, inside=False) == topics
-    assert (onlooker.listings, stock.listings) == ([topics], [topics])
+    assert present(stock, non_member, topics, inside=False) == topics
+    assert (non_member.listings, stock.listings) == ([topics], [topics])
     assert stock.renewed == [], "nothing is asked for what is known"
 
 
@@ -226,7 +226,7 @@ def test_new_topic_that_is_missing_holds_up_no_other_one() -> None:
     stock = Stock()
     stock.absent = {"u3"}
     topics = {f"u{n}" for n in range(9)}
-    assert present(stock, SomeOnlooker(stock), topics, inside=False) == topics - {"u3"}
+    assert present(stock, SomeNonMember(stock), topics, inside=False) == topics - {"u3"}
 
 
 def test_start_is_not_committed_over_what_the_application_has_just_committed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -240,7 +240,7 @@ def test_start_is_not_committed_over_what_the_application_has_just_committed(mon
     def overtaken(partitions: list[TopicPartition], timeout: float) -> list[TopicPartition]:
         return [TopicPartition(p.topic, p.partition, OFFSET_INVALID) for p in partitions]
 
-    monkeypatch.setattr(world.onlooker, "committed", overtaken)
+    monkeypatch.setattr(world.non_member, "committed", overtaken)
     for _ in range(3):
         world.poll(ASK_S)
     assert world.stock.committed_offsets["b", 0] == (3, "")
@@ -276,8 +276,8 @@ def test_client_that_cannot_be_created_is_no_answer(monkeypatch: pytest.MonkeyPa
     def refuse(conf: object) -> None:
         raise KafkaException(KafkaError(KafkaError._FAIL))
 
-    monkeypatch.setattr(f"{Onlooker.__module__}.Consumer", refuse)
-    assert Onlooker({"bootstrap.servers": "127.0.0.1:1"}, "g").topics() == frozenset()
+    monkeypatch.setattr(f"{NonMember.__module__}.Consumer", refuse)
+    assert NonMember({"bootstrap.servers": "127.0.0.1:1"}, "g").topics() == frozenset()
 
 
 class Unreadable(TopicPartition):
@@ -340,7 +340,7 @@ def test_deletions_of_many_topics_are_noticed_over_some_polls(monkeypatch: pytes
     while len(world.stock.renewed) < len(names):
         began_s, polls = world.now_s, polls + 1
         world.poll()
-        assert world.now_s - began_s < LOOK_S + 0.01, "no poll takes long"
+        assert world.now_s - began_s < POSITION_CHECK_S + 0.01, "no poll takes long"
         assert polls == 1 or world.membership.due_s() is not None or len(world.stock.renewed) == len(names)
     assert polls > 2
 

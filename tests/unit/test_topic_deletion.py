@@ -15,7 +15,7 @@ from modeaware.lifecycle.commands import DeleteOldTopic, FenceTopic
 from modeaware.lifecycle.drain import requirement_of
 from modeaware.lifecycle.facts import FenceFacts, GroupFacts, GroupsDoubt, TopicFacts
 from modeaware.lifecycle.replacement import COMING_MS, FENCE_CONFIGS
-from modeaware.lifecycle.topic_deletion import FENCE_STABLE_MS, LOOK_AGAIN_MS, why_it_stays
+from modeaware.lifecycle.topic_deletion import CHECK_AGAIN_MS, FENCE_STABLE_MS, why_it_stays
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import Replacement, RetiredPartition, TopicRecord
 from tests.support.lifecycle import EPOCH, NOW_MS, RO, TOPIC, TOPIC_ID, Life, facts, group, log, look, rule
@@ -140,7 +140,7 @@ def test_without_a_delay_its_own_retention_has_to_empty_it_first() -> None:
 
 
 def test_a_group_in_a_rebalance_is_looked_at_again_soon() -> None:
-    rebalancing = ("group-rebalancing:other", NOW_MS + LOOK_AGAIN_MS)
+    rebalancing = ("group-rebalancing:other", NOW_MS + CHECK_AGAIN_MS)
     assert stays(seen(groups_doubt=GroupsDoubt("joins", rebalancing="other"))) == rebalancing
     groups = {"billing": group(SEALS), "other": group(SEALS, members=True, subscribed=None)}
     both = new_topic({"billing": group(MOVED), "other": group(MOVED)})
@@ -157,7 +157,7 @@ def test_a_waived_group_is_not_waited_for_but_while_it_is_subscribed() -> None:
 def test_a_waiver_does_not_forgive_that_a_group_may_be_subscribed() -> None:
     """In a rebalance brokers do not say what a group consumes: until then its members may create the topic again."""
     rebalancing = {"stock": GroupsDoubt("group 'stock' is in a rebalance", rebalancing="stock")}
-    later = ("group-rebalancing:stock", NOW_MS + LOOK_AGAIN_MS)
+    later = ("group-rebalancing:stock", NOW_MS + CHECK_AGAIN_MS)
     assert stays(seen(unclear_groups=rebalancing), None, rule("waive", "stock")) == later
     unreadable = {"stock": GroupsDoubt("group 'stock' cannot be described")}
     assert stays(seen(unclear_groups=unreadable), None, rule("waive", "stock")) is None

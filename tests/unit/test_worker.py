@@ -155,7 +155,7 @@ NO_ANSWER = ErrorCode.REQUEST_TIMED_OUT
 
 
 def test_a_start_is_tried_again_where_nobody_answers(world: World) -> None:
-    world.look_errors.extend([ModeSourceError("not reached", code=NO_ANSWER)] * 3)
+    world.read_errors.extend([ModeSourceError("not reached", code=NO_ANSWER)] * 3)
     world.ensure_errors.extend([ClusterError("no answer", code=NO_ANSWER)] * 2)
     world.claim_errors.extend([ClusterError("cannot be opened", code=NO_ANSWER)])
     world.confirmations.append(None)

@@ -55,11 +55,11 @@ function keep(id, wanted) {
   // Rebuild only changed nodes, so that a selection or a scrolled table stays.
   const parent = at(id);
   const nodes = wanted.map(([key, data, build]) => {
-    const moves = ["looked_ms", "due_ms"]; // they change with each check
+    const moves = ["checked_ms", "due_ms"]; // they change with each check
     const text = JSON.stringify(data, (name, value) => (moves.includes(name) ? value !== null : value));
     const known = shown.get(key);
     if (known && known.text === text) {
-      known.node.querySelector("[data-looked]")?.setAttribute("data-since", data.looked_ms);
+      known.node.querySelector("[data-checked]")?.setAttribute("data-since", data.checked_ms);
       known.node.querySelector("[data-due]")?.setAttribute("data-until", data.due_ms);
       return known.node;
     }

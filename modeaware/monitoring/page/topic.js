@@ -140,7 +140,7 @@ function drawing(width, height, kind, parts) {
 // A group's unread records at each point of the topic's history, and now.
 function curve(group, topic) {
   const points = topic.history_ms.map((ms, n) => [ms, group.history[n]]).filter(([, left]) => left !== null);
-  if (topic.looked_ms !== null) points.push([topic.looked_ms, group.unread]);
+  if (topic.checked_ms !== null) points.push([topic.checked_ms, group.unread]);
   const most = Math.max(...points.map(([, left]) => left));
   if (points.length < 3 || most === 0) return "-";
   const from = points[0][0];
@@ -249,9 +249,9 @@ function groups(topic) {
 }
 
 function checked(topic) {
-  if (topic.looked_ms === null) return element("p", { class: "soft", text: "Not checked yet." });
+  if (topic.checked_ms === null) return element("p", { class: "soft", text: "Not checked yet." });
   const more = topic.groups_doubt === null ? "." : `; there may be more groups: ${topic.groups_doubt}`;
-  const parts = ["Checked ", ago(topic.looked_ms, { "data-looked": "" }), " ago"];
+  const parts = ["Checked ", ago(topic.checked_ms, { "data-checked": "" }), " ago"];
   if (topic.due_ms !== null) parts.push("; the next check is due in ", element("span", { "data-until": topic.due_ms, "data-due": "" }));
   return element("p", { class: "soft" }, [...parts, more]);
 }
