@@ -19,7 +19,8 @@ from modeaware.kafka_python import KafkaConsumer, KafkaProducer
 from tests.conftest import MakeTopic
 from tests.support.command_line import WAIT, Site
 from tests.support.jvm import java_command
-from tests.support.plain import committed, drain_topic, ends, watermarks
+from tests.support.kafka_tools import run_tool
+from tests.support.plain import committed, drain_topic, ends
 from tests.support.process import LoggedProcess
 from tests.support.waiting import eventually
 from tests.workload.kafka_python import KafkaPythonReader, KafkaPythonWriter
@@ -75,11 +76,13 @@ def test_every_kind_of_client_follows_twice(
             load.more()
             told = site.run("replace", topic, "--partitions", str(count), "--keep-name", *WAIT)
             assert told.status == 0, told.err
-            assert len(watermarks(site.servers, topic)) == count
+            described = run_tool(f"kafka-topics.sh --bootstrap-server {site.servers} --describe --topic {topic}")
+            assert f"Topic: {topic}\t" in described
+            assert f"\tPartitionCount: {count}\t" in described
         load.more()
     names = AdminClient({"bootstrap.servers": site.servers}).list_topics(timeout=20).topics
     assert [name for name in names if kept_name(name) == topic] == [], "the interim topics are deleted"
-    load.check(reused=[topic])
+    assert load.check(reused=[topic]).duplicates == dict.fromkeys(groups, 0)
 
 
 @pytest.mark.timeout(400)
@@ -169,4 +172,4 @@ def test_stock_clients_that_follow_the_steps_of_the_plan_skip_and_reread_nothing
                 load.more()
         with stock_reader(topic):
             load.await_read()
-    load.check(reused=[topic])
+    assert load.check(reused=[topic]).duplicates == {"ours": 0, "theirs": 0}
