@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from confluent_kafka import Consumer, Producer
@@ -16,6 +17,7 @@ from modeaware.plan.file import read_files
 from modeaware.plan.rates import DAY_MS, HOUR_MS
 from tests.conftest import MakeTopic
 from tests.support.command_line import Site, Told
+from tests.support.kafka_tools import run_tool
 from tests.support.waiting import eventually
 
 PARTITIONS = 8
@@ -129,6 +131,65 @@ def test_advice_rates_and_totals(site: Site, fleet: dict[str, str]) -> None:
     (broker,) = plan["brokers"]
     assert (broker["before"], broker["after"]) == (6 * PARTITIONS, 6 * PARTITIONS - plan["frees"])
     assert plan["unseen"] == []
+
+
+class Shape(NamedTuple):
+    """A topic: the records of each partition in the window and before it, and the bytes of a value by partition."""
+
+    records: int
+    earlier: int
+    sizes: tuple[int, ...]
+
+
+SHAPES = (
+    Shape(300, 0, (100,)),
+    Shape(2_000, 500, (1_000,)),
+    Shape(700, 0, (20, 20)),
+    Shape(700, 100, (5_000,) * 2),
+    Shape(1_000, 0, (300,) * 3),
+    Shape(500, 500, (300,) * 4),
+    Shape(1_200, 0, (50,) * 6),
+    Shape(168, 24, (500,) * 6),
+    Shape(400, 0, (2_000,) * 8),
+    Shape(1_500, 0, (100, 100, 100, 2_000)),
+)
+
+
+def write_shape(servers: str, topic: str, shape: Shape) -> None:
+    """Write records evenly over the window, and over the day before it, the oldest first."""
+    now_ms = time.time_ns() // 1_000_000
+    early = [HOURS + 24 * (1 - (nth + 0.5) / shape.earlier) for nth in range(shape.earlier)]
+    late = [HOURS * (1 - (nth + 0.5) / shape.records) for nth in range(shape.records)]
+    producer = Producer({"bootstrap.servers": servers, "linger.ms": 50, "enable.idempotence": True})
+    for ago in early + late:
+        for partition, size in enumerate(shape.sizes):
+            producer.produce(topic, bytes(size), partition=partition, timestamp=int(now_ms - ago * HOUR_MS))
+    assert producer.flush(60) == 0
+
+
+def log_bytes(servers: str, topics: Iterable[str]) -> Counter[str]:
+    """The size of each topic's logs, by DescribeLogDirs."""
+    shown = run_tool(f"kafka-log-dirs.sh --bootstrap-server {servers} --describe --topic-list {','.join(topics)}")
+    described = json.loads(next(line for line in shown.splitlines() if line.startswith("{")))
+    found: Counter[str] = Counter()
+    for partition in (p for broker in described["brokers"] for log in broker["logDirs"] for p in log["partitions"]):
+        found[partition["partition"].rpartition("-")[0]] += partition["size"]
+    return found
+
+
+def test_rates_are_those_of_the_logs(site: Site, make_topic: MakeTopic) -> None:
+    topics = {str(number): make_topic(len(shape.sizes), retention_ms=-1) for number, shape in enumerate(SHAPES)}
+    for topic, shape in zip(topics.values(), SHAPES, strict=True):
+        write_shape(site.servers, topic, shape)
+    rows, sizes = planned(site, topics)["rows"], log_bytes(site.servers, topics.values())
+    window_s = HOURS * HOUR_MS / 1_000
+    for number, (records, earlier, values) in enumerate(SHAPES):
+        topic, rates = topics[str(number)], rows[str(number)]["rates"]
+        in_window = sizes[topic] * records / (records + earlier)
+        assert rates["records_per_s"] * window_s == pytest.approx(len(values) * records, rel=0.01)
+        assert rates["bytes_per_s"] * window_s == pytest.approx(in_window, rel=0.02)
+        assert sizes[topic] > (records + earlier) * sum(values)
+    assert ["uneven" in {note["code"] for note in row["notes"]} for row in rows.values()] == [False] * 9 + [True]
 
 
 def test_both_floors_decide(site: Site, fleet: dict[str, str]) -> None:

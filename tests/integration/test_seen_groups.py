@@ -14,6 +14,7 @@ from modeaware.errors import ClusterError
 from modeaware.lifecycle.facts import GroupFacts, MembersSeen
 from modeaware.local import Kafka
 from tests.conftest import MakeTopic
+from tests.support.group import Member
 from tests.support.groups import RunningGroup
 from tests.support.plain import produce_keyed
 from tests.support.waiting import eventually
@@ -68,6 +69,17 @@ def test_a_group_with_members_then_empty_then_deleted(
     assert sure(cluster, make_topic(1), 1).groups == {}
     cluster.admin.delete_consumer_groups([name])[name].result(20)
     assert sure(cluster, topic).groups == {}
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_mode_aware_member_is_seen_beside_a_stock_one(
+    kafka: Kafka, cluster: Cluster, make_topic: MakeTopic, make_group: MakeGroup, protocol: str
+) -> None:
+    topic, name = make_topic(2), make_group()
+    aware = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": name, "group.protocol": protocol}
+    with RunningGroup(kafka.bootstrap_servers, topic, name, group_protocol=protocol), Member([topic], aware):
+        seen = MembersSeen(aware=1, unknown=1, holding=2)
+        eventually(lambda: sure(cluster, topic).groups[name].members == seen, 30)
 
 
 def test_a_share_group_by_what_is_acknowledged(

@@ -9,10 +9,10 @@ import re
 import signal
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -556,6 +556,23 @@ DELETED = of_replaced(replace(REPLACED, deleting_ms=450, gone_ms=480)).record
 BETWEEN = replace(DELETED, topic="orders-v2", topic_id="id-2", replacement=BACK)
 
 
+def session_with(log: ModeLog, topic_id: str, look: Callable[..., dict[str, TopicFacts]]) -> Any:
+    """A session on a cluster where the name ``orders`` has the topic with this id, and ``look`` observes topics."""
+    described = SimpleNamespace(result=lambda *_: SimpleNamespace(cluster_id="cluster-1"))
+    cluster = SimpleNamespace(
+        shape=lambda name: TopicShape(topic_id, internal=False, partition_count=4) if name == "orders" else None,
+        admin=SimpleNamespace(describe_cluster=lambda **_: described),
+    )
+    return SimpleNamespace(
+        read_log=lambda: log,
+        cluster=cluster,
+        observer=lambda: SimpleNamespace(observe_for_reports=look),
+        clock=SYSTEM_CLOCK,
+        controller=ControllerConfig(),
+        bootstrap_server="host:9092",
+    )
+
+
 @pytest.mark.parametrize(
     ("records", "topic_id", "of"),
     [
@@ -578,20 +595,7 @@ def test_certificate_of_a_name_that_is_taken_again_is_of_the_deleted_topic(
             for name, (shape, _) in topics.items()
         }
 
-    described = SimpleNamespace(result=lambda *_: SimpleNamespace(cluster_id="cluster-1"))
-    cluster = SimpleNamespace(
-        shape=lambda name: TopicShape(topic_id, internal=False, partition_count=4) if name == "orders" else None,
-        admin=SimpleNamespace(describe_cluster=lambda **_: described),
-    )
-    session = SimpleNamespace(
-        read_log=lambda: log,
-        cluster=cluster,
-        observer=lambda: SimpleNamespace(observe_for_reports=look),
-        clock=SYSTEM_CLOCK,
-        controller=ControllerConfig(),
-        bootstrap_server="host:9092",
-    )
-    found = take_certificate(cast(Any, session), "orders")
+    found = take_certificate(session_with(log, topic_id, look), "orders")
     assert (found.topic_id, [each.verdict for each in found.partitions]) == (of, ["deleted"])
     assert found.all_drained
     assert "audit" not in [group.group for group in found.groups], "that uses the topic that has the name now"

@@ -28,7 +28,7 @@ from modeaware.lifecycle.commands import ReplaceTopicCommand
 from modeaware.lifecycle.facts import TopicFacts
 from modeaware.lifecycle.keep_name import kept, kept_names
 from modeaware.lifecycle.second_half import second_half_of
-from modeaware.modelog.records import Replacement, TopicRecord
+from modeaware.modelog.records import Replacement, RetiredPartition, TopicRecord
 from modeaware.modes import PartitionMode
 from modeaware.monitoring.status_json import status_of
 from modeaware.plan.diff import IN_PROGRESS, PENDING, REFUSED, UNCHANGED, CurrentTopic
@@ -36,6 +36,7 @@ from modeaware.plan.file import DesiredTopic, read_topics
 from modeaware.plan.replacement import plan_replacement, replacement_text
 from modeaware.plan.steps import Replace
 from modeaware.reports import describe as describing
+from modeaware.reports.certificate import take_certificate
 from modeaware.reports.describe import TopicDescription, describe_all_parts, describe_text
 from modeaware.reports.session import ModeLog
 from modeaware.reports.status import status_report
@@ -43,6 +44,7 @@ from modeaware.topic_view import ReplacedBy
 from modeaware.wire.messages import TopicResult
 from modeaware.wire.retries import Deadline, Retrying, RetryPolicy
 from tests.support.modelog import fold
+from tests.unit.test_cli_display import session_with
 from tests.unit.test_replace_plan import FOUND, ON, FakeChange, described
 from tests.unit.test_replace_plan import run as run
 
@@ -361,6 +363,18 @@ def test_certificate_that_is_missing_is_reported_once_and_fails_nothing(
     told = capsys.readouterr().err
     assert told.count("orders: no certificate: its record is no longer in the mode log") == 1
     assert [file.name for file in tmp_path.iterdir()] == [f"{INTERIM}.json"]
+
+
+def test_certificate_of_a_kept_name_has_the_times_of_both_switches() -> None:
+    deleted = replace(first(GONE), retired={0: RetiredPartition(seal_offset=10)})
+
+    def look(topics: dict[str, Any], _: object) -> dict[str, TopicFacts]:
+        return {topic: TopicFacts(topic, shape.topic_id) for topic, (shape, _) in topics.items()}
+
+    kept = take_certificate(session_with(log_of(deleted, second(LED_BACK)), "id-3", look), "orders").kept_name
+    assert kept is not None
+    shown = (kept.name, kept.interim, kept.half, kept.first_switched_ms, kept.second_switched_ms)
+    assert shown == ("orders", INTERIM, 2, 5_000, 10_000)
 
 
 # The plan

@@ -16,7 +16,7 @@ import pytest
 
 from modeaware import cli
 from modeaware.errors import ErrorCode, RequestRefused
-from modeaware.lifecycle.facts import GroupFacts, PartitionFacts, TopicFacts
+from modeaware.lifecycle.facts import GroupFacts, MembersSeen, PartitionFacts, TopicFacts
 from modeaware.plan.html import plan_html
 from modeaware.plan.report import ResizePlan, make_plan
 from modeaware.plan.sample import TopicSnapshot
@@ -41,15 +41,22 @@ PLACES: dict[str, Place] = {
     "half own": lambda key, n: n // 2 % 12 if n % 3 == 0 else sum(key or b"") * 7 % 12,
     "partly": lambda key, n: n // 2 % 12 if n % 2 else murmur2(key or b"", 12),
 }
+NOT_SEEN = MembersSeen()
 
 
 @lru_cache  # plans are immutable, and take a moment
 def planned(
-    place: str, target: int = 5, topic: str = "orders", keys: int = 500, count: int = 12, group: str = "<billing>"
+    place: str,
+    target: int = 5,
+    topic: str = "orders",
+    keys: int = 500,
+    count: int = 12,
+    group: str = "<billing>",
+    members: MembersSeen = NOT_SEEN,
 ) -> ResizePlan:
     sent = records_of(some_keys(keys, 3000) if keys else [None] * 3000, PLACES[place])
     sample = replace(sample_of(sent, count), topic=topic)
-    groups = {group: GroupFacts({11: 3}, has_members=True, stateful=True)} if group else {}
+    groups = {group: GroupFacts({11: 3}, has_members=True, stateful=True, members=members)} if group else {}
     partitions = {p: PartitionFacts(log.start, log.end, log.end, 0, 0) for p, log in sample.logs.items()}
     facts = TopicFacts(topic, "id", count, partitions=partitions, groups=groups)
     return make_plan(TopicSnapshot(facts), sample, target, NOW_MS)
@@ -150,6 +157,11 @@ def test_the_text_has_every_section(place: str) -> None:
     assert re.search(r"^  >  +3 ", text, re.MULTILINE), "the target that was asked for is marked"
     assert re.search(r"^  REFUSED  groups that keep state per partition", text, re.MULTILINE)
     assert all(len(line) <= 80 and line.isprintable() and line == line.rstrip() for line in text.splitlines())
+
+
+def test_text_has_the_members_that_are_seen_to_be_mode_aware() -> None:
+    text = plan_text(planned("murmur2", members=MembersSeen(aware=2, unknown=1)))
+    assert "\n  <billing>  classic, keeps state  2 seen to be mode-aware, 1 unknown  " in text
 
 
 def names_of(told: object) -> set[str]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, PartitionFacts, TopicFacts
+from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, MembersSeen, PartitionFacts, TopicFacts
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import DeleteTopicPartitions, RetiredPartition, TopicRecord
 from modeaware.modes import PartitionMode
@@ -31,7 +31,7 @@ FACTS = TopicFacts(
     4,
     partitions={2: PartitionFacts(2, 10, 10, 0, 0), 3: PartitionFacts(0, 20, 20, 0, 0)},
     groups={
-        "billing": GroupFacts({2: 7, 3: 20}, has_members=True, kind="consumer"),
+        "billing": GroupFacts({2: 7, 3: 20}, has_members=True, kind="consumer", members=MembersSeen(1)),
         "console-consumer-1": GroupFacts(has_members=True),
         "done": GroupFacts({2: 10, 3: 20}),
     },
@@ -99,7 +99,9 @@ def test_each_topic_is_shown_with_its_groups() -> None:
     )
     lines = groups_text(GroupsReport.of(topics, (), NOW)).splitlines()
     assert "The list of groups may be incomplete, so nothing is deleted: a broker is silent" in lines[1]
-    app, gone = (next(line for line in lines if line.split()[:1] == [name]) for name in ("app", "gone"))
+    shown = {line.split()[0]: line for line in lines if line.startswith("  ")}
+    app, billing, gone = (shown[name] for name in ("app", "billing", "gone"))
+    assert "  1 seen to be mode-aware  " in billing
     assert app.endswith("the loss of its state is accepted")
     assert gone.endswith("2-3: no, waived (why)")
     assert "  noted when the change began  " in gone, "it may have been registered alone"

@@ -16,10 +16,11 @@ from confluent_kafka.admin import AdminClient
 import modeaware
 from modeaware.interim import kept_name
 from modeaware.kafka_python import KafkaConsumer, KafkaProducer
-from tests.conftest import MakeTopic
+from tests.conftest import MakeKafka, MakeTopic
 from tests.support.command_line import WAIT, Site
 from tests.support.jvm import java_command
-from tests.support.plain import committed, drain_topic, ends, watermarks
+from tests.support.kafka_tools import run_tool
+from tests.support.plain import committed, create_topic, drain_topic, ends
 from tests.support.process import LoggedProcess
 from tests.support.waiting import eventually
 from tests.workload.kafka_python import KafkaPythonReader, KafkaPythonWriter
@@ -75,11 +76,13 @@ def test_every_kind_of_client_follows_twice(
             load.more()
             told = site.run("replace", topic, "--partitions", str(count), "--keep-name", *WAIT)
             assert told.status == 0, told.err
-            assert len(watermarks(site.servers, topic)) == count
+            described = run_tool(f"kafka-topics.sh --bootstrap-server {site.servers} --describe --topic {topic}")
+            assert f"Topic: {topic}\t" in described
+            assert f"\tPartitionCount: {count}\t" in described
         load.more()
     names = AdminClient({"bootstrap.servers": site.servers}).list_topics(timeout=20).topics
     assert [name for name in names if kept_name(name) == topic] == [], "the interim topics are deleted"
-    load.check(reused=[topic])
+    assert load.check(reused=[topic]).duplicates == dict.fromkeys(groups, 0)
 
 
 @pytest.mark.timeout(400)
@@ -169,4 +172,37 @@ def test_stock_clients_that_follow_the_steps_of_the_plan_skip_and_reread_nothing
                 load.more()
         with stock_reader(topic):
             load.await_read()
-    load.check(reused=[topic])
+    assert load.check(reused=[topic]).duplicates == {"ours": 0, "theirs": 0}
+
+
+@pytest.mark.timeout(400)
+def test_topic_that_a_metadata_request_creates_in_the_gap_is_deleted_and_the_name_returns(
+    make_kafka: MakeKafka, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kafka = make_kafka(configs={"auto.create.topics.enable": "true", "num.partitions": "3"})
+    site, topic = Site(kafka, tmp_path, capsys), "orders"
+    create_topic(site.servers, topic, 6, configs={})
+    admin = AdminClient({"bootstrap.servers": site.servers})
+
+    def kept() -> dict[str, Any]:
+        return site.describe(topic)["kept_name"] or {}
+
+    def partitions(*named: str) -> int:
+        """Of the topic; 0 if there is none. A request that names a missing topic makes the broker create it."""
+        listed = admin.list_topics(*named, timeout=20).topics.get(topic)
+        return len(listed.partitions) if listed is not None else 0
+
+    command = ("replace", topic, "--partitions", "2", "--keep-name", *WAIT)
+    refused = site.run(*command)
+    assert (refused.status, "creates topics automatically" in refused.err) == (1, True), refused.err
+    assert site.changed_topics() == set()
+    with site.spawn(*command, "--accept-auto-create") as change:
+        try:
+            eventually(lambda: kept().get("phase") == "gap" and not partitions(), 90)
+            eventually(lambda: partitions(topic) == 3)
+            eventually(lambda: kept()["reason"] == "name-taken")
+            assert change.wait(180) == 0
+        finally:
+            change.kill()
+    assert partitions() == 2
+    assert (kept()["half"], kept()["phase"]) == (2, "done")
