@@ -30,6 +30,12 @@ from tests.support.plain import commit
 from tests.support.waiting import eventually
 
 TOPICS, PARTITIONS, NODES, GROUPS, LIVE_GROUPS = (500, 1_900), 10, 2, 500, 5
+MEMBERS = 5
+"""Of one more group, on a topic without records. So many that they decide about its number of partitions."""
+COUNTS = 3
+"""The least number of partitions, what the busiest hour of a busy topic needs, and MEMBERS: each is recommended."""
+LONGEST_POLL_MS = 3_600_000
+"""Members stay in their groups until the end, although nothing polls them."""
 GROUPS_AT_ONCE = 10
 BATCH = 100
 BUSY_EVERY, BUSY_RECORDS, RECORD_BYTES = 25, 4_000, 1_000
@@ -54,6 +60,7 @@ def measure(setting: Setting | None = None) -> Iterator[Result]:
     yield Result(f"{name}: CPU", last["cpu_s"], "s", below=6)
     yield Result(f"{name}: memory", last["peak_mb"], "MB", below=150)
     yield Result(f"{name}: requests", last["requests"], "", below=250)
+    yield Result(f"{name}: distinct recommended counts", last["counts"], "", at_least=COUNTS)
     if len(found) > 1:
         ratio = last["cpu_s"] / found[0]["cpu_s"]
         yield Result(f"{name}: CPU, against {sizes[0]:,} topics", round(ratio, 2), "", below=5, details=found[0])
@@ -104,17 +111,22 @@ class _Fleet:
             list(pool.map(self._commit, (f"group-{number:03d}" for number in range(GROUPS)), names))
         for number in range(LIVE_GROUPS):
             self._join(f"live-{number}", names[number])
+        self._join("crowd", names[LIVE_GROUPS], MEMBERS)
 
-    def _join(self, group: str, name: str) -> None:
-        consumer = Consumer({"bootstrap.servers": self._servers, "group.id": group})
-        self._members.callback(consumer.close)
-        consumer.subscribe([name])
+    def _join(self, group: str, name: str, count: int = 1) -> None:
+        conf = {"bootstrap.servers": self._servers, "group.id": group, "max.poll.interval.ms": LONGEST_POLL_MS}
+        members = [Consumer(conf) for _ in range(count)]
+        for member in members:
+            self._members.callback(member.close)
+            member.subscribe([name])
 
-        def is_member() -> bool:
-            consumer.poll(0.1)
-            return bool(consumer.assignment())
+        def all_hold_some() -> bool:
+            for member in members:
+                member.poll(0.1)
+            held = [len(member.assignment()) for member in members]
+            return all(held) and sum(held) == PARTITIONS
 
-        eventually(is_member, ANSWER_S)
+        eventually(all_hold_some, ANSWER_S)
 
     def _commit(self, group: str, name: str) -> None:
         """Commit offset 0. New brokers reject commits while the partitions of the offsets topic are being created."""
