@@ -40,6 +40,7 @@ from modeaware.cli.progress import (
 )
 from modeaware.cli.session import command_line, kafka_errors, open_session
 from modeaware.cluster.effects import deletes_topics, deletion_disabled
+from modeaware.cluster.fence import fence_missing, has_fence
 from modeaware.cluster.observer import SnapshotTarget
 from modeaware.confluent.admin import AdminClient
 from modeaware.confluent.controller_calls import REQUEST_TIMEOUT_S, ControllerCalls, DeletePartitions
@@ -53,6 +54,7 @@ from modeaware.lifecycle.commands import (
     DeleteOldTopic,
     DeletePartitionsCommand,
     DeleteTopic,
+    FenceTopic,
     ReplaceTopicCommand,
     TopicCommand,
 )
@@ -322,6 +324,7 @@ class Request:
         """Return the diffs of ``topics``, or of all topics of the command. Change and show nothing."""
         self._made.clear()
         self._deletes = cache(lambda: deletes_topics(self.change.session.cluster.brokers))
+        self._fences = cache(lambda: has_fence(self.change.session.cluster.brokers))
 
         def attempt(topics: Sequence[str]) -> Answers:
             try:
@@ -357,16 +360,19 @@ class Request:
             facts = replace(facts, new_topic=seen.facts(command.new_topic))
         known = [*situation.replaced, *(topic.record for topic in replaced(self._made.values()))]
         admission = self.change.admission(command, replace(situation, record=record, facts=facts, replaced=known))
-        self._validate_deletion(Admitted(command, record, facts, admission))
+        self._validate(Admitted(command, record, facts, admission))
         if admission.record is not None:
             self._made[command.topic] = admission.record
         return admission
 
-    def _validate_deletion(self, admitted: Admitted) -> None:
-        """Raise ClusterError if the replacement, or its undo, ends with a deletion, and brokers delete no topics."""
+    def _validate(self, admitted: Admitted) -> None:
+        """Raise ClusterError for what this user may find out as well as a controller: brokers without a fence, or
+        brokers that delete no topics where the replacement, or its undo, ends with a deletion."""
         for effect in admitted.to_validate:
             if isinstance(effect, DeleteTopic | DeleteOldTopic) and not self._deletes():
                 raise deletion_disabled(effect)
+            if isinstance(effect, FenceTopic) and not self._fences():
+                raise fence_missing(effect.topic)
 
     def shown(self, diff: TopicDiff) -> Iterable[str]:
         """Return the lines about one topic to show before the question. :meth:`show` adds refusals, and the notes of

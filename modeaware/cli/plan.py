@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from dataclasses import replace
 from fnmatch import fnmatchcase
@@ -40,6 +41,17 @@ _FLEET_OPTIONS = (
     *("exclude", "window_ms", "limit", "partition_bytes_per_second", "max_partitions_per_broker"),
     *("price_per_partition_hour", "write"),
 )
+
+
+def _price(text: str) -> float:
+    """Parse a price for argparse: a finite number that is not below 0."""
+    try:
+        price = float(text)
+    except ValueError:
+        price = -1.0
+    if not 0 <= price < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is no price: a number from 0 on, such as 0.0015")
+    return price
 
 
 class Plan(Command):
@@ -153,7 +165,7 @@ def _add_fleet_options(fleet: argparse._ArgumentGroup) -> None:
         help="mark brokers with more replicas than this",
     )
     fleet.add_argument(
-        "--price-per-partition-hour", type=float, metavar="PRICE", help="print the savings in a month of 730 hours"
+        "--price-per-partition-hour", type=_price, metavar="PRICE", help="print the savings in a month of 730 hours"
     )
     fleet.add_argument(
         "--write",

@@ -93,6 +93,12 @@ def has_fence(brokers: Brokers) -> bool:
     return _DESCRIBE_QUORUM in served
 
 
+def fence_missing(topic: str) -> ClusterError:
+    """Return the error of a fence on brokers without one (:func:`has_fence`)."""
+    why = "the fence needs a KRaft cluster; replace the topic without a fence (--fence none)"
+    return ClusterError(f"topic {topic!r}: {why}", code=ErrorCode.UNSUPPORTED_VERSION, topic=topic)
+
+
 def check_fences(brokers: Brokers, topics: Collection[str]) -> dict[str, ClusterError]:
     """Return topic -> error, if the topic's fence could not be proved, or the topic could not be deleted after the
     drain. Possible causes: the brokers run with ZooKeeper (UNSUPPORTED_VERSION), a right is missing
@@ -102,9 +108,7 @@ def check_fences(brokers: Brokers, topics: Collection[str]) -> dict[str, Cluster
         ClusterError: no broker answers.
     """
     if not has_fence(brokers):
-        why = "the fence needs a KRaft cluster; replace the topic without a fence (--fence none)"
-        code = ErrorCode.UNSUPPORTED_VERSION
-        return {topic: ClusterError(f"topic {topic!r}: {why}", code=code, topic=topic) for topic in topics}
+        return {topic: fence_missing(topic) for topic in topics}
     failures = {name: fence.failure for name, fence in fences(brokers, topics).items() if fence.failure is not None}
     named = [MetadataRequest.MetadataRequestTopic(name=topic) for topic in topics]
     question = MetadataRequest(

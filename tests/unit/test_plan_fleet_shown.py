@@ -137,6 +137,13 @@ def test_the_command_writes_page_and_file(
     assert [each.name for each in read_files([file])] == ["a"]
 
 
+@pytest.mark.parametrize("price", ["nan", "inf", "-1", "cheap"])
+def test_prices_that_are_none_are_refused(price: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["plan", "--all", "--bootstrap-server", "127.0.0.1:1", f"--price-per-partition-hour={price}"])
+    assert f"'{price}' is no price" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("why", [None, "broker 7 creates topics automatically (auto.create.topics.enable)"])
 def test_written_topics_keep_their_names_where_the_cluster_admits_that(why: str | None, tmp_path: Path) -> None:
     found = Fleet([topic("a"), topic("b", 6)], WEEK, why_all_renamed=why)

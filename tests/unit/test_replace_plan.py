@@ -460,13 +460,14 @@ class FakeChange:
     Attributes:
         failures: what the controller returns of a topic.
         ends: what each check of ``--wait`` finds.
-        deletes: whether brokers delete topics.
+        deletes, fences: whether brokers delete topics, and have a fence.
     """
 
     is_embedded = False
     admission = Change.admission
     take_snapshot = Change.take_snapshot
     deletes = True
+    fences = True
 
     def __init__(
         self,
@@ -545,6 +546,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
         monkeypatch.setattr("modeaware.cli.change.Change", lambda *_: nullcontext(change))
         answers = [SimpleNamespace(error_code=0 if change.deletes else ErrorCode.TOPIC_DELETION_DISABLED)]
         monkeypatch.setattr(effects_module, "_ask_controller", lambda *_: change.asked.append("deletes") or answers)
+        monkeypatch.setattr("modeaware.cli.change.has_fence", lambda _: change.fences)
         return cli.main(["replace", *arguments, "--bootstrap-server", "127.0.0.1:1"])
 
     return run
@@ -647,6 +649,16 @@ def test_dry_run_refuses_what_needs_a_deletion_that_brokers_do_not_make(
     assert run(change, *arguments, "--dry-run") == (0 if why is None else 1)
     told = capsys.readouterr().err
     assert (f"topic 'orders': the brokers delete no topics, and {why}" in told) is (why is not None), told
+
+
+@pytest.mark.parametrize(("more", "is_refused"), [((), True), (("--fence", "none"), False)])
+def test_dry_run_refuses_a_fence_that_brokers_do_not_have(
+    more: tuple[str, ...], is_refused: bool, run: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    change = FakeChange()
+    change.fences = False
+    assert run(change, "orders=o2", "--partitions", "4", *more, "--dry-run") == int(is_refused)
+    assert ("topic 'orders': the fence needs a KRaft cluster" in capsys.readouterr().err) is is_refused
 
 
 def replaced_log(replacement: Replacement) -> ModeLog:
